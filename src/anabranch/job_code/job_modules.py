@@ -217,8 +217,8 @@ def enter(code: JobCode) -> None:
 
 @dataclass(frozen=True)
 class _Shelf(MetaPathFinder):
-    """Finds modules that no other finder finds, in the folders of jobs that were loaded after the session had started.
-    The job that was loaded last comes first.
+    """Finds modules that no other finder finds, in the folders of all jobs that the user's process has loaded, even
+    after the session was started. The job that was loaded last comes first.
     """
 
     folder: Path

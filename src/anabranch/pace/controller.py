@@ -57,7 +57,7 @@ _NO_TIME = 0.01
 
 @dataclass(frozen=True)
 class BatchTarget:
-    """The target for batches.
+    """The target duration and the limits of a lane's batches.
 
     Attributes:
         target: the seconds that a batch should take (inf: any time).
@@ -117,8 +117,8 @@ class Pace:
     @property
     def target(self) -> float:
         """The seconds that a batch should take: the configured target or four times the fixed time, whichever is more,
-        but no more than a quarter of the allowed time. The target always exceeds the fixed time, even if this is more
-        than a quarter of the allowed time."""
+        but no more than a quarter of the allowed time. The target always exceeds the fixed time, even if the fixed time
+        is more than a quarter of the allowed time."""
         wanted = min(max(self.aim.target, _TIMES_FIXED * self.fixed), self.aim.allowed * _OF_TRANSACTION)
         return max(wanted, _SOME * self.fixed)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 __all__ = ["SourceShare", "is_bound", "shares"]
 
 _LEAST = 8
-"""Each source gets at least this fraction of an equal share: one divided by this number. Records may arrive in any
-source at any time."""
+"""The smallest share of the limit that a source gets is an equal share divided by this number. Records may arrive in
+any source at any time."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,9 @@ def is_bound(taken: Mapping[str, SourceShare]) -> bool:
 def shares(limit: int, most: int, taken: Mapping[str, SourceShare]) -> dict[str, int]:
     """How many records each source can contribute to the next batch: ``limit`` in total, and at most ``most`` each.
 
-    A source that contributed all of its records to the last batch can contribute up to twice as many to the next one.
-    The other sources share the rest evenly. Each source can contribute at least one record.
+    A source that contributed all of its records to the last batch is expected to need no more than twice as many for
+    the next one. The other sources share the rest evenly. What they can't use is divided evenly among all sources. Each
+    source can contribute at least one record.
     """
     count = len(taken)
     if not count:

@@ -137,7 +137,7 @@ class Folder:
         return version, self._parsed(name, rest[0] if rest else ""), rest[1:]
 
     def _parsed(self, name: str, text: str) -> dict[str, Any]:
-        """The JSON object in a file. Raises DamagedError if it isn't one."""
+        """The JSON object in a file. Raises DamagedError if the file contains anything else."""
         try:
             return dict(json.loads(text))
         except (ValueError, TypeError) as error:

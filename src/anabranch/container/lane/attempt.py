@@ -101,7 +101,7 @@ class Attempt:
 
     def take_folder(self, folder: Folder) -> None:
         """Use a folder. If the folder contains start offsets from an earlier attempt, these replace the current start
-        offsets."""
+        offsets, except where the lane itself prescribes its start offsets (``begins``)."""
         noted = parsed(folder.note_starting(texts(self.starting)))
         own = {ssp: offset for ssp, offset in noted.items() if ssp in self.starting}
         self.starting = {**self.starting, **own, **self.lane.begins}

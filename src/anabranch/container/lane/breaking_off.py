@@ -66,7 +66,7 @@ def verdict(left: float | None, spent: float, waited: float, now: bool, usual: f
 def estimated(
     at: BatchProgress | None, number: int, spent: float, usual: float, cost: BatchCost | None = None
 ) -> float | None:
-    """The expected seconds until the end of a batch; None if they aren't known, or if the expected time has passed.
+    """The expected seconds until the end of a batch; None if unknown, or if the expected time has passed.
 
     If possible, the prediction is based on the batch's progress. Otherwise, it is based on the number of the batch's
     records and the ``cost`` of batches or, if these aren't known, on the usual duration of a batch.

@@ -30,7 +30,7 @@ log = logs.get_logger()
 
 
 class _HurryError(Exception):
-    """Everything that is running must be broken off."""
+    """Raised if everything that is running must be broken off."""
 
 
 def raise_if_ended(lane: str, query: StreamingQuery) -> None:

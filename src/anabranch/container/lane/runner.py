@@ -138,7 +138,7 @@ class LaneRunner:
         self.life.tell(events.Drain(order))
 
     def acknowledge(self, upstream_ended: bool) -> None:
-        """Record that the coordinator knows the lane's folder. Before that, no query of the lane starts."""
+        """Record that the coordinator knows the lane's folder. Until then, the lane starts no query."""
         self.life.tell(events.Acknowledge(upstream_ended))
 
     def join(self, timeout: float) -> bool:

@@ -45,8 +45,8 @@ class Expiry:
 
     def look(self, info: StreamInfo, number: int, tail: Tail) -> None:
         """If enough time has passed since the last check, delete some of the records that a partition's retention
-        doesn't keep. No error fails the batch: records that can't be deleted now are deleted later. ``tail`` is the
-        partition's current tail.
+        doesn't keep. An error doesn't make the batch fail: records that can't be deleted now are deleted later.
+        ``tail`` is the partition's current tail.
         """
         if info.retention == Retention():
             return

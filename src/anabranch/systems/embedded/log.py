@@ -166,8 +166,8 @@ class Log:
     def extend(
         self, stream: str, number: int, tail: Tail | None, decide: Callable[[Tail], Entry | None]
     ) -> tuple[Tail, bool]:
-        """Add an entry to a partition; see :func:`partition.extend`. Both :class:`LaneWriter` and :func:`fence` use
-        this."""
+        """Add an entry to a partition; see :func:`partition.extend`. Then delete old records, if a check of the
+        retention is due."""
         info = self.describe(stream)
         if tail is None:
             tail = self._streams.tail(info, self._checked(info, number))

@@ -28,8 +28,8 @@ def path_of(folder: str, sequence: int) -> str:
 
 
 def lock_path(folder: str) -> str:
-    """The lock that processes share while they add entries, and that a process holds exclusively while it deletes
-    entries."""
+    """The path of the lock that processes share while they add entries, and that a process holds exclusively while it
+    deletes entries."""
     return f"{os.path.dirname(folder)}/.lock"
 
 
