@@ -1,4 +1,4 @@
-"""Limits how many queries start at the same time, because each starts a Python process for every one of its sources.
+"""Limits how many queries start at the same time, because a query starts a Python process for each of its sources.
 
 Spark gives such a process ten seconds to connect; this limit can't be configured. On a cluster, each of these processes
 imports its modules itself. With only a few cores, many such imports at the same time take longer than ten seconds.

@@ -159,8 +159,8 @@ class Pace:
         would get fewer and fewer records, which wouldn't make them much shorter. If the fixed time was estimated too
         high, batches look short; once batches can't grow any more, only a test batch can correct the estimate.
 
-        The test batch gets half as many records as the last batch, which costs little. If this would be less than the
-        lowest limit, it gets twice as many records as the last batch, or the lowest limit if that is more.
+        The test batch gets half as many records as the last batch, which costs little. If half would be less than the
+        lowest limit, the test batch gets twice as many records as the last batch, or the lowest limit if that is more.
         """
         grows = self._is_short(ran) and (self.limit < self.aim.most or math.isinf(self.aim.target))
         if not ran.bound or grows or self.age < self._patience:

@@ -43,10 +43,10 @@ class LaneFolders:
     ) -> Folder:
         """Take a lane's folder.
 
-        A new lane gets a new folder; if the lane takes over a predecessor's state, it gets a copy of the predecessor's
-        folder. Any other lane gets its existing folder, or a copy of this folder if the owner was lost. The outputs
-        must not contain a batch that the existing folder doesn't know. Leftovers of killed processes are removed,
-        because Spark would refuse the folder otherwise.
+        A new lane gets a new folder, or a copy of a predecessor's folder if the lane takes over the predecessor's
+        state. Any other lane gets its existing folder, or a copy of this folder if the owner was lost. The outputs must
+        not contain a batch that the existing folder doesn't know. Leftovers of killed processes are removed, because
+        Spark would refuse the folder otherwise.
 
         Args:
             unless: whether to stop waiting for a process that has the folder.

@@ -195,7 +195,7 @@ def is_quiet(folder: Folder, within: float = 0.0) -> bool:
 
 def taken_back(lane_folders: LaneFolders, lane: Lane, epoch: int, folder: Folder) -> bool:
     """Forget the pending batch of a closing lane, because its successors will read the records. Returns False if part
-    of the batch is already visible, in which case it must be finished.
+    of the batch is already visible, in which case the batch must be finished.
 
     Call this only if no query of the lane is running in this process, and no thread can publish anything for the lane
     any more. If the process is killed during the call, the lane either still has the batch or has forgotten it, and the

@@ -30,8 +30,8 @@ def unix_ms() -> int:
 class Log:
     """The embedded log under ``root``, a folder that any number of processes may use at once.
 
-    A log caches the entries that it has read, which never change. Thread-safe. ``now`` returns Unix milliseconds, for
-    the entries that are written.
+    A log caches the entries that it has read, because entries never change. Thread-safe. ``now`` returns Unix
+    milliseconds, for the entries that are written.
     """
 
     def __init__(self, root: Path | str, now: Callable[[], int] = unix_ms) -> None:
@@ -166,8 +166,8 @@ class Log:
     def extend(
         self, stream: str, number: int, tail: Tail | None, decide: Callable[[Tail], Entry | None]
     ) -> tuple[Tail, bool]:
-        """Add an entry to a partition; see :func:`partition.extend`. Then delete old records, if a check of the
-        retention is due."""
+        """Add an entry to a partition; see :func:`partition.extend`. After an entry was added, old records are deleted
+        if a check of the retention is due."""
         info = self.describe(stream)
         if tail is None:
             tail = self._streams.tail(info, self._checked(info, number))

@@ -104,7 +104,7 @@ def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> t
 
     ``decide`` is called for ``tail``, and then for the tail after each entry that others have added since. The result
     of the last call counts, but each call can raise an error. So an entry that must stop the writer can't be
-    overlooked. If some of those entries have been deleted, ``decide`` is called for a tail with ``skipped`` set.
+    overlooked. If some of these entries have been deleted, ``decide`` is called for a tail with ``skipped`` set.
     """
     walked = False
     while True:

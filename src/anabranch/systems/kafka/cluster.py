@@ -83,7 +83,8 @@ class PerProcess(Generic[V]):
     """A value that each process creates when it first needs it. A forked process creates its own value, because
     librdkafka's threads aren't forked.
 
-    The forked process doesn't destroy the inherited value: that would wait forever for threads that don't exist.
+    The forked process doesn't destroy the inherited value, because destroying it would mean waiting forever for threads
+    that don't exist.
     """
 
     def __init__(self, make: Callable[[], V]) -> None:

@@ -226,7 +226,7 @@ def _bounded(call: Callable[[], object], seconds: float, producer: Producer) -> 
     """Make a call in a thread, and wait at most ``seconds`` for its end. (Some calls never end after their broker was
     unreachable.)
 
-    The producer of a call that hasn't ended is never destroyed, because that would wait for the call.
+    The producer of a call that hasn't ended is never destroyed, because destroying it would mean waiting for the call.
     """
     raised: list[BaseException] = []
 

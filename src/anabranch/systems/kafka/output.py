@@ -154,9 +154,9 @@ class KafkaPublisher:
 
 
 def fence(settings: KafkaSettings, lane: Lane, epoch: int, *, new: bool | None, closed: bool = False) -> int:
-    """Stop every incarnation of a lane below ``epoch``, and abort the transactions that they left open. (Until then,
-    the markers of an incarnation that died in a transaction can't be read.) Returns the last batch that is in a slot,
-    at least in part; -1 if none. Raises the same errors as :func:`fencing.fence`.
+    """Stop every incarnation of a lane below ``epoch``, and abort the transactions that these incarnations left open.
+    (Until then, the markers of an incarnation that died in a transaction can't be read.) Returns the last batch that is
+    in a slot, at least in part; -1 if none. Raises the same errors as :func:`fencing.fence`.
 
     ``closed`` says whether even the incarnation with ``epoch`` is stopped, until it takes its slots again.
     """

@@ -22,10 +22,11 @@ INTERNAL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes":
 """Settings for the topic of an intermediate stream. The topic keeps its records until :meth:`KafkaSystem.purge` deletes
 them.
 
-A time limit would be wrong: a broker computes a record's age from its timestamp, and records of an intermediate stream
-have the timestamps of the input. If a job reads last year's data, every finished segment would be too old for any usual
-limit, and would be deleted within minutes, read or not. Records would also be deleted unread if a lane was down for a
-long time. ``LogAppendTime`` would prevent that, but would change the timestamps that the next stage sees.
+A time limit would be wrong: a broker computes a record's age from the record's timestamp, and records of an
+intermediate stream have the timestamps of the input. If a job reads last year's data, every finished segment would be
+too old for any usual limit, and would be deleted within minutes, read or not. Records would also be deleted unread if a
+lane was down for a long time. ``LogAppendTime`` would prevent this, but would change the timestamps that the next stage
+sees.
 """
 
 

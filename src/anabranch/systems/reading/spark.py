@@ -93,7 +93,7 @@ def options(reading: Reading) -> dict[str, str]:
     - ``max_rows``: the limit of a batch while the query has no read limit.
     - ``lane``, ``commits``: the lane's id and commit folder, for tests that kill a process at a crash point.
     - ``bare``: ``true`` to leave out headers and timestamps.
-    - ``loss``: ``fail`` if records are gone, or ``skip`` them.
+    - ``loss``: ``fail`` to fail if records are gone, ``skip`` to skip them.
     - ``line``: where workers report their progress; see :class:`anabranch.task_progress.counts.ReportAddress`.
     """
     limits = reading.limits
