@@ -2,7 +2,7 @@
 runs.
 
 The hash proves that the content is what was packed, but not that the content is harmless. So an archive that this
-module can't have written is refused, and no part of it stays in the cache.
+module can't have written is refused, and no part of the archive stays in the cache.
 """
 
 from __future__ import annotations

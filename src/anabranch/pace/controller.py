@@ -26,7 +26,7 @@ exceed any of these durations.
 """
 _UNKNOWN, _OLD, _VERY_OLD = 2, 8, 50
 """After these numbers of batches of about the same size, a batch of another size is tried, to estimate the fixed time
-again: after ``_UNKNOWN`` if there is no estimate, or only one, and it is large; after ``_OLD`` if the fixed time is a
+again: after ``_UNKNOWN`` if there is no estimate, or only a single, large one; after ``_OLD`` if the fixed time is a
 large part of a batch; and after ``_VERY_OLD`` otherwise.
 """
 _TRIED = 120.0

@@ -88,8 +88,8 @@ class Table(Protocol):
     def fence(self, owner: Owner, new: bool | None) -> None:
         """Write the owner's epoch into the lane's marker. After this, no process with a lower epoch can commit.
 
-        Must be idempotent, because it is called again after an error. When it returns, readers must see every batch
-        that a former owner has committed. Processes other than the owner may call this at any time.
+        Must be idempotent, because it is called again after an error. When this method returns, readers must see every
+        batch that a former owner has committed. Processes other than the owner may call this at any time.
 
         Args:
             owner: the new owner of the lane.

@@ -32,8 +32,8 @@ _Key = tuple[str, int]
 def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
     """The start offsets of a lane for the partitions that its predecessors have read, by whole SSP.
 
-    Returns None if the lane has no predecessors or the end of one isn't known, if an SSP of the lane isn't new but no
-    predecessor has read it, or if predecessors end at different offsets of the same SSP.
+    Returns None if the lane has no predecessors, if it isn't known where each of them ends, if an SSP of the lane isn't
+    new but no predecessor has read it, or if predecessors end at different offsets of the same SSP.
 
     Args:
         ends: for each lane, the offsets at which the lane ends, by whole SSP.
