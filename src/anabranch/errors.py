@@ -48,7 +48,7 @@ class AnabranchError(Exception):
 
 
 class UsageError(AnabranchError):
-    """A command, an option or a job file is invalid. Correct it as the message says."""
+    """A command, an option or a job file is invalid. The message says how to correct it."""
 
     exit_code = 2
 
@@ -62,8 +62,8 @@ class GraphError(UsageError):
 
 
 class UnsupportedSparkError(UsageError):
-    """This version of Spark lacks something that anabranch needs. Install the PySpark version that anabranch asks
-    for."""
+    """This version of Spark lacks something that anabranch needs. Install the PySpark version that anabranch
+    requires."""
 
 
 class JobFailedError(AnabranchError):
@@ -89,15 +89,15 @@ class ConflictError(AnabranchError):
 
 
 class NotLeadingError(AnabranchError):
-    """This coordinator does not lead, so it changes nothing. Ask the coordinator that leads; the message gives
-    its address if that is known.
+    """This coordinator does not lead, so it changes nothing. Ask the coordinator that leads. If its address is known,
+    the message contains it.
     """
 
 
 class StoreUnavailableError(AnabranchError):
     """The store's database cannot be reached, or is locked, at the moment. The same call can succeed later.
 
-    It is not known whether an unfinished write has been stored.
+    If the call was a write, it is not known whether the write has been stored.
     """
 
 
@@ -135,6 +135,6 @@ class TooLongError(AnabranchError):
 
 
 class OutOfTimeError(AnabranchError):
-    """An operation did not end within the allowed time. It can still be under way."""
+    """An operation did not end within the allowed time. The operation can still be under way."""
 
     exit_code = 5

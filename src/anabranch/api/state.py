@@ -1,8 +1,8 @@
 """Keyed state, as a processor declares and uses it: a value, a list or a map for each key.
 
-A processor works on one key after another: each key has its turn. Until the turn ends, reads and writes are buffered
-here. So a value that many messages use is read from Spark's store only once, and the changes of a message that fails
-can be undone.
+A processor works on one key at a time; the time spent on a key is the key's turn. Until the turn ends, reads and writes
+are buffered here. So a value that many messages use is read from Spark's state store only once, and if a message fails,
+its changes can be undone.
 """
 
 from __future__ import annotations
@@ -65,7 +65,6 @@ class State:
     kind: ClassVar[str]
 
     def __init__(self, type: str) -> None:
-        """``type``: as described for the class."""
         self.type = _checked(type)
         self._stored: Any = None
         self._journal = Journal()
@@ -84,7 +83,7 @@ class State:
         return made
 
     def begin(self) -> None:
-        """Forget what is known about the previous key, because the turn of another key begins."""
+        """Begin the turn of another key: forget what was read or changed for the previous key."""
 
     def flush(self) -> None:
         """Write the buffered changes at the end of the key's turn."""
