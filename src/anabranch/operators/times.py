@@ -1,4 +1,6 @@
-"""What operators do to the event-time column. Windows need this column, so a change of it must not go unnoticed."""
+"""Determines what operators do to the event-time column. Windows need this column, so every operator that drops or
+replaces the column must be noticed.
+"""
 
 from __future__ import annotations
 
