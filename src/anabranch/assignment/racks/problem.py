@@ -51,8 +51,8 @@ class Task(_Record, frozen=True, kw_only=True):
     Attributes:
         partitions: the partitions that the active task reads.
         state_partitions: the partitions from which copies of the task's state are maintained.
-        on: the container in which the task runs; None if it is new.
-        standby_on: the containers that have copies of its state.
+        on: the container in which the task runs; None if the task is new.
+        standby_on: the containers that have copies of the task's state.
     """
 
     name: str
@@ -117,7 +117,7 @@ class Answer(_Record, frozen=True, kw_only=True):
             :func:`~anabranch.assignment.racks.reasons.compared`.
         saved_by_moves: what the other moves of active tasks save: how much more these tasks would cost, at the least,
             with only the ``needed_moves``.
-        loads: container → the number of its active tasks.
+        loads: the number of active tasks in each container.
         spread: the number of racks (and tag values) in which a task or a copy of it is, summed over the tasks with
             standbys.
         most_spread: an upper bound of ``spread`` for any assignment.

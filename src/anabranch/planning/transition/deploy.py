@@ -29,8 +29,8 @@ _Group = tuple[str, str]
 
 @dataclass(frozen=True)
 class NextVersion:
-    """The next version of a job. Its model and lanes, as planned or as they ran earlier, determine what stages read and
-    what the lanes of each group do, but not how many lanes a group has, or in which seats.
+    """The next version of a job. The model and the lanes, as planned or as they ran earlier, determine what stages read
+    and what the lanes of each group do. They don't determine the number of a group's lanes or the seats of these lanes.
     """
 
     deployment: int
@@ -108,7 +108,7 @@ class _Stage:
 
 def _stage(planned: StageModel, after: NextVersion, present: JobModel, former: Sequence[Lane]) -> _Stage:
     """A stage of the next deployment. If a current stage reads the same streams, the new stage gets that stage's tasks.
-    If several current stages do, one that has the state of the new stage's operators is preferred.
+    Of several such stages, one that has the state of the new stage's operators is preferred.
     """
     kept = {lane.group for lane in after.lanes if lane.stage == planned.stage and lane.stateful}
     having = {lane.stage for lane in former if lane.stateful and lane.group in kept}
@@ -256,7 +256,8 @@ def _made(
 
 
 def _together(lanes: Mapping[_Group, Sequence[Lane]], templates: Iterable[Lane]) -> Iterable[Lane]:
-    """Each lane with its co-writers and with the lanes that write its inputs."""
+    """The lanes, completed with their co-writers (``beside``) and with the lanes that write their inputs
+    (``upstream``)."""
     groups = {lane.id: _group(lane) for lane in templates}
     for its in lanes.values():
         beside = {lane.id: lane.speaks_for for lane in its}
