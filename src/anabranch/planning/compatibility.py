@@ -61,7 +61,7 @@ class Comparison:
 
     Attributes:
         reasons: why the new version can't follow. Empty if it can.
-        notes: what changes in the job's inputs, outputs and state, for the user.
+        notes: messages for the user about changes of the job's inputs, outputs and state.
         dropped: the operators whose state is dropped.
     """
 
@@ -83,9 +83,9 @@ def check(found: Comparison, job: str) -> None:
 def compared(
     before: Version, after: Version, *, factor: int, containers: int, drop_state: Collection[str] = ()
 ) -> Comparison:
-    """What prevents ``after`` from following ``before`` without a drain.
+    """Compares two versions, and finds what prevents ``after`` from following ``before`` without a drain.
 
-    Function bodies aren't compared: they may change.
+    Function bodies aren't compared, because they can change freely.
 
     Args:
         before: the running version.

@@ -1,4 +1,4 @@
-"""The tasks of each stage: the grouper divides the partitions of the stage's inputs among them."""
+"""Plans the tasks of each stage: the grouper divides the partitions of the stage's inputs among the tasks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The change to another version of a job without a drain: the lanes of the current deployment close, and lanes of the
-next one continue from them. Pure functions.
+"""Plans the change to another version of a job without a drain: the lanes of the current deployment close, and lanes of
+the next deployment continue from them. Pure functions.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class NextVersion:
 def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_id: Callable[[], str]) -> Change:
     """The first generation of the next deployment, whose lanes continue from those of the current one.
 
-    A stateful operator continues with its state; an output continues where it was. A new operator begins at the
-    position of the most advanced lane that read the same partitions. A partition that no lane has read is read from the
-    start offset that its ``read`` declares.
+    A stateful operator keeps its state and its positions, and an output keeps its positions. A new operator begins at
+    the position of the most advanced lane that read the same partitions. A partition that no lane has read is read from
+    the start offset that its ``read`` declares.
 
     Args:
         after: the next version.
-        present: the current generation. Its factor and containers stay. If a stage reads the same streams as a stage of
-            the current generation, it gets that stage's tasks.
+        present: the current generation, whose factor and containers are kept. A stage that reads the same streams as a
+            stage of the current generation gets the tasks of the latter.
         former: the lanes from which the new lanes continue. The change closes those that are open.
         new_id: returns 8 random hex digits per call.
 

@@ -1,4 +1,4 @@
-"""The lanes of the next generation after a change of tasks or of their seats."""
+"""Plans the lanes of the next generation after a change of tasks or of their seats."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str,
 
 
 def fed(new: Sequence[Lane]) -> list[Lane]:
-    """The new lanes, with ``upstream`` naming the new lanes that will write their inputs."""
+    """The new lanes, with ``upstream`` completed: it names the lanes that will write their inputs."""
     followers: dict[str, list[str]] = {}
     for lane in new:
         for name in lane.predecessors:
@@ -166,7 +166,7 @@ def fed(new: Sequence[Lane]) -> list[Lane]:
 
 
 def as_planned(lane: Lane) -> Lane:
-    """A lane without anything that was added to it after it was planned."""
+    """The lane as it was planned, without predecessors, positions and everything else that was set later."""
     return msgspec.structs.replace(
         lane,
         predecessors=(),
