@@ -78,7 +78,7 @@ class NotFoundError(AnabranchError):
 
 
 class UnreachableError(NotFoundError):
-    """No coordinator answers at this address. Start it, or correct ``[coordinator] url``."""
+    """No coordinator answers at this address. Start the coordinator, or correct ``[coordinator] url``."""
 
 
 class ConflictError(AnabranchError):
@@ -102,8 +102,8 @@ class StoreUnavailableError(AnabranchError):
 
 
 class FencedError(ConflictError):
-    """Another process has taken over a lane of this process. This process can write nothing more for that
-    lane, and must stop."""
+    """Another process has taken over a lane of this process. This process can write nothing more for the lane, and must
+    stop."""
 
 
 class LogError(AnabranchError):

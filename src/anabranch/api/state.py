@@ -55,7 +55,7 @@ class StoredMap(Protocol):
 
 class State:
     """The base class of all kinds of state. In a processor's class, an instance declares state; in a running processor,
-    it reads and writes the state of the current key.
+    an instance reads and writes the state of the current key.
 
     Args:
         type: an SQL type, such as ``"long"`` or ``"array<string>"``, or named fields, such as ``"count long, last
@@ -75,7 +75,7 @@ class State:
         return {"kind": self.kind, "type": self.type}
 
     def bound(self, stored: Any, journal: Journal) -> Self:
-        """A copy of this state for a running processor: it keeps its values in ``stored``, and records changes in
+        """A copy of this state for a running processor. The copy keeps its values in ``stored``, and records changes in
         ``journal``."""
         made = copy.copy(self)
         made._stored, made._journal = stored, journal

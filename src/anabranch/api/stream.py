@@ -64,8 +64,8 @@ class Stream:
         """Apply a function to the rows, as a Spark DataFrame.
 
         The function must be stateless (no aggregates, ``distinct``, window functions, sorts or limits) and must keep
-        the column ``_anabranch``. The function runs once, in the driver. If computing the returned DataFrame raises an
-        exception, the lane fails.
+        the column ``_anabranch``. It is called once, in the driver. If an exception is raised when the returned
+        DataFrame is computed, the lane fails.
 
         Args:
             function: takes a DataFrame and returns a DataFrame.
@@ -302,7 +302,7 @@ class Stream:
     ) -> Stream:
         """Process messages one at a time, with state and timers for each stage key. See :class:`anabranch.Processor`.
 
-        Late messages are processed, too. To recognize a late message, compare its event time with
+        Late messages are also processed. To recognize a late message, compare its event time with
         ``timers.now``, the watermark.
 
         Args:
@@ -338,7 +338,7 @@ class Stream:
         """Write the rows to a stream, or to the table that ``[outputs.NAME]`` binds to this name.
 
         Args:
-            stream: the name of the stream. It is created if it does not exist.
+            stream: the name of the stream, which is created if it does not exist.
             key: an SQL expression for the message key. Default: the stage key.
             name: the operator's name. Default: the stream's name.
         """

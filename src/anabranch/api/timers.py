@@ -33,8 +33,8 @@ class StoredTimers(Protocol):
 class Timers:
     """The timers of the current key, which both methods of a processor get as an argument.
 
-    Times have millisecond precision. A key has at most one timer per millisecond: registering it again changes
-    nothing."""
+    Times have millisecond precision. A key has at most one timer per millisecond, so a second registration for the same
+    time changes nothing."""
 
     def __init__(self, stored: StoredTimers | None, clock: str | None, journal: Journal) -> None:
         """``stored`` and ``clock`` are None if the operator has no timers."""

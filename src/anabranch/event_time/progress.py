@@ -20,7 +20,7 @@ class Upstream:
         cursor: the place in the log up to which control records were processed, as the system counts it (-1: none).
         heard: the last watermark of each lane that writes the SSP; None if the lane has none yet. A lane that is known
             only from the control records of its co-writers has the watermark of its predecessors.
-        gone: lanes from which successors have continued.
+        gone: lanes that their successors have replaced.
         resting: lanes that are idle, according to their last control records.
     """
 
@@ -135,8 +135,8 @@ def resting(progress: Progress, delays: Mapping[str, int | None]) -> list[str]:
 
 
 def joined(several: Iterable[tuple[Progress, Collection[str]]]) -> Progress:
-    """The initial event time of a lane. ``several`` contains, for each predecessor, its event time and the SSPs that it
-    has read. For each SSP, the predecessor that is furthest behind counts.
+    """The initial event time of a lane. ``several`` contains the event time of each predecessor, with the SSPs that the
+    predecessor has read. For each SSP, the predecessor that is furthest behind counts.
     """
     readers: dict[str, list[Progress]] = {}
     found = list(several)

@@ -40,7 +40,7 @@ def base_partitions(stage: StageModel) -> dict[str, int]:
 
 
 def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: int, containers: int) -> StageModel:
-    """The stage with other inputs, which may have more partitions than before, and with another factor.
+    """The stage with new inputs and a new factor. The inputs may have more partitions than before.
 
     The result depends only on the stage as it is now, not on its history. If the inputs are unchanged, the result has
     the same tasks, divided by the new factor.
