@@ -35,7 +35,7 @@ class Position(Document, frozen=True, kw_only=True):
 
 
 class Rewind(Document, frozen=True, kw_only=True):
-    """The start offsets of a lane that doesn't begin where its predecessor ended.
+    """Says where, and with which state, a lane begins that was made by a rewind or by undoing a rewind.
 
     Attributes:
         to: the next offset to read, by whole SSP in text form. If the predecessor hadn't reached this offset, the lane
@@ -66,7 +66,8 @@ class Lane(Document, frozen=True, kw_only=True):
     """One streaming query for one group of a stage and a fixed set of tasks (docs/contributing/architecture.md).
 
     Attributes:
-        group: the group that the lane runs: ``outputs``, or the name of a stateful operator.
+        group: the group that the lane runs: ``outputs-`` followed by the kind of its outputs, or the name of a stateful
+            operator or of a ``foreach_batch``.
         matched: maps each input that is bound to a pattern (by the job's name for the input) to the streams of the
             input, in the order in which they appeared. The offsets in the lane's folder have the same order.
         base: for each SSP that the lane reads, the partition under which the state of its keys was first written.
@@ -91,19 +92,18 @@ class Lane(Document, frozen=True, kw_only=True):
             declares.
         afresh: whether no predecessor has done the lane's work before. If so, the lane has no state, and begins where
             the most advanced of its predecessors ended.
-        rewind: the start offsets of a lane that doesn't begin where its predecessors ended; None for other lanes.
+        rewind: where, and with which state, a lane begins that was made by a rewind; None for other lanes.
         drained: for a lane of the deployment after a drain, what the lane takes over. Such a lane has no predecessors,
             and its ``starting`` and ``inherits`` are known when the lane is made.
         starting: where the lane begins; known once all of its predecessors are closed.
-        inherits: for each predecessor, the epoch under which its folder was made; known once all predecessors are
-            closed.
+        inherits: the epoch under which each predecessor's folder was made; known once all predecessors are closed.
         first_batch: the lane's first own batch. Earlier batches in its folder, if the folder was copied from a
             predecessor's, belong to other lanes.
         folder_epoch: the epoch under which the lane's current folder was made; 0 as long as the lane has no folder.
         ran: whether a query has run in the current folder.
         begun: whether a query may have run, so that output may have been written.
         unfenced: whether the process that had the lane may still write. If so, the lane must be fenced at its outputs
-            before another process continues it.
+            before another process continues the lane.
         abandoned: whether the process that had the lane may still write to the lane's folder. If so, the lane continues
             in a copy of the folder.
         last_batch: the last batch that was committed when the lane last ended.
@@ -173,13 +173,13 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def was_silent(self) -> bool:
-        """For a closed lane: whether it has committed no batch of its own, so no reader has got a report from it."""
+        """Whether a closed lane has committed no batch of its own. If so, no reader has received a report from it."""
         return self.last_batch < self.first_batch
 
     @property
     def start_is_known(self) -> bool:
-        """Whether the lane's start offsets are known: it has no predecessors, or all of them have closed and the store
-        has the offsets at which they ended. Other conditions for the start are checked in
+        """Whether the lane's start offsets are known. They are if the lane has no predecessors, or if all predecessors
+        have closed and the store has the offsets at which they ended. Other conditions for the start are checked in
         ``coordinator/jobs/offers.py``.
         """
         return not self.predecessors or bool(self.starting)

@@ -1,4 +1,4 @@
-"""The rule for each kind of operator, which contains the operator's properties."""
+"""Rules that contain the properties of each kind of operator."""
 
 from __future__ import annotations
 
