@@ -28,7 +28,7 @@ class Slopes:
     """The cost of the next standby in each container, as a function of the standbys that the container already has in
     addition to ``prior``.
 
-    Between ``lower`` and ``upper``, a standby costs nothing; ``most`` is the limit.
+    Between ``lower`` and ``upper``, a standby costs nothing. ``most`` is the largest number of further standbys.
     """
 
     lower: Whole
