@@ -257,7 +257,7 @@ class Stream:
             window: ``tumbling("1 hour")``, ``sliding("1 hour", "10 minutes")`` or ``session("30 minutes")``.
             time: ``"event"`` uses the column named by ``read(event_time=...)``; ``"processing"`` uses the time at which
                 the record's batch was planned.
-            on_late: what happens to a late row, whose windows are all closed: ``"drop"``, ``"dead-letter"`` or
+            on_late: what happens to a late row (a row whose windows are all closed): ``"drop"``, ``"dead-letter"`` or
                 ``"fail"``.
 
         Example: ``flights.window(tumbling("1 hour")).agg(flights="count(*)", mean_delay="avg(dep_delay)")``.
