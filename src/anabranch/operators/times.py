@@ -40,7 +40,7 @@ def declared(node: Node, _time: EventTime) -> EventTime:
 
 
 def as_key(effect: keys.Effect) -> Effect:
-    """What an operator does to the event-time column if it treats this column like a key column."""
+    """The effect on the event-time column of an operator that treats this column like a key column."""
 
     def run(node: Node, time: EventTime) -> EventTime:
         if not time.column:
