@@ -1,5 +1,5 @@
-"""How close the containers' numbers of standbys (their loads) can be to the containers' shares, and which loads are
-that close.
+"""Determines how close the containers' numbers of standbys (their loads) can be to the containers' shares, and which
+loads are closest.
 
 The distance is the sum over containers of d * d / slots, where d is how far a load is below the floor or above the
 ceiling of the container's share. Each container's term is convex, so a further standby never costs less than the
