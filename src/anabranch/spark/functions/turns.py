@@ -268,7 +268,7 @@ class _IsolatedTurns:
 
 
 def reader(kind: DataType) -> Callable[[Any], Any] | None:
-    """A function that converts a value from Spark's store to its form for processors; None if both forms are the same.
+    """A function that converts a value from Spark's store to the form for processors; None if the forms are the same.
     """
     if isinstance(kind, TimestampType):
         return lambda value: value.astimezone(UTC)  # Spark returns the time in the worker's own zone
@@ -319,8 +319,7 @@ def _kept(state: State, stored: Any, schemas: Schemas) -> Any:
 
 
 class _Kept:
-    """Wraps one of Spark's states. Converts values between the form for processors and tuples, which are Spark's form.
-    """
+    """Wraps one of Spark's states. Converts values between the form for processors and tuples, Spark's form."""
 
     def __init__(self, state: Any, schemas: Schemas) -> None:
         self._state = state
