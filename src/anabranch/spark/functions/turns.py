@@ -268,8 +268,7 @@ class _IsolatedTurns:
 
 
 def reader(kind: DataType) -> Callable[[Any], Any] | None:
-    """A function that converts a value from Spark's store to the form for processors; None if the forms are the same.
-    """
+    """A function that converts values from Spark's store to the form for processors; None if the forms are equal."""
     if isinstance(kind, TimestampType):
         return lambda value: value.astimezone(UTC)  # Spark returns the time in the worker's own zone
     if isinstance(kind, BinaryType):

@@ -1,4 +1,4 @@
-"""Logs when a lane's time is ahead of the machine's clock."""
+"""Warns in the log if a lane's time is ahead of the machine's clock."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ log = logs.get_logger()
 
 
 class SetBack:
-    """Logs that a lane's time is ahead of the machine's clock: once, and again when the difference has grown."""
+    """Warns if a lane's time is ahead of the machine's clock, and again whenever the difference has grown."""
 
     def __init__(self, lane: str) -> None:
         self._lane = lane
         self._told = 0
 
     def look(self, at: int, wall: int) -> None:
-        """Compare the time of a batch, ``at``, with the machine's time when the batch runs, ``wall``. Both are in Unix
-        ms."""
+        """Compare ``at``, the time at which a batch was planned, with ``wall``, the machine's time when the batch runs.
+        Both are in Unix ms.
+        """
         ahead = at - wall
         if ahead <= self._told + _IN_STEP:
             return
