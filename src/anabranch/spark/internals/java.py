@@ -68,8 +68,8 @@ def java_class(spark: SparkSession, name: str) -> Any:
 
 
 def keep_pysparks_classes(spark: SparkSession) -> None:
-    """Look up the Java classes that PySpark uses by their full names, so that PySpark finds them without asking Java.
-    (For a short name, Java searches all jars ten times.)
+    """Look up the Java classes that PySpark uses, and keep them, so that PySpark finds them without asking Java. (To
+    find a short name, Java searches all jars ten times.)
     """
     for name in _PYSPARKS:
         java_class(spark, name)
