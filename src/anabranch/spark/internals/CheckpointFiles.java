@@ -39,8 +39,8 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCh
  * a file must be new, S3 itself refuses to replace an existing file (If-None-Match). In other file systems, files are
  * written as Spark writes them: under another name, and then renamed.
  *
- * This process writes to a folder that it has claimed only while its lease lasts. If the process is frozen, the lease
- * has ended by the time the process wakes up. Janino compiles this file, as it does StrictJson.java.
+ * This process writes to a folder that it has claimed only while its lease lasts. If the process was frozen
+ * for longer than the lease, it can't write when it wakes up. Janino compiles this file, as it does StrictJson.java.
  */
 public class CheckpointFiles implements CheckpointFileManager {
   private static final String EXCLUSIVE = "fs.option.create.conditional.overwrite";
