@@ -41,7 +41,7 @@ Begin = Callable[[int], None]
 """A function that is called with the number of each row before the user's function is called on it."""
 
 BATCH = -1
-"""The index in a rejection that is about all rows rather than a single row."""
+"""The ``place`` of a rejection that concerns all rows."""
 
 
 class Rejection(NamedTuple):

@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 TRIES = 3
-"""How many times a process must die while it works on a message until the message is rejected."""
+"""The number of processes that may die while they work on a message. After the last of them, the message is rejected."""
 
 MOST = 16
 """The largest number of processes for one Spark task, and thus the largest number of threads that work at the same
@@ -61,8 +61,8 @@ time.
 
 _BEFORE = -1
 PAUSE = 2.0
-"""Seconds to wait after a process was killed. The kernel kills processes if memory runs out. This may have another
-cause than a message, and may soon be over.
+"""Seconds to wait after a process was killed. The kernel kills processes if memory runs out. The message may not be the
+cause of this, and there may soon be enough memory again.
 """
 
 _KILLED = "killed by SIGKILL"

@@ -35,7 +35,7 @@ SUPPORTED = "PySpark 4.3"
 
 DEADLINE = 60.0
 """Seconds within which the parts of a surface must be found. Otherwise the surface counts as missing until the next
-check. To find the parts takes milliseconds, but on a busy machine it may take thousands of times as long.
+check. Finding the parts takes milliseconds, but can take thousands of times as long on a busy machine.
 """
 TRIED_WITHIN = 300.0
 """Seconds within which the trial of a surface must end. (Spark may have to load hundreds of classes for the trial.)"""

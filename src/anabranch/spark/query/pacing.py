@@ -16,16 +16,16 @@ from anabranch.spark.query.sources import LaneSources
 __all__ = ["LanePacing", "place_of"]
 
 _FIRST = 50
-"""The number of records in a first batch that calls functions: even if each record takes a second, the batch takes less
-than a minute.
+"""The number of records in the first batch of a lane that calls functions. Even if each record takes a second, the batch
+takes less than a minute.
 """
 _FIRST_OF_SQL = 100_000
 _AWAITED = 0.5
-"""Batches for which a change must wait should take this part of ``target_batch_seconds``. According to bench/backlog,
-one half costs no throughput, and a quarter would cost a tenth of the throughput.
+"""The fraction of ``target_batch_seconds`` that a batch should take if changes must wait for it. According to
+bench/backlog, one half costs no throughput, and a quarter would cost a tenth of the throughput.
 """
 _BUCKETS = 1000
-"""At most this number of buckets counts for the size of a batch, because no container works on many more at once."""
+"""The largest number of buckets that counts for the size of a batch. (No container works on many more at once.)"""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from anabranch import logs
 __all__ = ["SetBack"]
 
 _IN_STEP = 1_000
-"""The ms by which the two times may differ before the difference is logged."""
+"""By how many ms a lane's time may be ahead of the machine's clock without a warning."""
 
 log = logs.get_logger()
 

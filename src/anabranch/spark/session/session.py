@@ -56,9 +56,7 @@ SETTINGS = {
 }
 
 _MOST_PRINTED = 64 * 1024**2
-"""In bytes. If the file with the output of earlier sessions is larger than this, the file is renamed before a session
-starts.
-"""
+"""If the file with the output of earlier sessions has more bytes than this, it is renamed before a session starts."""
 _LOCAL, _S3 = ("", "file"), ("s3", "s3a")
 """The schemes of storage roots on a local disk, and on S3."""
 
@@ -69,14 +67,14 @@ HERE = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.authenticate": "true",
 }
-"""Settings for a driver that need only be reachable from processes on this machine."""
+"""Settings for a driver to which only processes on this machine connect."""
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 LOCAL_SETTINGS = {_MANAGER: f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"}
 """Settings for a storage root on a local disk. By default, Spark starts a process each time it examines a local file,
-about 60 times in a batch of a stateful lane. The purpose is that only one of two writers of a checkpoint succeeds,
-which anabranch ensures by the folder's lock instead.
+about 60 times in a batch of a stateful lane. Spark does this so that only one of two writers of a checkpoint succeeds;
+anabranch ensures this by the folder's lock.
 """
 
 FAR_SETTINGS = {_MANAGER: checkpoint_files.MANAGER}
@@ -91,7 +89,7 @@ it was last read. The flags avoid requests that only maintain folders, because S
 """
 
 SPARKS_OWN = {_MANAGER: f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager"}
-"""Spark's default, for which :data:`LOCAL_SETTINGS` has another value."""
+"""Spark's default for the setting that :data:`LOCAL_SETTINGS` changes."""
 
 _INCUBATOR = "jdk.incubator.vector"
 """A Java module that Spark's launcher requires, and that some Java installations lack."""

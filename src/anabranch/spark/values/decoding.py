@@ -26,12 +26,12 @@ _BLOCK = 1000
 _MARKS = 30
 """The number of bits of a batch's mask of unreadable records. Each bit stands for some blocks of offsets, and is set if
 these blocks contain unreadable records. Blocks whose bit is set are read once more to find the records. The mask costs
-almost nothing per row. In the same number, the next higher bits are a mask of blocks with null keys.
+almost nothing per row. The next higher bits of the same number are a mask of blocks with null keys.
 """
 
 FAULTS = ("value", "key", "null_time", "time")
-"""What can make a record unreadable. If a record has several faults, the fault that comes first in this list is
-reported.
+"""The names of the faults that make a record unreadable. If a record has several faults, the fault that comes first in
+this list is reported.
 """
 
 Range = tuple[int, int]
