@@ -74,8 +74,8 @@ def worked(
 ) -> Iterator[pa.RecordBatch]:
     """The results of ``work`` on rows, in the order of the rows. Exceptions that ``work`` raises are raised here.
 
-    If the factor is above 1, buckets don't wait for each other: while work on a bucket's rows of one batch continues,
-    other buckets' rows of later batches are processed.
+    If the factor is above 1, other buckets can continue with later batches while a bucket still works on an earlier
+    batch.
 
     Args:
         batches: each batch has rows of one task.

@@ -99,7 +99,7 @@ class Listener:
 
     def oldest(self, run: str) -> Work | None:
         """The message on which a function has been working longest, in the newest batch of a query's run. None if no
-        function works on a message; workers report only messages that have taken at least a second.
+        message was reported. (Workers report a message only if a function has worked on it for at least a second.)
         """
         now = time.monotonic()
         with self._lock:

@@ -4,9 +4,9 @@ The first attempt of a Spark task runs user code in the worker itself. If the wo
 takes too long, Spark retries the Spark task, perhaps in another executor. In all later attempts, user code runs in
 forks of a clean process, one fork for each thread.
 
-If a fork dies, only the messages that it was processing are affected. They are retried one by one. If a fork dies on
-the same message :data:`TRIES` times, this message is rejected. So a single attempt of a Spark task finds all messages
-that kill processes.
+If a fork dies, only the messages that it was processing are affected. They are retried one by one. A message is
+rejected after :data:`TRIES` forks have died on it. So a single attempt of a Spark task finds all messages that kill
+processes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 TRIES = 3
-"""The number of processes that may die while they work on a message. After the last of them, the message is rejected."""
+"""How many processes may die on the same message. After the last of these deaths, the message is rejected."""
 
 MOST = 16
 """The largest number of processes for one Spark task, and thus the largest number of threads that work at the same

@@ -92,8 +92,9 @@ class KeyedProcessor:
     """A processor, with everything that is needed to call it in another process.
 
     ``clock`` is the clock of the processor's timers, ``result`` is the schema of the rows that it returns, and
-    ``schemas`` has the schemas of its states. ``source`` says how other processes get the processor; None: as a pickled
-    copy."""
+    ``schemas`` has the schemas of its states. ``source`` says how other processes get the processor. If it is None,
+    they get a pickled copy.
+    """
 
     processor: Processor
     clock: str | None
@@ -241,8 +242,10 @@ class _IsolatedTurns:
         return self._turn(("timer", now, key, at, fails), begin)
 
     def _turn(self, request: tuple[Any, ...], begin: Begin) -> Turn:
-        """The result of a turn, repeated if the process dies on a message; after :data:`TRIES` deaths, the message is
-        left out and rejected. State and timers change only after the turn has succeeded."""
+        """The result of a turn. If the process dies on a message, the turn is repeated. After :data:`TRIES` deaths, or
+        if the message takes too long, it is left out and rejected. State and timers change only after the turn has
+        succeeded.
+        """
         deaths: dict[int, int] = {}
         rejected: dict[int, str] = {}
         turn: Turn

@@ -132,9 +132,7 @@ def let_signals_end() -> None:
 
 
 def _of_no_record(origin: pa.Array) -> pa.Array:
-    """The hidden column for result rows of which only the partition is known, and not the record from which each of
-    them comes.
-    """
+    """The hidden column for result rows if it is known from which partition they come, but not from which record."""
     fields = [origin.field(i) for i in range(origin.type.num_fields)]
     at = origin.type.get_field_index("offset")
     offsets = fields[at].to_numpy(zero_copy_only=False)

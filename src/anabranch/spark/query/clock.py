@@ -92,9 +92,9 @@ class Clock:
         return batch_time.now(self.at, (boot - self.boot) * 1000, wall)
 
     def heard(self, system: Callable[[str], System], now: int, idle: Mapping[str, int] = _NOBODY) -> Progress:
-        """The lane's progress, updated with the control records that upstream lanes have written to the part of the
-        streams that this lane has read since the last update. If the lane has windows of processing time, only the
-        watermark is updated, from the time ``now``.
+        """The lane's progress, updated with the control records of upstream lanes that apply to what this lane has read
+        since the last update. If the lane has windows of processing time, only the watermark is updated, from the time
+        ``now``.
 
         Args:
             system: returns a system by name. Called only if the lane reads an intermediate stream.

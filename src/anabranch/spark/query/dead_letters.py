@@ -114,7 +114,7 @@ class Rejects:
 
         Args:
             origin: the row's hidden column.
-            row: the row, as a mapping or an Arrow batch of one row. If it comes from one record, the record is written.
+            row: the row, as a mapping or an Arrow batch of one row. Only needed if it doesn't come from one record.
         """
         error = error_text.bounded(error)
         with self._adding:
@@ -371,7 +371,7 @@ def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejecte
 
 
 def _putting(aside: WorkerDeadLetters) -> Any:
-    """A function for ``mapInArrow`` that writes each input row, a slot's rejected records, and returns no rows."""
+    """A function for ``mapInArrow`` that writes rejected records, one slot's in each row, and returns no rows."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

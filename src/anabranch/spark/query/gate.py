@@ -25,8 +25,8 @@ class Visible:
 
     Attributes:
         what: the step that may have made the part visible, in words that follow "the batch".
-        exact: whether the output is exactly once. (Even an exactly-once output would contain records twice if another
-            batch, with another number, read them again.)
+        exact: whether the output is exactly once. (If another batch, with another number, read the same records, even
+            an exactly-once output would contain them twice.)
     """
 
     what: str

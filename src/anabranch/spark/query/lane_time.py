@@ -39,8 +39,8 @@ class LaneTime:
     inherited: Callable[[], Progress] | None = None
 
     def begin(self, last: Batch | None, pending: bool) -> None:
-        """Write the lane's clock file before the query starts. If ``last``, the last planned batch, is committed, its
-        records are read once more for this. If it is ``pending``, it runs again anyway.
+        """Write the lane's clock file before the query starts. For this, the records of ``last``, the last planned
+        batch, are read once more. They aren't read if the batch is ``pending``, because it runs again anyway.
         """
         if self.path is None:
             return

@@ -111,8 +111,8 @@ class LaneOutputs:
 
     @cached_property
     def scattered(self) -> bool:
-        """Whether records of one partition may be in several Spark tasks when they are written. (In a lane with state,
-        this doesn't matter, because slots are state partitions.)
+        """Whether records of one partition may be in several Spark tasks when they are written. The shuffle of a
+        stateful operator isn't considered.
         """
         read = [stages.stream_of(self.plan.graph, node) for node in self.plan.group.sources]
         return len(set(read)) < len(read) or any(self._spreads(node) for node in self.plan.group.nodes)

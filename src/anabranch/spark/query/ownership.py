@@ -35,7 +35,7 @@ def taken(begins: Mapping[int, Sequence[int]], hashed: Column) -> Column:
     """A condition that is true for the records that the lane processes.
 
     Args:
-        begins: by partition, the start offset of each bucket; NEVER for a bucket that isn't the lane's.
+        begins: by partition, the start offset of each bucket; NEVER for a bucket that doesn't belong to the lane.
         hashed: the hash of a record's key, from :func:`of_key`.
     """
     alike: dict[tuple[int, ...], list[int]] = {}

@@ -16,8 +16,8 @@ from anabranch.spark.query.sources import LaneSources
 __all__ = ["LanePacing", "place_of"]
 
 _FIRST = 50
-"""The number of records in the first batch of a lane that calls functions. Even if each record takes a second, the batch
-takes less than a minute.
+"""The number of records in the first batch of a lane that calls functions. Even if each record takes a second, this
+batch takes less than a minute.
 """
 _FIRST_OF_SQL = 100_000
 _AWAITED = 0.5

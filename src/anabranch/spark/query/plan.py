@@ -110,8 +110,8 @@ class LanePlan:
 
     @property
     def ticks(self) -> bool:
-        """Whether the lane has timers of processing time. If so, Spark runs a batch after another, even if there are no
-        records.
+        """Whether the lane has timers of processing time. If so, Spark runs one batch after another, even if there are
+        no records.
         """
         stateful = self.group.stateful
         return stateful is not None and stateful.args.get("timers") == PROCESSING_TIME

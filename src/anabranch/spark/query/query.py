@@ -47,8 +47,8 @@ from anabranch.systems.output import Written
 
 _STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _BATCH_MS = 300_000
-"""The length of a batch in real-time mode. At the end of each batch, records wait for 0.3 to 1 s. This happens only once
-in five minutes, so it doesn't affect the 99th percentile of latency.
+"""The length of a batch in real-time mode. At the end of each batch, records wait for 0.3 to 1 s. This happens only
+once in five minutes, so it doesn't affect the 99th percentile of latency.
 """
 _TICK_MS = 1000
 """How many ms late a timer of processing time may fire if there are no records to process."""

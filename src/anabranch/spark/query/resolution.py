@@ -106,8 +106,8 @@ def _after(
 
 
 def _check_names(node: Node, names: Sequence[str]) -> None:
-    """Raises GraphError if two of these names differ only in case, which Spark ignores, or not at all, or if a name is
-    reserved for anabranch's own columns.
+    """Raises GraphError if two of these names are equal (Spark ignores case), or if a name is reserved for anabranch's
+    own columns.
     """
     known: dict[str, str] = {}
     for name in names:

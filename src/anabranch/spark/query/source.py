@@ -144,8 +144,8 @@ class Source:
         return self.intake.faulty(mine, self.number, _day(at))
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame:
-        """The rows of a batch whose records are in a block of offsets with a null key. For a broadcast input, only the
-        rows of the task :data:`FIRST` are included, because a record must be rejected only once.
+        """The rows of a batch whose records are in blocks of offsets that contain null keys. For a broadcast input,
+        only the rows of the task :data:`FIRST` are included, because a record must be rejected only once.
         """
         rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))), _day(at))
         return rows if self.audience is None else rows.where(meta_column.field("task") == FIRST)
@@ -175,8 +175,7 @@ def _day(at: int) -> Column:
 
 
 def by_node(sources: Iterable[Source], rows: Callable[[Source], DataFrame]) -> dict[int, DataFrame]:
-    """The rows of each operator that reads streams, united over the operator's sources, by the id of the operator's
-    node.
+    """The rows of each operator that reads streams, from all of its sources. The key is the id of the operator's node.
     """
     found: dict[int, DataFrame] = {}
     for source in sources:

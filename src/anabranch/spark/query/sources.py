@@ -38,8 +38,8 @@ class LaneSources:
 
     @property
     def labels(self) -> dict[str, frozenset[int]]:
-        """The numbers of the sources from which the rows of each function in Python workers come, by the name in
-        messages of the function's operator.
+        """For each operator whose function runs in Python workers: the numbers of the sources from which its rows come.
+        The key is the operator's name in messages.
         """
         numbers: dict[int, frozenset[int]] = {}
         for node in self.plan.group.nodes:
@@ -81,8 +81,8 @@ class LaneSources:
 
     @cached_property
     def delays(self) -> dict[str, int | None]:
-        """For each SSP that determines the lane's watermark, how many ms the watermark is behind the greatest event
-        time in the SSP. None for SSPs of intermediate streams, whose writers report their own watermark.
+        """The delay of each SSP that determines the lane's watermark, in ms. None for SSPs of intermediate streams,
+        whose writers report their own watermark.
         """
         if self.plan.settings.job.watermark_scope != "ssp":
             return {}

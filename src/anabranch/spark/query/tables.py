@@ -98,7 +98,7 @@ class TablePublisher:
 
     @property
     def owner(self) -> Owner:
-        """The lane under its current epoch, as the tables know it."""
+        """The lane and its epoch, by which the tables identify a writer."""
         return Owner(self.lane.job, self.lane.id, self.epoch)
 
     def take(self, new: bool) -> None:

@@ -94,8 +94,8 @@ def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
     """Settings by which Spark sends this installation of anabranch, and the job's folder, to executors. Files that
     ``conf`` already sends are sent as well.
 
-    Each of the two is packed into an archive. The archives stay in a temporary folder until this process ends, because
-    executors that start later must also be able to fetch them.
+    anabranch and the job's folder are packed into archives. The archives stay in a temporary folder until this process
+    ends, because executors that start later must also be able to fetch them.
 
     Raises:
         UsageError: the job's folder can't be packed; see :func:`anabranch.job_code.artifact.pack`.

@@ -295,11 +295,11 @@ def probed(settings: Settings) -> list[Probe]:
 
 
 def carry(functions: Mapping[int, Any]) -> None:
-    """Have a job's functions sent to Python workers as code rather than by name. The same applies to all functions in
-    loaded modules next to the functions' modules, such as UDFs that a function passes to Spark.
+    """Have a job's functions sent to Python workers as code rather than by name, together with all functions in loaded
+    modules of the same folders. (A function may pass UDFs from such modules to Spark.)
 
-    Workers can't import a test module, or the modules next to a test module. In a session that anabranch hasn't
-    started, workers can't import a job file either.
+    This is necessary for functions in a test module or in modules next to it, because workers can't import these
+    modules. In a session that anabranch hasn't started, it is also necessary for functions in a job file.
 
     Args:
         functions: the job's functions, by node.
