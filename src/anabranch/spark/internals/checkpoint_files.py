@@ -102,8 +102,8 @@ class FarFiles:
         return str(self._class.read(self._fs, path))
 
     def just_written(self, path: Any) -> str | None:
-        """The text of a log entry that this JVM has just written to an object store. The store is not asked. The text
-        is returned only once, because the entry may be rewritten later. None if the text isn't known.
+        """The text of a log entry that this JVM has just written to an object store. No request is sent to the store.
+        The text is returned only once, because the entry may be rewritten later. None if the text isn't known.
         """
         text = self._class.justWritten(self._fs, path)
         return None if text is None else str(text)

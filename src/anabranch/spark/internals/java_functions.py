@@ -77,8 +77,7 @@ def java_type(spark: SparkSession, kind: DataType) -> Any:
 
 
 def prepare(spark: SparkSession) -> None:
-    """Start to compile the functions in the background, because a lane's first query needs them. Compilation takes 0.2
-    s.
+    """Start to compile the functions in the background. Compilation takes 0.2 s, and a lane's first query needs them.
     """
 
     def compile_them() -> None:

@@ -89,8 +89,8 @@ class HeldQuery:
     """Holds the query of a lane from the creation of this object until :meth:`release` or :meth:`close`. Not
     thread-safe.
 
-    While the query is held, batches read only what anabranch has planned. When a method of this class returns, no batch
-    is running, and Spark plans no batch; :meth:`go` is an exception.
+    While the query is held, batches read only what anabranch has planned. When a method other than :meth:`go`,
+    :meth:`release` or :meth:`close` returns, no batch is running, and Spark plans no batch.
 
     Args:
         turn: called from time to time during a wait. If it raises an exception, the wait ends.

@@ -44,9 +44,9 @@ class BroadcastRouting:
     key: Column
 
     def given(self, records: DataFrame) -> DataFrame:
-        """One row for each record and each task that gets the record. The column ``task`` is added, with the number of
-        the task at factor 1, and the column ``bucket``, with the bucket of the virtual task. If ``bucket`` is null, it
-        is the bucket of the record's key.
+        """One row for each record and each task that gets the record. Two columns are added. ``task`` is the number of
+        the task at factor 1. ``bucket`` is the bucket of the virtual task; null stands for the bucket of the record's
+        key.
         """
         one = "task int, bucket int, begins array<bigint>"
         every = F.from_json(F.lit(json.dumps(self._tasks)), f"array<struct<{one}>>")

@@ -242,7 +242,7 @@ def _encoded_row(frame: DataFrame, names: list[str], sink: Sink) -> Column:
 
 
 def _end(frame: DataFrame, names: list[str], sink: Sink) -> Column:
-    """The end of a row's window. Null if the row has no window, or if its format can't mark windows that were cut."""
+    """The end of a row's window. Null if the row has no window, or can't be marked as cut by a drain."""
     may_say = isinstance(sink.writer, JsonWriter) and DRAINED not in names
     return (
         meta_column.field(meta_column.END)

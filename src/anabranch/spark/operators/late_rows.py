@@ -1,4 +1,4 @@
-"""Finds rows that arrive too late for their windows. The watermark is the same by which Spark would drop these rows."""
+"""Finds rows that arrive too late for their windows, by the watermark that Spark would use to drop these rows."""
 
 from __future__ import annotations
 

@@ -67,8 +67,9 @@ class Process:
         result: the schema of the rows that the processor returns.
         columns: the columns of messages.
         keys: the columns of the stage key.
+        on_error: as in :func:`anabranch.spark.functions.wrap.wrap`, like ``factor``, ``busy``, ``line`` and
+            ``seconds``.
         own: the lane's own tasks, by number, with their buckets; None for all.
-        on_error: the other fields from here on are as for :func:`anabranch.spark.functions.wrap.wrap`.
     """
 
     label: str

@@ -175,8 +175,7 @@ def _day(at: int) -> Column:
 
 
 def by_node(sources: Iterable[Source], rows: Callable[[Source], DataFrame]) -> dict[int, DataFrame]:
-    """The rows of each operator that reads streams, from all of its sources. The key is the id of the operator's node.
-    """
+    """The rows of each operator that reads streams, from all its sources. The key is the id of the operator's node."""
     found: dict[int, DataFrame] = {}
     for source in sources:
         its = rows(source)

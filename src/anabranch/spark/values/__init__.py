@@ -21,11 +21,10 @@ def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[
     Args:
         declared: the columns that the job's ``read`` declares.
         where: the operator's name in messages.
-        read_as: how to read columns whose types can be written in more than one way, by the columns' names.
+        read_as: for columns whose types can be written in more than one way: how to read them, by the column's name.
 
     Raises:
-        GraphError: columns must be declared and aren't, or must not be declared and are; or the stream's own schema
-            lacks a declared column.
+        GraphError: the declaration doesn't fit the format, or the stream's own schema lacks a declared column.
     """
     if read_as and format_.name != "json":
         raise GraphError(
