@@ -77,8 +77,7 @@ def java_type(spark: SparkSession, kind: DataType) -> Any:
 
 
 def prepare(spark: SparkSession) -> None:
-    """Start to compile the functions in the background. Compilation takes 0.2 s, and a lane's first query needs them.
-    """
+    """Start to compile the functions in the background. This takes 0.2 s, and a lane's first query needs them."""
 
     def compile_them() -> None:
         with suppress(Exception):  # the error will be raised again when a function is needed
