@@ -1,5 +1,5 @@
-"""Compiles anabranch's Java code, most of which is functions on columns. This happens once per JVM, with Janino, a
-compiler that is a part of Spark.
+"""Compiles anabranch's Java code, most of which is functions on columns. The code is compiled once in each JVM, by
+Janino, a compiler that is a part of Spark.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ probe = SURFACE.probe
 
 
 def applied(name: str, arguments: Callable[[SparkSession], Sequence[Any]], column: Column, result: DataType) -> Column:
-    """The result of a Java function for a column.
+    """The column that results from applying a Java function to a column.
 
     Args:
         name: the name of the function's class (a ``UDF1``), which is also the name of the class's file in this folder.
-        arguments: returns the arguments of the class's constructor.
+        arguments: returns the arguments for the constructor of this class.
         column: the function's argument.
         result: the type of the function's result.
 
@@ -77,9 +77,7 @@ def java_type(spark: SparkSession, kind: DataType) -> Any:
 
 
 def prepare(spark: SparkSession) -> None:
-    """Begin to compile the functions in the background. A lane's first query needs them, and to compile them takes 0.2
-    s.
-    """
+    """Start to compile the functions in the background. This takes 0.2 s, and a lane's first query needs them."""
 
     def compile_them() -> None:
         with suppress(Exception):  # the error will be raised again when a function is needed
