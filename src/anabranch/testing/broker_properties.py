@@ -40,8 +40,8 @@ class Tls:
 def of_broker(
     index: int, ports: Sequence[Ports], racks: Sequence[str], sasl: Mapping[str, str] | None, tls: Tls | None
 ) -> dict[str, str]:
-    """The settings of the broker with this index, except its folder. ``ports`` contains the ports of all brokers of the
-    cluster, by index."""
+    """The settings of the broker with this index, except its folder. ``ports`` contains the ports of all brokers, in
+    order."""
     client = f"CLIENT://{ADDRESS}:{ports[index].client}"
     replicas = min(3, len(ports))
     properties = {
@@ -94,7 +94,7 @@ def of_broker(
 
 
 def login(sasl: Mapping[str, str] | None, tls: Tls | None) -> dict[str, str]:
-    """The settings with which confluent-kafka's clients log in as the first user."""
+    """The security settings for confluent-kafka's clients. If there are users, clients log in as the first one."""
     properties = {"security.protocol": _protocol(sasl, tls)}
     if tls is not None:
         properties["ssl.ca.location"] = str(tls.ca)
