@@ -26,7 +26,7 @@ Now = Annotated[
 
 
 def said(now: bool) -> None:
-    """If ``now`` is set, print a line that says what the user has accepted with this option."""
+    """If ``now`` is set, remind the user of what this option allows."""
     if now:
         progress.say("--now: batches that are written at least once, or were given to foreach_batch, may be repeated")
 

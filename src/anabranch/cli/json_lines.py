@@ -25,8 +25,8 @@ _PATIENCE = 1.0
 
 
 def batches(descriptor: int) -> Iterator[list[bytes]]:
-    """The lines of a file or pipe, up to 50,000 at once. If the writer pauses, the lines so far are yielded without
-    waiting for more."""
+    """The lines of a file or pipe, in lists of up to 50,000. If the writer pauses, the lines that were read so far are
+    yielded without waiting for more."""
     rest, lines, since = b"", list[bytes](), 0.0
     while chunk := os.read(descriptor, 1 << 20):
         since = since if lines else time.monotonic()
