@@ -43,7 +43,7 @@ class StartRequest(Document, frozen=True, kw_only=True):
     hash.
     """
     formats: dict[str, Format] = {}
-    """The formats of the streams that don't contain JSON, by stream. A deployment never changes its formats."""
+    """The formats of the streams that don't contain JSON, by stream. The formats of a deployment never change."""
     promises: dict[str, str] = {}
     """The promise of each output, by operator."""
     until_caught_up: bool = False

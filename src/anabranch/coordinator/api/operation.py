@@ -1,4 +1,5 @@
-"""One operation of the HTTP API: everything that the server, the client and the OpenAPI description need to know."""
+"""Defines an operation of the HTTP API, with everything that the server, the client and the OpenAPI description need
+to know about it."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ class Operation(Generic[P, R]):
         max_bytes: the largest body that is read.
         waits: the parameter that says how many seconds the coordinator may wait before it answers.
         by_generation: whether the answer stays the same as long as the job has the same generation.
-        fresh_for: the seconds for which an answer is reused for all clients.
+        fresh_for: how many seconds an answer is reused for all clients.
     """
 
     name: str

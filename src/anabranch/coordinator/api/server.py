@@ -97,8 +97,8 @@ def app(
 
     Args:
         leader: by default, :class:`AlwaysLeads`.
-        token: the ``Authorization: Bearer`` token that every request except those for ``/healthz`` and for the
-            dashboard's files must carry; None if no token is needed.
+        token: the ``Authorization: Bearer`` token that all requests must carry, except requests for ``/healthz`` and
+            for the dashboard's files; None if no token is needed.
         read_token: a token that suffices for operations with ``private=False``.
         hosts: names by which requests may address the coordinator, in addition to loopback names and the address at
             which a request arrives.
@@ -193,8 +193,8 @@ class _Endpoints:
         return method
 
     async def _led(self, pool: Executor | None, act: Callable[..., T], *args: Any) -> T:
-        """Carry out an operation that only the leader may carry out: check before and after it that the coordinator
-        leads.
+        """Carry out an operation for which the coordinator must lead. Whether it leads is checked before and after the
+        operation.
         """
 
         def acted() -> T:
