@@ -55,8 +55,8 @@ def check(running_job: RunningJob) -> None:
 
 
 def plan(running_job: RunningJob, present: Generation, request: str) -> NextGeneration:
-    """The next generation of a job, in which tasks have the seats that they should have. It has no new lanes if no task
-    moves.
+    """The next generation of a job, in which tasks have the seats that they should have. If no task moves, the
+    generation has no new lanes.
     """
     check(running_job)
     its = {lane.id: lane for lane in running_job.lanes}

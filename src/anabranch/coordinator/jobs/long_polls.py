@@ -1,4 +1,4 @@
-"""The clients that wait for new orders for a container."""
+"""Keeps track of the clients that wait for new orders for a container."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class _Poll:
 
 
 class LongPolls:
-    """The waiting clients. A waiting client occupies no thread, only memory: it provides a function that wakes it.
-    Thread-safe.
+    """The clients that wait for new orders. A waiting client occupies no thread: it only provides a function with which
+    it is woken. Thread-safe.
     """
 
     def __init__(self) -> None:

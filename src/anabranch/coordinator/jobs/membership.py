@@ -1,4 +1,5 @@
-"""The processes that hold the seats of jobs: they register, send heartbeats, and are expelled if they are silent."""
+"""Handles the processes that hold the seats of jobs: they register, send heartbeats, and are expelled if they are
+silent."""
 
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ class Membership:
     def register(self, registration: Registration) -> RegistrationResponse:
         """Give a process a seat, under an epoch above all others of the job.
 
-        If processes are never expelled, the new process replaces the one that holds the seat. Otherwise, it can only
-        take a free seat.
+        If processes are never expelled, the new process replaces the process that holds the seat. Otherwise, a process
+        can only take a free seat.
 
         Raises:
             NotFoundError: there is no such job, or it has no such seat.
@@ -93,10 +94,10 @@ class Membership:
         return answer
 
     def hear_at_once(self, beat: Heartbeat) -> HeartbeatResponse | None:
-        """Like :meth:`hear`, but only for a heartbeat that contains nothing but figures. Returns None for any other;
-        pass that one to :meth:`hear`, which may take longer.
+        """Like :meth:`hear`, but only for a heartbeat that contains nothing but figures. Returns None for any other
+        heartbeat, which must then be passed to :meth:`hear`.
 
-        This method waits neither for other requests nor for the store.
+        Unlike :meth:`hear`, this method waits neither for other requests nor for the store.
         """
         return None if self._registry.unsure else self._routine(beat)
 

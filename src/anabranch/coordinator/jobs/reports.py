@@ -37,8 +37,8 @@ _FIGURES = frozenset(
         "windows",
     }
 )
-"""Fields and parts of a report that are mere figures. The next step of a job never depends on them while the lane
-runs.
+"""Fields and parts of a report that are mere figures. While the lane runs, the next step of the job never depends on
+these figures.
 """
 _rest = attrgetter(
     *(name for name in LaneReport.__struct_fields__ if name not in PARTS.keys() | _FIGURES),
@@ -47,10 +47,10 @@ _rest = attrgetter(
 
 
 def applied(lane: Lane, report: LaneReport) -> Lane:
-    """The lane as it should be stored after a report; the same object if nothing changes in it.
+    """The lane as it should be stored after a report; the same object if the report changes nothing.
 
-    A lane that has ended is planned again, and later continues from its final positions. But a lane that was closing or
-    has drained is closed permanently, provided that it left nothing pending.
+    A lane that has ended gets the state PLANNED again, and later continues from its final positions. But a lane that
+    was closing or has drained is closed permanently, unless it left a batch pending.
 
     Raises:
         UsageError: the key of a position isn't an SSP.
@@ -96,12 +96,12 @@ def is_routine(lane: Lane, before: LaneReport, report: LaneReport) -> bool:
 
 
 def awaits_otherwise(before: LaneReport | None, report: LaneReport) -> bool:
-    """Whether a lane has begun or stopped to wait for something outside the job, or waits for something else now."""
+    """Whether a lane has started or stopped waiting for something outside the job, or now waits for something else."""
     return report.attempt.awaits != (before.attempt.awaits if before is not None else "")
 
 
 def begins_to_wait(before: LaneReport | None, report: LaneReport) -> bool:
-    """Whether something has begun to keep a closing lane from ending."""
+    """Whether something is now keeping a closing lane from ending, and didn't before."""
     return bool(report.attempt.waits) and (before is None or not before.attempt.waits)
 
 

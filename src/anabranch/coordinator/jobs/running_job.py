@@ -1,5 +1,5 @@
-"""A job that this coordinator serves: its lanes and processes, and what follows from them. This module uses no store,
-clock or lock.
+"""A job that this coordinator serves: its lanes and processes, and what can be derived from them. This module uses no
+store, clock or lock.
 
 Functions that take a running job are also in other modules of this package, by topic: ``seats``, ``offers``,
 ``standbys``, ``racks``, ``status_view`` and ``snapshots``.
@@ -94,7 +94,7 @@ class RunningJob:
 
     @property
     def follows(self) -> bool:
-        """Whether this is the first generation of a deployment that continues from the lanes of another one."""
+        """Whether this is the first generation of a deployment that continues from the lanes of another deployment."""
         return self.model.replaces > 0 and self.generation == 1
 
     def deployment_of(self, seat: str) -> int:
@@ -123,7 +123,7 @@ class RunningJob:
         return self.state is not DeploymentState.DRAINING or self.reports[lane].attempt.stopped
 
     def is_over(self, lane: str) -> bool:
-        """Whether a lane has ended at a batch boundary, from which others can continue."""
+        """Whether a lane has ended at a batch boundary, from which other lanes can continue."""
         return (
             lane in self.reports
             and self.reports[lane].phase == LanePhase.ENDED
@@ -184,7 +184,7 @@ class RunningJob:
 
     def plans_alike(self, other: RunningJob) -> bool:
         """Whether any change has the same result for this job as for ``other``, which is the same job at another time.
-        Predicted pauses may differ.
+        Predicted pauses can differ.
         """
         return (
             self.model is other.model
@@ -209,8 +209,8 @@ class RunningJob:
         ]
 
     def spoilt(self, followed: bool = False) -> list[Lane]:
-        """The lanes that failed before they ever began: those of the current generation or, if ``followed``, those from
-        which others already continue.
+        """The lanes that failed before they ever began: lanes of the current generation or, if ``followed``, lanes from
+        which other lanes already continue.
         """
         found = [
             lane
