@@ -69,9 +69,9 @@ class Coordinator(Operations):
         clock: a clock in seconds, for leases.
         lease: how long a process counts as alive after a heartbeat, in seconds.
         now: returns the seconds since 1970, for stored times.
-        grace: how many seconds after the end of its lease a silent process loses its seat. Its lanes are then fenced
-            (see :meth:`fences`) and given to other processes. If None, the process keeps its seat until another one
-            takes it.
+        grace: the seconds from the end of a silent process's lease until it loses its seat. Its lanes are then fenced
+            (see :meth:`fences`) and given to other processes. If None, the process keeps its seat until another
+            process takes the seat.
         first: returns the first revision of a job that this coordinator takes over, a number that can't be confused
             with the revisions of another coordinator.
         systems: the systems of the only job, which runs in this process; None for the systems that jobs' settings name.
@@ -332,7 +332,7 @@ class Coordinator(Operations):
             return found
 
     def fenced(self, lane: Lane) -> None:
-        """Record that a lane was fenced at all of its outputs under its epoch. Other processes can now continue it."""
+        """Record that a lane was fenced at all its outputs under its epoch. Now other processes can run the lane."""
         with self.registry.locked_all():
             running_job = self.registry.jobs.get(lane.job)
             held = None if running_job is None else running_job.known.get(lane.id)
@@ -346,7 +346,7 @@ class Coordinator(Operations):
             self.registry.announce()
 
     def unfenced(self, lane: Lane, why: str) -> None:
-        """Record that a lane can't be fenced yet; :meth:`fences` keeps returning it."""
+        """Record that a lane can't be fenced yet. :meth:`fences` keeps returning the lane."""
         self._store.note([self.registry.event(lane.job, "coordinator", f"lane {lane.id} can't be fenced yet", why)])
 
     # Requests of a launcher
@@ -389,7 +389,7 @@ class Coordinator(Operations):
         self._store.put_artifact(sha256, content)
 
     def artifact(self, sha256: str) -> bytes:
-        """The code of a job. Raises NotFoundError if there is none with that hash."""
+        """The code of a job. Raises NotFoundError if there is no code with this hash."""
         content = self._store.artifact(artifact.check_sha(sha256))
         if content is None:
             raise NotFoundError(f"there is no artifact {sha256}", "start the job again with its file")

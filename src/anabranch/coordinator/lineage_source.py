@@ -1,4 +1,4 @@
-"""What a coordinator reports to :mod:`anabranch.telemetry.lineage` about the jobs that it serves."""
+"""Tells :mod:`anabranch.telemetry.lineage` about the jobs that a coordinator serves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs containers as processes on this machine, which outlive the process that started them. Each container has a log,
+"""Runs containers as processes on this machine. They outlive the process that started them. Each container has a log,
 and holds a lock as long as it lives.
 """
 
@@ -173,10 +173,11 @@ class Processes:
         return int(pid) if host == socket.gethostname() and pid.isdecimal() and int(pid) > 1 else None
 
     def trim(self, job: str, execution: str) -> None:
-        """If a process's log has grown large, move its contents to ``.log.1``, whose former contents are lost.
+        """If a process's log has grown large, move its contents to ``.log.1``. The former contents of ``.log.1`` are
+        lost.
 
-        Because the process keeps its log open, the log is copied and then emptied. Output that the process writes in
-        between is lost.
+        Because the process keeps its log open, the log is copied and then emptied. Output that the process writes
+        between these two steps is lost.
         """
         path = self.log_of(job, execution)
         try:

@@ -1,5 +1,5 @@
-"""How much larger factors have sped up a lane's functions so far, observed whenever the factor changed. These are pure
-functions.
+"""Records the effect that larger factors have had on the speed of a lane's functions, observed whenever the factor
+changed. These are pure functions.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The partitions that a job reads, sorted and limited: for each one, the lag, and whether it holds the watermark back.
-These are pure functions.
+"""Lists the partitions that a job reads, sorted and limited. Each partition is listed with its lag, and with whether it
+holds the watermark back. These are pure functions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the dashboard and the CLI read about jobs. A job is locked only while a snapshot of it is made."""
+"""Answers what the dashboard and the CLI ask about jobs. A job is locked only while a snapshot of it is made."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ class Reads:
         )
 
     def placement(self, job: str, stage: str = "", start: int = 0, limit: int = _MOST_CELLS) -> Placement:
-        """How many buckets of each partition of a stage (by default, of the first one) each seat has.
+        """How many buckets of each partition of a stage (by default, of the first stage) each seat has.
 
         Raises:
             NotFoundError: there is no such job or stage.
