@@ -72,8 +72,8 @@ class Coordinator(Operations):
         grace: the seconds from the end of a silent process's lease until it loses its seat. Its lanes are then fenced
             (see :meth:`fences`) and given to other processes. If None, the process keeps its seat until another
             process takes the seat.
-        first: returns the first revision of a job that this coordinator takes over, a number that can't be confused
-            with the revisions of another coordinator.
+        first: returns the first revision of a job that this coordinator takes over: a number that differs from the
+            revisions of other coordinators.
         systems: the systems of the only job, which runs in this process; None for the systems that jobs' settings name.
         counting: looks up how many partitions streams have; see :func:`input_monitor.counted`.
         locating: looks up the racks of partitions; see :func:`input_monitor.located`.
@@ -352,7 +352,7 @@ class Coordinator(Operations):
     # Requests of a launcher
 
     def demands(self, jobs: Collection[str]) -> list[Demand]:
-        """What the served jobs need from a launcher, and also those of ``jobs`` that have ended."""
+        """What the served jobs need from a launcher. Those of ``jobs`` that have ended are included, with no need."""
         with self.registry.locked_all():
             clock, lease = self.registry.clock, self.registry.lease
             found = [seats.demand(running_job, clock(), lease) for running_job in self.registry.jobs.values()]

@@ -22,7 +22,7 @@ _MAY_DRAIN = frozenset({DeploymentState.STARTING, DeploymentState.RUNNING, Deplo
 
 
 def check(job: str, state: DeploymentState, deployment: int, lanes: Iterable[Lane], said: DrainNotification) -> str:
-    """Why a notification is ignored; empty if it isn't ignored.
+    """Why a drain notification is ignored; empty if it isn't ignored.
 
     Raises:
         UsageError: the notification's uuid isn't valid.
@@ -52,7 +52,7 @@ def check(job: str, state: DeploymentState, deployment: int, lanes: Iterable[Lan
 
 
 def check_cancellable(job: str, drain: DrainProgress) -> None:
-    """Raises ConflictError if incomplete windows may already have been emitted."""
+    """Raises ConflictError if a drain can't be cancelled, because incomplete windows may already have been emitted."""
     if drain.last:
         raise ConflictError(
             f"job {job!r} drains to the end: incomplete windows have been emitted",

@@ -24,7 +24,7 @@ class Fence:
 
 
 def fence(lane: Lane, settings: Mapping[str, Any]) -> None:
-    """Fence a lane under its epoch. Idempotent; after an error, call it again.
+    """Fence a lane under its epoch. This can be repeated, for example after an error.
 
     Outputs that can't be fenced are skipped, because their writer stops within its lease. Tables of a user's class are
     also skipped, because the class isn't available here: the process that gets the lane fences these tables before it

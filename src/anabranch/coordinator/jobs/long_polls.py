@@ -31,8 +31,8 @@ class LongPolls:
 
     @contextmanager
     def waiting(self, container: str, seen: int, wake: Callable[[], object]) -> Iterator[None]:
-        """A context in which ``wake`` is called when the container's orders are newer than the revision ``seen``,
-        perhaps repeatedly and by any thread. ``wake`` must not block.
+        """A context in which ``wake`` is called when the container's orders are newer than the revision ``seen``.
+        ``wake`` can be called several times, and by any thread. It must not block.
         """
         poll = _Poll(container, seen, wake)
         with self._lock:

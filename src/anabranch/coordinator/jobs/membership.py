@@ -43,7 +43,7 @@ class Membership:
         self._unseated_beats = 0
 
     def register(self, registration: Registration) -> RegistrationResponse:
-        """Give a process a seat, under an epoch above all others of the job.
+        """Give a process a seat, under an epoch that is higher than all earlier epochs of the job.
 
         If processes are never expelled, the new process replaces the process that holds the seat. Otherwise, a process
         can only take a free seat.
@@ -78,7 +78,7 @@ class Membership:
     def hear(self, beat: Heartbeat) -> HeartbeatResponse:
         """Process what a container reports, and return what the container should run.
 
-        A container that reports lanes that it can't have is told to stop.
+        A container that reports a lane of another seat or deployment, or an unknown lane, is told to stop.
 
         Raises:
             UsageError: the container's id or its report isn't valid.
@@ -117,7 +117,7 @@ class Membership:
         return self._registry.polls.waiting(beat.container, beat.seen, wake)
 
     def patience(self, wait: float) -> float:
-        """How many seconds the coordinator lets a client wait that asks for ``wait`` seconds: at most half a lease."""
+        """How many seconds a client can wait that asks to wait for ``wait`` seconds: at most half a lease."""
         return max(0.0, min(wait, self._lease / 2))
 
     def holds_seat(self, execution: str) -> bool:
@@ -166,8 +166,8 @@ class Membership:
         return self._registered(process)
 
     def _free_seat(self, running_job: RunningJob, registration: Registration) -> str | None:
-        """The seat that a process can take; None if there is none. Raises NotFoundError if the job doesn't have the
-        requested seat.
+        """The seat that a process can take; None if no such seat is free. Raises NotFoundError if the job doesn't have
+        the requested seat.
         """
         seat = registration.seat
         if seat is not None and seat not in running_job.busy_seats:
@@ -206,8 +206,8 @@ class Membership:
         )
 
     def expel_silent(self, running_job: RunningJob) -> bool:
-        """Expel the processes of a job that have been silent for too long. Returns whether there were any. The caller
-        holds the job's lock.
+        """Expel the processes of a job that have been silent for too long. Returns whether any process was expelled.
+        The caller holds the job's lock.
         """
         if self._grace is None:
             return False
@@ -296,7 +296,7 @@ class Membership:
         return HeartbeatResponse(alive=False, revision=-1, reason=reason)
 
     def _take_in(self, running_job: RunningJob, process: Process, beat: Heartbeat, its: dict[str, Lane]) -> bool:
-        """Process the contents of a heartbeat. Returns whether they may require a decision."""
+        """Process the contents of a heartbeat. Returns whether the contents may require a decision."""
         changed: dict[str, Lane] = {}
         happened: list[Event] = []
         news = [report for report in beat.lanes if running_job.is_news(report)]

@@ -111,7 +111,7 @@ def undone(store: Store, running_job: RunningJob, generation: Generation, who: s
 
 
 def again(store: Store, job: str, deployment: int) -> StartRequest:
-    """A former deployment, as a request to start it. Raises ConflictError if its code isn't available here."""
+    """A former deployment, as a request to start it again."""
     stored = stored_jobs.deployment(store, job, deployment)
     lanes = [lane for lane in store.lanes(job).values() if lane.deployment == deployment]
     return StartRequest(

@@ -178,8 +178,8 @@ def _have_closed(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, 
 
 
 def _are_same(before: tuple[WantedLane, ...], after: tuple[WantedLane, ...]) -> bool:
-    """Whether ``before`` and ``after`` contain the same lane objects with the same orders. The comparison is fast,
-    because there can be thousands of lanes, nearly all of them unchanged.
+    """Whether ``before`` and ``after`` contain the same lane objects with the same orders. Only the identity of lanes
+    is compared, because there can be thousands of lanes, nearly all of them unchanged.
     """
     if len(before) != len(after):
         return False

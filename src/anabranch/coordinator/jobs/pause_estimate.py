@@ -33,9 +33,9 @@ _BETWEEN = 1.0
 _UNSURE = 0.2
 """The uncertainty, in seconds, of a batch's age at the time when its lane notices a change."""
 _STATE_SPEED = 100e6
-"""The assumed bytes of state per second that are copied and opened, until a change has been measured."""
+"""The assumed bytes of state per second that are copied and opened, as long as no change has been measured."""
 _CONTAINER = 15.0
-"""The assumed seconds until a container is ready, until a change has been measured."""
+"""The assumed seconds until a container is ready, as long as no change has been measured."""
 _IN_STEP = 1.0
 """How many seconds the clocks of machines can differ."""
 _PATIENCE = 60.0
@@ -230,7 +230,7 @@ def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, f
 
 
 def _next_batch(report: LaneReport, cost: BatchCost | None) -> float:
-    """How many seconds the batch after the running one takes; 0.0 if there are no records for it."""
+    """How many seconds the batch after the running batch takes; 0.0 if there are no records for it."""
     records = _waiting(report)
     if not records:
         return 0.0

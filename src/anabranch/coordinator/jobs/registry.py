@@ -1,5 +1,5 @@
-"""The jobs that a coordinator serves, and the durable steps that advance them. Each step is stored before it takes
-effect."""
+"""Holds the jobs that a coordinator serves, and takes the durable steps that advance these jobs. Each step is stored
+before it takes effect."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class RunningJob:
         return self.model.replaces > 0 and self.generation == 1
 
     def deployment_of(self, seat: str) -> int:
-        """The deployment for which a seat needs a process now: the first one with lanes in that seat that aren't
+        """The deployment for which a seat needs a process now: the first deployment with lanes in that seat that aren't
         closed.
         """
         its = (lane.deployment for lane in self.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED)

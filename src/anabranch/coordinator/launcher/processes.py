@@ -148,7 +148,7 @@ class Processes:
             log.warning("a container process can't be ended", job=job, execution=execution, error=str(error))
 
     def lives(self, job: str, execution: str) -> bool:
-        """Whether a process is alive, judging by its lock. The process id is checked, too, because a child of the
+        """Whether a process is alive, judging by its lock. The process id is also checked, because a child of the
         process could have inherited the lock by accident.
         """
         try:
@@ -193,7 +193,8 @@ class Processes:
             log.warning("a container's log can't be cut", file=str(path), error=str(error))
 
     def _tail(self, job: str, execution: str) -> str:
-        """The last error near the end of a process's log or, if there is none, the log's last lines; as one line."""
+        """The last error near the end of a process's log or, if there is none, the log's last lines. Returns one line.
+        """
         try:
             with open(self.log_of(job, execution), "rb") as said:
                 said.seek(max(0, said.seek(0, os.SEEK_END) - _TAIL_BYTES))

@@ -26,8 +26,9 @@ def alone(store_url: str, job: str) -> Iterator[Store]:
     a server, a coordinator may take over the lead after some time; then writes to the returned store fail.)
 
     Raises:
-        NotFoundError: there is no store.
-        ConflictError: the job is being served, or the store is on a server, and a coordinator leads.
+        NotFoundError: there is no store, or no coordinator has ever led on a store on a server.
+        ConflictError: the job is being served; or the store is on a server, and a coordinator leads there, or ended
+            without resigning.
     """
     store = Store.open_existing(store_url, to_write=True)
     try:

@@ -36,8 +36,8 @@ records wait.
 """
 _SPACING = 10.0
 _PAUSES = 3
-"""The time after a change in which its effect can be seen. Even if records wait, the next change isn't made earlier: at
-least ``_SPACING`` seconds, and at least ``_PAUSES`` times the pause of a change.
+"""After a change, it takes some time until the change's effect can be seen: at least ``_SPACING`` seconds, and at least
+``_PAUSES`` times the pause of a change. Until then, the factor isn't raised, even if records wait.
 """
 _MOST = 4
 """The largest number by which a single step divides the factor."""

@@ -27,8 +27,8 @@ _RECORDS, _SECONDS = 20_000, 5.0
 """The most records that are examined in each partition, and the most seconds that a request may spend reading."""
 _AT_ONCE = 1_000
 _MARK = "drained"
-"""The field that is true in a row that a drain emitted early. It is the same as
-:data:`anabranch.spark.operators.evaluation.DRAINED`, which a coordinator can't import because it runs without Spark.
+"""The field that is true in a row that a drain emitted early. The name is the same as in
+:data:`anabranch.spark.operators.evaluation.DRAINED`, which a coordinator can't import, because it runs without Spark.
 """
 
 

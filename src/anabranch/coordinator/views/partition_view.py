@@ -1,5 +1,5 @@
-"""Lists the partitions that a job reads, sorted and limited. Each partition is listed with its lag, and with whether it
-holds the watermark back. These are pure functions.
+"""Lists the partitions that a job reads, sorted and limited. For each partition, the list shows the lag, and whether
+the partition holds the watermark back. These are pure functions.
 """
 
 from __future__ import annotations

@@ -206,7 +206,8 @@ class Reads:
         return stored_jobs.model(self._store, job) if found is None else found.model
 
     def events(self, job: str, limit: int, wanted: EventRange, kind: str = "", lane: str = "") -> list[LoggedEvent]:
-        """The last ``limit`` events that match, oldest first; if ``wanted.after`` is set, the first ones after that id.
+        """The last ``limit`` events that match, oldest first. If ``wanted.after`` is set, the first ``limit`` events
+        after this id.
 
         If a kind or a lane is given, only about 10,000 events are searched.
         """
