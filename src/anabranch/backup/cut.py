@@ -33,7 +33,7 @@ class Batch:
     """The batch from which a lane continues."""
 
     number: int
-    """The batch's number; -1 if the lane hasn't planned any."""
+    """The batch's number; -1 if the lane hasn't planned any batch."""
     pending: bool
     """Whether the batch must be run again."""
 

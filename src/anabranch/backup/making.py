@@ -4,7 +4,7 @@ The steps, in this order:
 
 1. read the job's rows from the store, and copy the lanes' folders for the first time (this can take long);
 2. note the end offsets of the streams;
-3. bring the copies of the folders up to date, those of downstream lanes first;
+3. bring the copies of the folders up to date, beginning with the folders of downstream lanes;
 4. look up what was published since step 2, and decide where to cut (:mod:`anabranch.backup.cut`); take the copied
    folders back to the batches from which their lanes continue, and copy the streams up to the cut;
 5. read the store again. If lanes were started or closed during these steps, start again with step 1.

@@ -138,8 +138,8 @@ def _store(settings: Settings) -> str:
 
 
 def _of_systems(settings: Settings) -> dict[str, Callable[[Settings], str]]:
-    """The checks that each system defines, and a check whether the system's Spark connector is available. If a system
-    has no settings, and no stream uses it, only checks that need no connection are made.
+    """The checks that each system defines, and a check that the system's Spark connector is available. If a system has
+    no settings, and no stream uses it, only checks that need no connection are made.
     """
     found: dict[str, Callable[[Settings], str]] = {}
     systems = Systems(settings)

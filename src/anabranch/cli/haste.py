@@ -1,5 +1,4 @@
-"""The option ``--now`` of the verbs that change a job, and what verbs print while closing lanes wait for their
-batches."""
+"""Defines the option ``--now`` of the verbs that change a job, and prints what closing lanes are waiting for."""
 
 from __future__ import annotations
 

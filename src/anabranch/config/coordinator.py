@@ -80,10 +80,10 @@ class CoordinatorSettings(Section):
     """The longest time between two heartbeats."""
 
     retain_events: Annotated[int, Field(ge=1000)] = 100_000
-    """The number of events that the store keeps for each job: the newest ones."""
+    """How many events the store keeps for each job. Older events are deleted."""
 
     retain_versions: Annotated[int, Field(ge=2)] = 20
-    """The number of deployments whose code the store keeps for each job: the latest ones."""
+    """How many deployments of each job keep their code in the store. The code of older deployments is deleted."""
 
     launcher: Literal["external", "local"] = "external"
     """Who starts containers: an external service, or the leading coordinator (on its own machine)."""

@@ -58,7 +58,7 @@ class ChangeResult(Document, frozen=True, kw_only=True):
     closing: tuple[Lane, ...] = ()
     """The lanes that are closed; empty if the job is already as requested."""
     lanes: tuple[Lane, ...] = ()
-    """The lanes that follow the closed ones."""
+    """The lanes that follow the closed lanes."""
     pause: float = 0.0
     """How many seconds output is expected to pause."""
     basis: Basis | None = None
@@ -100,8 +100,7 @@ class ScaleResult(ChangeResult, frozen=True, kw_only=True):
     partitions: dict[str, int] = {}
     """The new partition counts of the streams to which partitions were added, by ``system/stream``."""
     free: tuple[str, ...] = ()
-    """The seats, among those of the new lanes, that no container has taken yet. The lanes there wait for a container.
-    """
+    """The seats of new lanes, if no container has taken the seat yet. These lanes wait until a container takes it."""
     before: Traffic | None = None
     """The current traffic between racks, if racks are known."""
     after: Traffic | None = None

@@ -67,8 +67,8 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     container: str
     epoch: int
     number: int
-    """A number that rises with each heartbeat. If a heartbeat arrives after a later one, it renews the lease, but the
-    coordinator ignores its reports.
+    """A number that rises with each heartbeat. If heartbeats arrive in the wrong order, an older heartbeat still renews
+    the lease, but the coordinator ignores its reports.
     """
     seen: int = -1
     """The ``revision`` of the last response that the container has received. If the coordinator has a newer revision,
@@ -122,8 +122,8 @@ class HeartbeatResponse(Document, frozen=True, kw_only=True):
     done: bool = False
     """Whether nothing is left to run. If so, the container exits."""
     same: bool = False
-    """Whether everything else is the same as in the response with this ``revision``, which the container has already
-    received. If so, the other fields are left empty.
+    """Whether nothing has changed since the response with this ``revision``, which the container has already received.
+    If so, the remaining fields are left empty.
     """
     reason: str | None = None
     """Why the container isn't ``alive``."""

@@ -142,7 +142,7 @@ class ProgressReport(Document, frozen=True, kw_only=True):
 
 
 class BatchTimes(Document, frozen=True, kw_only=True):
-    """How long a lane's batches take, in seconds, estimated from the last ones."""
+    """How long a lane's batches take, in seconds, estimated from the last batches."""
 
     fixed: float
     """The part that doesn't depend on the number of records."""
@@ -160,7 +160,7 @@ class LoadReport(Document, frozen=True, kw_only=True):
     functions.
     """
     spent: dict[str, float] = {}
-    """The seconds that the last batch spent in each phase, if the batch was a long one."""
+    """The seconds that the last batch spent in each phase, if the batch was long."""
     rows_per_second: float = 0.0
     usual_seconds: float = 0.0
     """The median duration of batches."""
@@ -210,7 +210,7 @@ class EventTimeReport(Document, frozen=True, kw_only=True):
     """How many rejected rows were dropped, not written as dead letters, since the lane started."""
     late_groups: int = 0
     """How many groups of late rows Spark has dropped since the lane started. (Spark groups rows before it drops late
-    ones.)
+    rows.)
     """
     late: dict[str, int] = {}
     """How many late rows became dead letters since the lane started, by SSP."""
@@ -220,8 +220,8 @@ class DrainReport(Document, frozen=True, kw_only=True):
     """The progress of a lane's drain."""
 
     halted: str = ""
-    """The ``uuid`` of the drain, once the lane has read everything that it should read so far for this drain; the
-    report's ``positions`` are then where the lane has stopped. Empty until then.
+    """The ``uuid`` of the drain, once the lane has read everything that it should read at this point of the drain. The
+    report's ``positions`` then show where the lane has stopped. Empty until then.
     """
     drained: bool = False
     """Whether the lane has ended permanently."""

@@ -149,7 +149,7 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     """``catch_up`` with the proposed factor, including the pause of the change."""
     batch_progress: BatchProgress | None = None
     spent: dict[str, float] = {}
-    """The seconds that the running batch, or the last long one, has spent in each phase."""
+    """The seconds that the running batch, or the last long batch, has spent in each phase."""
 
 
 class AutoscaleLimits(Document, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""OpenTelemetry instruments for a coordinator's metrics, with the names that these metrics have in Prometheus."""
+"""Makes OpenTelemetry instruments for a coordinator's metrics, with the names that these metrics have in Prometheus."""
 
 from __future__ import annotations
 

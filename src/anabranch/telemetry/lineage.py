@@ -44,7 +44,7 @@ class Jobs(Protocol):
         ...
 
     def datasets(self, status: JobStatus) -> Datasets:
-        """The inputs and outputs of a served job. Raises AnabranchError."""
+        """The inputs and outputs of a served job. Raises AnabranchError if they can't be determined."""
         ...
 
 

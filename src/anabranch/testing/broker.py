@@ -27,8 +27,8 @@ from anabranch.testing.broker_properties import ADDRESS, SCRAM, Ports, Tls, logi
 __all__ = ["ADDRESS", "QUICK", "SCRAM", "Cluster", "Tls", "start"]
 
 PORTS = range(20_000, 32_000)
-"""The ports among which brokers get theirs. They are below the range that Linux and macOS use for outgoing connections,
-so no connection takes a broker's port while the broker is down.
+"""The ports that brokers can get. The range is below the ports that Linux and macOS use for outgoing connections, so no
+connection takes a broker's port while the broker is down.
 """
 
 READY_SECONDS = 120.0

@@ -1,5 +1,5 @@
-"""Makes the settings of the brokers of :mod:`anabranch.testing.broker`, which use KRaft on the loopback address and
-start quickly."""
+"""Makes the settings for the brokers that :mod:`anabranch.testing.broker` starts. These brokers use KRaft on the
+loopback address, and start quickly."""
 
 from __future__ import annotations
 

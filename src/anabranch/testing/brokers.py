@@ -29,8 +29,8 @@ _ASK_RARELY = {"metadata.max.age.ms": "3600000"}
 
 @dataclass(frozen=True)
 class Names:
-    """Translates between the names that a test uses and the names on the broker. The latter begin with the text in
-    ``run``."""
+    """Translates between the names that a test uses and the names on the broker. All names on the broker begin with the
+    text in ``run``."""
 
     run: str
 
@@ -51,8 +51,8 @@ class Names:
         return msgspec.structs.replace(graph, job=self.there(graph.job))
 
     def streams(self, graph: Graph) -> dict[str, str]:
-        """For each stream of the job, the name in :meth:`job` and the name in the test. Intermediate streams and
-        dead-letter streams are included."""
+        """The streams of the job: maps each stream's name in :meth:`job` to the name in the test. Intermediate streams
+        and dead-letter streams are included."""
         named = [node for node in graph.nodes if "stream" in node.args or is_boundary(node)]
         found = {stages.stream_of(self.job(graph), node): stages.stream_of(graph, node) for node in named}
         found |= {name: name for node in graph.nodes if "of" in node.args for name in [node.args["of"]["stream"]]}
@@ -61,7 +61,7 @@ class Names:
 
 
 def settings_on(broker: str, settings: Settings, names: Names, graph: Graph) -> Settings:
-    """The settings of a run on a broker. They bind every stream of the job to a topic with a unique name."""
+    """The settings of a run on a broker. Every stream of the job is bound to a topic with a unique name."""
     kafka = settings.systems.kafka
     on_it = {
         "bootstrap_servers": broker,
@@ -99,7 +99,7 @@ def opened(settings: Settings, names: Names) -> Iterator[KafkaStreams]:
 
 @contextmanager
 def names_back(names: Names) -> Iterator[None]:
-    """A context manager that gives errors the test's own names: they replace the names on the broker."""
+    """A context manager that translates errors of its block: the test's own names replace the names on the broker."""
     try:
         yield
     except AnabranchError as error:

@@ -207,8 +207,8 @@ class _Watched:
         return self._coordinator.heartbeat(beat, wait)
 
     def _make(self, change: Callable[[], object]) -> None:
-        """At the first call after the job has run a batch or has nothing to read, request the change. At the first call
-        after that change at which the job is running again, stop the job.
+        """Called at each heartbeat. Once the job has run a batch or has nothing to read, requests the change. Once the
+        job is running again after the change, stops the job.
         """
         status = self._coordinator.status(self._job)
         if status.state != DeploymentState.RUNNING:

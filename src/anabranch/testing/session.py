@@ -24,8 +24,8 @@ _SHORT_LIVED = {
     )
 }
 """Java options for test processes, most of which run for about a minute. With only the fast compiler, tests take a
-quarter less time. Its default code cache is small: a process that runs longer would fill the cache, and Java would stop
-compiling. So the cache is made larger.
+quarter less time. The fast compiler's default code cache is small: a process that runs longer would fill the cache, and
+Java would stop compiling. So the cache is made larger.
 """
 _SMALL = SparkSettings(master="local[2,4]", memory="1g", conf=_SHORT_LIVED)
 

@@ -23,8 +23,8 @@ _LOOK = 0.05
 
 
 class Interruptions:
-    """A context manager. The first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt in its block, but not during
-    :meth:`undisturbed`; later signals have no effect. Signals that were ignored when the block began stay ignored.
+    """A context manager. The first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt in the block, but not during
+    :meth:`undisturbed`. Later signals have no effect. Signals that were ignored when the block began stay ignored.
     """
 
     def __init__(self) -> None:

@@ -35,6 +35,6 @@ class EarlyOutput(Document, frozen=True, kw_only=True):
     total: int
     """The number of rows of incomplete windows among the examined records, including rows that aren't in ``rows``."""
     looked_at: int
-    """How many records were examined: the newest ones of each partition."""
+    """How many records were examined: the newest records of each partition."""
     partly: bool = False
     """Whether older records exist that weren't examined."""

@@ -55,7 +55,7 @@ class Client(Operations):
         token: the coordinator's token, or a function that looks it up. The function is called again if the token is
             refused, because the token may have been created or replaced meanwhile.
         trust: which certificates to accept and present, from :func:`anabranch.coordinator.api.tls.of_client`. By
-            default, the certificates that this machine trusts are accepted, and none is presented.
+            default, the certificates that this machine trusts are accepted, and no certificate is presented.
 
     Raises:
         UsageError: ``url`` isn't a coordinator URL, or its port is above 65535.

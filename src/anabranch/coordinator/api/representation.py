@@ -1,4 +1,5 @@
-"""HTTP responses with ETags. They are compressed if the client accepts compression, and reused while they are valid."""
+"""Makes HTTP responses with ETags. Responses are compressed if the client accepts this, and reused while they are
+valid."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def app(
         hosts: names by which requests may address the coordinator, in addition to loopback names and the address at
             which a request arrives.
         trail: records requests that change something, return something private, or are refused.
-        clock: a clock in seconds, for how long answers are reused.
+        clock: a clock in seconds, which determines how long answers are reused.
     """
     endpoints = _Endpoints(coordinator, AlwaysLeads(coordinator) if leader is None else leader, ResponseCache(clock))
     tokens, names = Tokens(token, read_token), Names.of(hosts)
