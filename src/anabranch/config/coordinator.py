@@ -30,7 +30,7 @@ class CoordinatorSettings(Section):
     """
 
     read_token: str | None = None
-    """The token that permits only operations that read, or a reference to this secret."""
+    """The token that only permits reading the state of jobs, or a reference to this secret."""
 
     token_file: Path | None = None
     """The file in which a coordinator stores the token that it creates. Only the coordinator's user can read the file.
@@ -83,7 +83,8 @@ class CoordinatorSettings(Section):
     """How many events the store keeps for each job. Older events are deleted."""
 
     retain_versions: Annotated[int, Field(ge=2)] = 20
-    """How many deployments of each job keep their code in the store. The code of older deployments is deleted."""
+    """How many deployments of each job keep their code in the store. Code that only older deployments use is deleted.
+    """
 
     launcher: Literal["external", "local"] = "external"
     """Who starts containers: an external service, or the leading coordinator (on its own machine)."""

@@ -20,7 +20,7 @@ _EVERY = 0.3
 
 @contextmanager
 def shown(spark: SparkSession) -> Iterator[None]:
-    """During the block, show the number of finished Spark tasks, of those that this thread has started."""
+    """During the block, show how many of the Spark tasks that this thread has started are finished."""
     if not _is_notebook():
         yield
         return

@@ -94,7 +94,7 @@ def of_broker(
 
 
 def login(sasl: Mapping[str, str] | None, tls: Tls | None) -> dict[str, str]:
-    """The security settings for confluent-kafka's clients. If there are users, clients log in as the first one."""
+    """The security settings for confluent-kafka's clients. If there are users, clients log in as the first user."""
     properties = {"security.protocol": _protocol(sasl, tls)}
     if tls is not None:
         properties["ssl.ca.location"] = str(tls.ca)

@@ -29,8 +29,8 @@ _ASK_RARELY = {"metadata.max.age.ms": "3600000"}
 
 @dataclass(frozen=True)
 class Names:
-    """Translates between the names that a test uses and the names on the broker. All names on the broker begin with the
-    text in ``run``."""
+    """Translates between the names that a test uses and the names on the broker. On the broker, the names of jobs and
+    topics begin with the text in ``run``."""
 
     run: str
 

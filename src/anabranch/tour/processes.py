@@ -50,13 +50,13 @@ class Interruptions:
                 signal.signal(number, handler)
 
     def at_end(self, clear_away: Callable[[], object]) -> None:
-        """Call ``clear_away`` at the end of the block, when signals can't interrupt the call. Of several functions, the
-        last one added is called first."""
+        """Call ``clear_away`` at the end of the block, when signals can't interrupt the call. The functions are called
+        in reverse order: the function that was added last is called first."""
         self._at_end.append(clear_away)
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """A block that no signal interrupts: a signal that arrives meanwhile takes effect at the end of this block."""
+        """A block that signals don't interrupt: a signal that arrives during the block takes effect at its end."""
         self._deferring += 1
         try:
             yield
@@ -126,7 +126,7 @@ class Processes:
     started are killed.
 
     Args:
-        folder: the working folder of the verbs. Their logs are written there, too.
+        folder: the working folder of the verbs. Their logs are also written there.
         temporary: a folder for temporary files of the verbs, and of all processes that they start.
     """
 

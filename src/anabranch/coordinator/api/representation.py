@@ -95,7 +95,7 @@ class ResponseCache:
     async def get(
         self, asked: str, key: str, fresh_for: float, build: Callable[[], Awaitable[Representation]]
     ) -> Representation:
-        """The stored answer, if it has this ``key`` and is still fresh; otherwise a new one."""
+        """The stored answer, if it has this ``key`` and is still fresh; otherwise a new answer."""
         entry = self._entries.setdefault(asked, _Entry())
         self._entries.move_to_end(asked)
         while len(self._entries) > _MOST_KEPT:

@@ -249,7 +249,7 @@ class _Endpoints:
         return await respond(request, tagged(_content(operation, found), "application/json"))
 
     async def _heartbeat(self, request: Request) -> Response:
-        """Answer a heartbeat. Most heartbeats are processed on the event loop; a long poll waits there, too, and so
+        """Answer a heartbeat. Most heartbeats are processed on the event loop. A long poll also waits there, so it
         occupies no thread.
         """
         beat, wait = await _arguments(Operations.heartbeat, request)

@@ -23,7 +23,7 @@ __all__ = ["apply", "check", "explain", "plan", "run"]
 
 
 def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
-    """Move the tasks. The racks are those of the job's containers and of its inputs' replicas. The job is changing
+    """Move the tasks, considering the racks of the job's containers and of its inputs' replicas. The job is changing
     until all of its lanes are running. If the request is repeated, or all tasks are already in place, nothing happens.
 
     Raises:

@@ -63,7 +63,7 @@ class Membership:
                 return self._register(running_job, registration)
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> HeartbeatResponse:
-        """Process a heartbeat like :meth:`hear`, but if there are no new orders for the container, wait for new ones.
+        """Process a heartbeat like :meth:`hear`. But if there are no new orders for the container, wait for new orders.
         Raises the same errors as :meth:`hear`.
 
         Args:

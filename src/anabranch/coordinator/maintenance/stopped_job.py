@@ -26,7 +26,7 @@ def alone(store_url: str, job: str) -> Iterator[Store]:
     a server, a coordinator may take over the lead after some time; then writes to the returned store fail.)
 
     Raises:
-        NotFoundError: there is no store, or no coordinator has ever led on a store on a server.
+        NotFoundError: there is no store; or the store is on a server, and no coordinator has ever led there.
         ConflictError: the job is being served; or the store is on a server, and a coordinator leads there, or ended
             without resigning.
     """

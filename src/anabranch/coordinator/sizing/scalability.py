@@ -12,7 +12,7 @@ __all__ = ["UNKNOWN", "Scalability"]
 
 _ENOUGH, _MOST = 5, 30
 """How many looks count after the factor has changed. A figure needs ``_ENOUGH`` looks; after ``_MOST`` looks, the
-records may differ too much from those before the change.
+records may differ too much from the records before the change.
 """
 _NEWEST = 0.3
 """The weight of the newest look."""

@@ -341,7 +341,7 @@ RULES: Sequence[Rule] = (
     _dead_letters,
     _stuck,
 )
-"""The rules, each of which finds one kind of problem. Among findings of the same severity, those of earlier rules come
+"""The rules. Each rule finds one kind of problem. Among findings of equal severity, the findings of earlier rules come
 first.
 """
 

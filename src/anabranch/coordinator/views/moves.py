@@ -15,7 +15,7 @@ def moves(store: Store, job: str, at: float, deployment: int = 0, generation: in
 
     Args:
         at: the current time, in seconds since 1970.
-        deployment: the number of the deployment; 0 for the last one.
+        deployment: the number of the deployment; 0 for the last deployment.
         generation: the number of the generation; 0 for the deployment's last generation.
 
     Raises:

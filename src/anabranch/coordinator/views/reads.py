@@ -256,7 +256,7 @@ class Reads:
         return times_of_lanes.times_of_lanes(self._store, job, self._registry.now(), since, until, known)
 
     def graph(self, job: str, deployment: int = 0) -> GraphView:
-        """The graph of a deployment (0 for the last one). Raises NotFoundError if the job or deployment doesn't
+        """The graph of a deployment (0: the last deployment). Raises NotFoundError if the job or deployment doesn't
         exist.
         """
         last = stored_jobs.deployment(self._store, job)
