@@ -40,8 +40,7 @@ def of(job: Job) -> JobFile:
 
 
 def _register(job: Job) -> None:
-    """Let workers import the module that built the job, if this job is the only one in the module.
-    """
+    """Let workers import the module that built the job, if this job is the only one in the module."""
     module = sys.modules.get(job.module)
     if module is None or job_modules.jobs_in(module) != [job] or job_modules.code_named(job.module) is not None:
         return

@@ -69,8 +69,7 @@ class Screen:
             self._print(f"     {line}", "dim")
 
     def gauge(self, lag: int, most: int, text: str) -> None:
-        """Show the number of waiting records, also as a bar. ``most`` is the number at which the bar is full.
-        """
+        """Show the number of waiting records, also as a bar. ``most`` is the number at which the bar is full."""
         bar = "#" * round(_BAR * lag / max(most, 1))
         self._print(f"     lag {lag:>6,} {bar:<{_BAR}} {text}")
 
