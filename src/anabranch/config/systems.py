@@ -104,7 +104,7 @@ class OtherSystemSettings(SystemSettings):
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    stream_settings = ONLY_SOME  # the class determines which of them it supports: see Systems
+    stream_settings = ONLY_SOME  # the class determines which of these settings it supports: see Systems
 
     @model_validator(mode="before")
     @classmethod

@@ -56,7 +56,7 @@ def tagged(content: bytes, media_type: str, etag: str = "") -> Representation:
 
 async def respond(request: Request, found: Representation) -> Response:
     """The response to a GET."""
-    # The ETag is weak, because compressed and uncompressed content have the same one.
+    # The ETag is weak, because compressed and uncompressed content have the same ETag.
     headers = {"ETag": f"W/{found.etag}", "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
     if knows(request, found.etag):
         return Response(status_code=304, headers=headers)

@@ -272,7 +272,7 @@ class Membership:
                 return HeartbeatResponse(alive=False, revision=-1, reason=str(error))
             news = self._take_in(running_job, process, beat, its)
             process.heard = max(process.heard, beat.number)
-            if news or self._grace is None:  # without news, too, if only heartbeats advance the job
+            if news or self._grace is None:  # if only heartbeats advance the job, news isn't required
                 self._registry.advance(running_job)
             if beat.leaving and all(lane.state is LaneState.FAILED for lane in seats.may_write(running_job, process)):
                 self._registry.write(self._store.leave, process.record, self._now())

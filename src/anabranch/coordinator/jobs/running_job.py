@@ -217,7 +217,7 @@ class RunningJob:
             for lane in self.lanes
             if lane.state is LaneState.FAILED and not lane.begun and (lane.predecessors or self.follows)
         ]
-        if not found:  # nearly always so; a shortcut, because this runs at every heartbeat with news
+        if not found:  # a shortcut for nearly all calls, because this runs at every heartbeat with news
             return found
         heads = {lane.id for lane in follow.heads(self.lanes)}
         return [lane for lane in found if (lane.id in heads) is not followed]

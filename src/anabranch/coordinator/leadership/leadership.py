@@ -125,7 +125,7 @@ class Leadership:
         if self._led and not leads:
             log.warning("another coordinator may lead now; this one stands by")
             self.step_down()
-        elif lapsed:  # it got no heartbeats while it slept or had no store: no process may be expelled for that
+        elif lapsed:  # no heartbeats came while it slept or had no store; that must expel no process
             log.warning("this coordinator was away, and leads again")
             self._led = False
         if leads and not self._led:

@@ -146,8 +146,8 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
         rest = 0.0
     functions = 0.0 if progress is None else progress.spent.get(BatchPhase.FUNCTIONS, 0.0)
     known = progress is not None and progress.done > 0 and functions >= _KNOWN_AFTER
-    # If the last batch has no times by phase, `share` includes the running batch, but `rate` covers only the last one.
-    # If the last batch was far smaller than the running one, most of its time was spent on starting.
+    # If the last batch has no times by phase, `share` includes the running batch, but `rate` only the last batch.
+    # If the last batch was far smaller than the running batch, most of its time was spent on starting.
     larger = progress is not None and progress.done > _FAR_LARGER * rate * seconds
     mixed = larger and not report.load.spent and functions >= _TELLS_AFTER
     if progress is not None and progress.seconds > 0 and (known or mixed):
