@@ -120,7 +120,7 @@ def read(tree: Tree) -> Manifest:
     """The manifest of a complete backup.
 
     Raises:
-        NotFoundError: there is no backup, or it was interrupted.
+        NotFoundError: there is no backup, or the backup was interrupted.
         UnsupportedFormatError: the manifest was written by a newer anabranch, or is damaged.
     """
     where = tree.path.toString()

@@ -37,7 +37,7 @@ class WarmUp:
         self._thread.start()
 
     def end(self) -> None:
-        """Tell the thread to end early, and wait for it up to ten seconds."""
+        """Tell the thread to end early, and wait up to ten seconds for its end."""
         self._over.set()
         if self.begun:
             self._thread.join(_ENDS_WITHIN)

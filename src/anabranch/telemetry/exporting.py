@@ -28,7 +28,7 @@ _ENDS_WITHIN = 5.0
 
 @contextmanager
 def traces(service: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Export a span of each batch of this process's lanes.
+    """Export a span for each batch of this process's lanes.
 
     Args:
         service: the service name of the spans, unless OTEL_SERVICE_NAME is set.

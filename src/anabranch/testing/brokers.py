@@ -39,7 +39,7 @@ class Names:
         return cls(f"{_BEGIN}-{secrets.token_hex(4)}")
 
     def there(self, name: str) -> str:
-        """The name on the broker of a job or a topic of the test."""
+        """The name that a job or a topic of the test has on the broker."""
         return f"{self.run}-{name}"
 
     def here(self, text: str) -> str:

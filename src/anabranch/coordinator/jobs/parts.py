@@ -191,7 +191,7 @@ class Seats:
             self.returning[process.record.execution] = returns_from
 
     def stand_by(self, registration: Registration, now: float) -> None:
-        """Record that a process has asked for a seat when none was free."""
+        """Record that a process stands by: it has asked for a seat when no seat was free."""
         self.returning.pop(registration.execution, None)
         self.asked[registration.execution] = now
         self.resting[registration.execution] = registration

@@ -132,7 +132,7 @@ def _usual(kind: Kind, stateful: bool) -> float:
 
 
 def kind_of(closing: Collection[Lane], following: Collection[Lane]) -> Kind:
-    """How the lanes ``following`` start. They are the successors of the lanes ``closing``."""
+    """The kind of a change in which the lanes ``closing`` close and the lanes ``following`` start."""
     former, next_seats = {lane.seat for lane in closing}, {lane.seat for lane in following}
     if not next_seats <= former or {lane.deployment for lane in closing} != {lane.deployment for lane in following}:
         return Kind.NEW

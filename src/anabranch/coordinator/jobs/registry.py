@@ -84,7 +84,7 @@ class JobRegistry:
 
     @contextmanager
     def locked(self, job: str) -> Iterator[RunningJob]:
-        """Lock a job that is served here, in its stored state.
+        """Lock a job that is served here. If the result of an earlier write is unknown, read the jobs again first.
 
         Raises:
             NotFoundError: there is no such job.
@@ -101,7 +101,7 @@ class JobRegistry:
 
     @contextmanager
     def locked_all(self) -> Iterator[dict[str, RunningJob]]:
-        """Lock all jobs that are served here, in their stored state."""
+        """Lock all jobs that are served here. If the result of an earlier write is unknown, read them again first."""
         with self._lock:
             self._look_again()
             yield self.jobs

@@ -55,7 +55,7 @@ def losses(store: Store, job: str) -> Losses:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job should run in containers, which may be alive.
+        ConflictError: the job runs in containers and hasn't been stopped.
     """
     its = stored_jobs.deployment(store, job)
     if its.state is DeploymentState.RESET:
