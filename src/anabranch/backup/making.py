@@ -98,7 +98,7 @@ def make(source: Source, uri: str) -> Manifest:
     """Make a backup in a folder that is empty, or in which a backup was interrupted.
 
     Raises:
-        ConflictError: the folder contains something else, or the job progressed too far in each attempt.
+        ConflictError: the folder contains something else, or the job progressed too far during each attempt.
         StateError: a folder is damaged.
     """
     tree = Tree(source.spark, uri)

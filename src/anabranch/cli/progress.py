@@ -32,7 +32,7 @@ def shared(store: str) -> None:
 
 def kept(settings: Settings, kept: JobModel | None) -> None:
     """If the factor or the number of containers of a drained job differs from the settings, print that the job keeps
-    its own.
+    its former values.
 
     ``kept`` is the job model of the drained job; None if the job wasn't drained.
     """

@@ -71,7 +71,7 @@ class KafkaSettings(SystemSettings):
     """The rack from whose replicas records are fetched, if the brokers allow that."""
 
     prefix: str = "anabranch"
-    """The prefix of transactional ids, and of the names of the groups that contain markers."""
+    """The prefix of transactional ids, and of the names of the consumer groups that hold markers."""
 
     replication_factor: int = Field(default=-1, ge=-1)
     transaction_timeout: Duration = "2 minutes"

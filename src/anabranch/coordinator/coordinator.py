@@ -352,7 +352,7 @@ class Coordinator(Operations):
     # Requests of a launcher
 
     def demands(self, jobs: Collection[str]) -> list[Demand]:
-        """What the served jobs need from a launcher. Those of ``jobs`` that have ended are included, with no need."""
+        """What served jobs need from a launcher. Those ``jobs`` that have ended are included, and need nothing."""
         with self.registry.locked_all():
             clock, lease = self.registry.clock, self.registry.lease
             found = [seats.demand(running_job, clock(), lease) for running_job in self.registry.jobs.values()]
