@@ -47,8 +47,7 @@ class PartitionCopy:
     batches: Mapping[str, int]
     """The last batch that each lane published before ``end``, by lane."""
     later: Sequence[Publication]
-    """The publications after ``end``, in order. The backup can include some of these as well, beginning with the first.
-    """
+    """The publications after ``end``, in order. The backup can include the first few of them, or all."""
 
 
 @dataclass(frozen=True)

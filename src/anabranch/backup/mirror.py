@@ -18,7 +18,7 @@ class Mirror:
     time, by the source's clock, has changed.
 
     ``names`` are copied in the given order. Files that refer to other files must come first: then the copy always
-    contains the other files as well.
+    contains the files to which they refer.
     """
 
     def __init__(self, source: Tree, target: Tree, names: Sequence[str]) -> None:

@@ -1,5 +1,5 @@
-"""Writes a job's rows into a backup, and reads them from it. In the backup, the rows form a small store, so rows of an
-older version are migrated like any store."""
+"""Writes a job's rows into a backup, and reads rows from a backup. In a backup, the rows form a small store, so rows
+of an older version are migrated like any store."""
 
 from __future__ import annotations
 

@@ -55,8 +55,8 @@ bootstrap_servers = "{}"
 """
 
 _JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.io.tmpdir={}"
-"""Java options for the tour's processes. The processes run for about a minute, and use half the CPU time with only the
-fast compiler. Java's temporary files are put in the given folder, so nothing is left in /tmp.
+"""Java options for the tour's processes. The processes run for about a minute. With only the fast compiler, they use
+half the CPU time. Java's temporary files are put in the given folder, so nothing is left in /tmp.
 """
 
 

@@ -25,7 +25,7 @@ VARIABLE = "ANABRANCH_RESTARTS"
 STOPS_WITHIN = 60.0
 """How many seconds a process has to stop everything that it has started."""
 _SEEN_WITHIN = 1.0
-"""If Java no longer answers, how many seconds to check whether its process has ended."""
+"""For how many seconds to check whether the Java process has ended after it has stopped answering."""
 
 
 class Replacer:

@@ -1,4 +1,4 @@
-"""Defines the whole of the settings, and checks the conditions that concern several sections."""
+"""Defines the settings as a whole, and checks the conditions that concern several sections."""
 
 from __future__ import annotations
 

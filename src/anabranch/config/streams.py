@@ -13,7 +13,7 @@ from anabranch.config.section import Section
 __all__ = ["OF_FORMATS", "StreamSettings"]
 
 OF_FORMATS = {"schema_file": ("avro", "protobuf", "confluent"), "message": ("protobuf",), "subject": ("confluent",)}
-"""The settings of a stream that only some formats have, each with these formats."""
+"""The settings that are allowed only for streams in certain formats, each with these formats."""
 
 
 class StreamSettings(Section):
@@ -26,8 +26,8 @@ class StreamSettings(Section):
     """The stream's name in its system. Default: the name in the job."""
 
     pattern: str | None = None
-    """A regular expression. The input consists of all streams of the system whose names match, including those that are
-    created later."""
+    """A regular expression. The input consists of all streams of the system whose names match, including
+    streams that are created later."""
 
     format: Literal["json", "string", "raw", "avro", "protobuf", "confluent"] = "json"
 

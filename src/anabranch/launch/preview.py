@@ -172,8 +172,8 @@ class _Batch:
         return moved.where(F.when(null, failing).otherwise(F.lit(True)))
 
     def _rejecting(self, spark: SparkSession, policy: str) -> Rejecting | None:
-        """Leaves rejected records out, whether the job would drop them or write them as dead letters. None if a
-        rejected record makes the job fail.
+        """A function that leaves rejected records out, whether the job would drop them or write them as dead letters.
+        None if a rejected record makes the job fail.
         """
         if policy == _FAIL:
             return None

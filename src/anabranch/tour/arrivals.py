@@ -24,8 +24,8 @@ class Arrivals:
 
     Args:
         rate: flights per second at the beginning; can be changed. The actual rate is proportional to the number of
-            flights that are left, so the flights never run out: when a fifth of them is written, the rate is a fifth
-            lower.
+            flights that are left, so the flights never run out: when a fifth of all flights has been written, the rate
+            is a fifth lower.
     """
 
     def __init__(self, system: System, stream: str, rate: float) -> None:

@@ -77,8 +77,8 @@ def apply(
     planned: NextGeneration | None,
     request: AssignRequest,
 ) -> ScaleResult:
-    """Enter the planned generation if tasks move, or if the seats' racks have changed; in the latter case, the new
-    generation records the racks. Otherwise, nothing changes.
+    """Enter the planned generation if tasks move, or if the seats' racks have changed. The new generation records the
+    racks. If neither is the case, nothing changes.
     """
     if planned is not None and planned.model.containers == present.model.containers:
         assert isinstance(planned.result, ScaleResult)

@@ -117,7 +117,7 @@ class Membership:
         return self._registry.polls.waiting(beat.container, beat.seen, wake)
 
     def patience(self, wait: float) -> float:
-        """How many seconds a client can wait that asks to wait for ``wait`` seconds: at most half a lease."""
+        """How long a client waits that asks to wait for ``wait`` seconds: never longer than half a lease."""
         return max(0.0, min(wait, self._lease / 2))
 
     def holds_seat(self, execution: str) -> bool:

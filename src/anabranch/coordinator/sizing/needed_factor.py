@@ -108,8 +108,8 @@ def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
 
 
 def _larger(load: LaneLoad, seen: Scalability, aim: FactorTarget, late: bool) -> int:
-    """The smallest larger factor that meets the target. If there is no such factor, the smallest of the larger factors
-    that come nearest to the target. If that factor isn't worth the pause, the current factor.
+    """The smallest larger factor that meets the target. If there is none, the result is the smallest of the
+    larger factors that come nearest to the target, or the current factor if the change isn't worth its pause.
     """
     larger = [each for each in aim.factors if each > load.factor]
     met = next((each for each in larger if _meets(load, each, seen, aim, late)), None)

@@ -31,7 +31,7 @@ class StreamOpener:
 
     @contextmanager
     def opened(self, job: str, program: Program | None, stream: str, default: str) -> Iterator[System]:
-        """The system of a stream: the one to which the job's settings bind the stream or, if they don't, ``default``.
+        """The system to which the job's settings bind a stream; ``default`` if they bind the stream to no system.
 
         Raises:
             ConflictError: another user is reading; or the job ran in one process with its coordinator, so its settings
