@@ -1,4 +1,4 @@
-"""Finds the idle SSPs of a lane: those that have been read to their ends, and have had no new records for a long time."""
+"""Finds the idle SSPs of a lane: those that were read to their ends, and have had no new records for a long time."""
 
 from __future__ import annotations
 

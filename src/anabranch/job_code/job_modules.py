@@ -92,7 +92,7 @@ class JobCode:
         return json.dumps(asdict(self))
 
     def on_this_machine(self) -> JobCode:
-        """The code in the form for workers on this machine: these can import everything that this process can import."""
+        """The code in the form for workers on this machine: they can import everything that this process can."""
         return replace(
             snapshot(self), path=tuple(os.path.abspath(each) for each in sys.path if os.path.exists(each or "."))
         )
@@ -315,7 +315,7 @@ def _put_on_shelf(code: JobCode) -> None:
 
 
 def code_of(node: int, function: Any) -> JobCode | None:
-    """The code of the job file from which an operator's function comes; None if this process has loaded no such file."""
+    """The code of the job file from which an operator's function comes; None if this process loaded no such file."""
     for each in reversed(_loaded.values()):
         if each.functions.get(node) is function:
             return each.code

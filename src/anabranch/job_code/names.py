@@ -1,4 +1,4 @@
-"""Checks that no module of a job has the same name as one of Python's own modules, or as a package that workers need."""
+"""Checks that no module of a job has the same name as one of Python's own modules or a package that workers need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides whether a closing lane breaks off its batch instead of waiting for a long batch that no reader can see yet."""
+"""Decides whether a closing lane breaks off its batch instead of waiting for a long batch that no reader sees yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the next deployment of a job, which continues from the lanes of the current deployment. Nothing is stored here."""
+"""Makes the next deployment of a job, which continues from the lanes of the current one. Nothing is stored here."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ class Seats:
         self.resting[registration.execution] = registration
 
     def returning_since(self, since: float) -> dict[str, float]:
-        """The entries of ``returning`` for seats that were returned after ``since``. All other entries are forgotten."""
+        """The entries of ``returning`` for seats that were returned after ``since``. Other entries are forgotten."""
         self.returning = {execution: at for execution, at in self.returning.items() if at > since}
         return dict(self.returning)
 

@@ -263,7 +263,7 @@ class JobRegistry:
 
     def _give_up(self, running_job: RunningJob) -> bool:
         """Close the lanes that already have successors but can't start, and the closing lanes that no process was ever
-        told to run. Returns whether there were any such lanes.
+        told to run. Returns whether there were such lanes.
         """
         if not running_job.state.runs:
             return False
