@@ -95,7 +95,7 @@ def _run(
     """Start Spark, and run lanes in it until the job has ended or the process must end. Sets ``ended`` at the end.
 
     Returns:
-        If only a new process can help, the number of restarts with which it begins, and their reason; otherwise None.
+        If only a new process can help, the restarts that are passed on to the new process; otherwise None.
     """
     from anabranch.container import executors
     from anabranch.container.reconciler import Container

@@ -158,8 +158,8 @@ def _checked(check: Callable[[], str], _: Settings) -> str:
 
 
 def _connector(system: System, wanted: bool, _: Settings) -> str:
-    """Where a system's Spark connector comes from. If this is a Maven repository, checks that the repository has the
-    connector."""
+    """Where a system's Spark connector comes from. If this is a Maven repository, and the connector is ``wanted``,
+    checks that the repository has the connector."""
     needs = system.session_needs()
     packages = needs.conf.get("spark.jars.packages", "")
     for each in packages.split(",") if packages and wanted else ():

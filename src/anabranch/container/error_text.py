@@ -42,8 +42,7 @@ class Remedy(enum.Enum):
     ATTEMPT = "another attempt"
     """The cause is known, and lies outside the Java process: in data, a function, another system or a disk."""
     WAIT = "time"
-    """Something outside the job (a disk, a broker, a database) isn't available. The lane continues once it is available
-    again."""
+    """The cause is outside the job (a disk, a broker, a database). The lane continues once the cause is gone."""
     PROCESS = "a new process"
     """The cause is unknown, or it is the Java process, so further attempts in the same process may fail, too."""
 

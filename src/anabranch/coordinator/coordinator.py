@@ -72,8 +72,8 @@ class Coordinator(Operations):
         grace: the seconds from the end of a silent process's lease until it loses its seat. Its lanes are then fenced
             (see :meth:`fences`) and given to other processes. If None, the process keeps its seat until another
             process takes the seat.
-        first: returns the first revision of a job that this coordinator takes over: a number that differs from the
-            revisions of other coordinators.
+        first: returns the first revision of a job that this coordinator takes over: a number that can't be confused
+            with the revisions of another coordinator.
         systems: the systems of the only job, which runs in this process; None for the systems that jobs' settings name.
         counting: looks up how many partitions streams have; see :func:`input_monitor.counted`.
         locating: looks up the racks of partitions; see :func:`input_monitor.located`.

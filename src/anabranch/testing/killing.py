@@ -41,7 +41,7 @@ class Kill:
     """Holds each lane in the batch that reaches the end of the lane's inputs, after this batch is published and before
     it is committed.
 
-    The job can be killed when every lane is held or idle, and no other lane will add records to the lane's inputs.
+    The job can be killed when every lane is held or idle, and no lane will write more records that another lane reads.
     """
 
     def __init__(self, spark: SparkSession, systems: Systems, root: str, lanes: Mapping[str, Lane]) -> None:

@@ -273,7 +273,7 @@ class JobRegistry:
         return bool(void)
 
     def _open(self, running_job: RunningJob) -> bool:
-        """Store the start offsets of lanes whose predecessors have closed. Returns whether there were any such lanes."""
+        """Store the start offsets of lanes whose predecessors have closed. Returns whether there were any."""
         opened = [running_job.as_held(rewind.opened(lane, running_job.known)) for lane in running_job.opening()]
         self._put(running_job, opened, "has its start offsets")
         return bool(opened)

@@ -72,8 +72,8 @@ def check_grouper(model: JobModel, containers: int) -> None:
 
 
 def inputs_of(stage: StageModel, counts: Mapping[str, int] | None = None) -> tuple[Input, ...]:
-    """The inputs of a stage. ``counts`` contains the new partition counts, by ``system/stream``, of streams whose count
-    has changed.
+    """The inputs of a stage. ``counts`` contains the partition counts, by ``system/stream``, of streams that are new in
+    the stage, and of streams whose count has changed.
     """
     known = {**expansion.partitions(stage), **(counts or {})}
     broadcast = {f"{ssp.system}/{ssp.stream}" for task in stage.tasks for ssp in task.broadcast}

@@ -98,8 +98,9 @@ class Listener:
             ]
 
     def oldest(self, run: str) -> Work | None:
-        """The message on which a function has been working longest, in the newest batch of a query's run. None if no
-        message was reported. (Workers report a message only if a function has worked on it for at least a second.)
+        """The message on which a function has been working longest, in the newest batch of a query's run. None if
+        there is no such message. (Workers report a message only if a function has worked on it for at least a second,
+        and the report of a worker that is gone doesn't count.)
         """
         now = time.monotonic()
         with self._lock:

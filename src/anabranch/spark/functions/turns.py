@@ -80,7 +80,8 @@ class Turns(Protocol):
 @dataclass(frozen=True)
 class Schemas:
     """The schemas of a state. ``values`` is the schema of its values. ``names`` is the schema of the names of its
-    entries if the state is a map. If ``single`` is true, each value is stored as the only field of a struct."""
+    entries if the state is a map; otherwise None. If ``single`` is true, a value isn't a struct itself, and is stored
+    as the only field of a struct."""
 
     names: StructType | None
     values: StructType
@@ -91,9 +92,9 @@ class Schemas:
 class KeyedProcessor:
     """A processor, with everything that is needed to call it in another process.
 
-    ``clock`` is the clock of the processor's timers, ``result`` is the schema of the rows that it returns, and
-    ``schemas`` has the schemas of its states. ``source`` says how other processes get the processor. If it is None,
-    they get a pickled copy.
+    ``clock`` is the clock of the processor's timers (None if it has no timers), ``result`` is the schema of the rows
+    that it returns, and ``schemas`` has the schemas of its states. ``source`` says how other processes get the
+    processor. If ``source`` is None, they get a pickled copy.
     """
 
     processor: Processor

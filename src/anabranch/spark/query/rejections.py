@@ -45,7 +45,7 @@ class Rejections:
     late: Callable[[Mapping[str, int]], None] = lambda _: None
 
     def put(self) -> None:
-        """Write the dead letters that Spark tasks have reported but not written."""
+        """Write, durably, the dead letters that Spark tasks have reported but not written."""
         dead_letters.put(self.spark, self.aside)
 
     def finish(self) -> list[Written]:
