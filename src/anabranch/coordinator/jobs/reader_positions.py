@@ -97,7 +97,7 @@ def common(before: Mapping[int, int], now: Mapping[int, int]) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class _Turn:
-    """What one call of :meth:`ReaderPositions.look` has found out about a stream."""
+    """What :meth:`ReaderPositions.look` or :meth:`ReaderPositions.settle` has found out about a stream in one call."""
 
     revision: str
     """The revision of the job's entry at the stream."""
