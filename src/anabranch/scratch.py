@@ -1,5 +1,5 @@
 """Temporary files of this process and its JVM, in one folder. The folder of a process that was killed is removed by the
-next process.
+next process of the same user that needs such a folder.
 
 A process locks its folder until the process ends. The operating system releases the lock however the process ends, so
 an unlocked folder is certainly unused. The lock is on the folder itself, because systemd-tmpfiles, which removes old

@@ -134,8 +134,9 @@ class Stream:
     def merge(self, *others: Stream) -> Stream:
         """Merge the rows of several streams into one stream.
 
-        All streams must have the same column names and types; of two numeric types, the wider one is used. Rows keep
-        their order within each partition of each input.
+        All streams must have the same column names, and each column must have the same type in all of them. Only
+        numeric types may differ: Spark then widens them to a common type. Rows keep their order within each partition
+        of each input.
 
         Example: ``domestic.merge(international).write("all-flights")``.
         """

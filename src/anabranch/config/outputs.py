@@ -16,7 +16,7 @@ class OutputSettings(Section):
 
     ``to`` is the kind of table: one that anabranch knows, such as ``parquet`` or ``delta``, or your own class as
     ``module:Class``. The kind of table determines which other settings there are: see :mod:`anabranch.tables`. A
-    relative ``path`` is resolved like all other paths.
+    relative ``path`` is resolved from the configuration file's folder.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)

@@ -27,7 +27,7 @@ class SystemSettings(Section):
     """The settings among ``ONLY_SOME`` that streams in this system can have."""
 
     path_settings: ClassVar[tuple[str, ...]] = ()
-    """The settings that are paths. A relative path is resolved like all other paths."""
+    """The settings that are paths. A relative path is resolved from the configuration file's folder."""
 
     @property
     def secrets(self) -> dict[str, str | None]:
@@ -100,7 +100,8 @@ class OtherSystemSettings(SystemSettings):
     """The section ``[systems.NAME]`` of a system that anabranch doesn't ship.
 
     ``class`` is the system's class, a :class:`anabranch.systems.contract.System`, as ``module:Class``. This class
-    determines which other settings there are. A relative ``path`` or ``root`` is resolved like all other paths.
+    determines which other settings there are. A relative ``path`` or ``root`` is resolved from the configuration file's
+    folder.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)

@@ -26,8 +26,9 @@ def prepare_tables(prepared: Prepared, create: bool) -> None:
     """Check that the tables that a job writes accept its rows. With ``create`` (for a new job), create missing tables.
 
     Raises:
-        NotFoundError: a table doesn't exist.
-        ConflictError: a table has other columns.
+        NotFoundError: a table doesn't exist, and ``create`` is False.
+        ConflictError: a table doesn't accept the job's rows, for example because a column is missing or has another
+            type.
     """
     from anabranch.spark.operators.labels import label
     from anabranch.spark.query import tables

@@ -81,7 +81,8 @@ class Table(Protocol):
 
         Raises:
             NotFoundError: the table does not exist, and ``create`` is False.
-            ConflictError: the table has other columns.
+            ConflictError: the table does not accept such rows, for example because a column is missing or has another
+                type.
         """
         ...
 

@@ -103,8 +103,8 @@ def _shape(values: Whole) -> tuple[int, ...]:
 
 
 def at_least(it: Instance, tasks: Whole, copies: int, active: Whole | None = None) -> int:
-    """The cost of the copies if each task could use the nearest containers, except the active task's own, without
-    regard to other tasks.
+    """The cost of the copies' traffic if each task could use the containers with the least traffic, except the active
+    task's own, without regard to other tasks.
     """
     sizes = np.tile(np.bincount(it.rack_of, minlength=len(it.racks)), (len(tasks), 1))
     if active is not None:

@@ -155,7 +155,7 @@ def expected(
 
     Args:
         kind: how the successors start.
-        shown: what has been measured of former changes.
+        shown: what was measured during earlier changes.
         starting: the seconds until all successors have a container.
         following: the successors. If they aren't given, their first batches are predicted as for the same factor.
         made_at: the current time, in seconds since 1970, if the change is made now, and so breaks off the batches that

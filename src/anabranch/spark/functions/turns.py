@@ -272,7 +272,7 @@ class _IsolatedTurns:
 
 
 def reader(kind: DataType) -> Callable[[Any], Any] | None:
-    """A function that converts values from Spark's store to the form for processors; None if the forms are equal."""
+    """A function that converts values in Spark's store to the form that processors use; None if the forms are equal."""
     if isinstance(kind, TimestampType):
         return lambda value: value.astimezone(UTC)  # Spark returns the time in the worker's own zone
     if isinstance(kind, BinaryType):
@@ -322,7 +322,7 @@ def _kept(state: State, stored: Any, schemas: Schemas) -> Any:
 
 
 class _Kept:
-    """Wraps one of Spark's states. Converts values between the form for processors and tuples, Spark's form."""
+    """Wraps one of Spark's states. Converts values of processors to the tuples that Spark stores, and back."""
 
     def __init__(self, state: Any, schemas: Schemas) -> None:
         self._state = state

@@ -51,8 +51,8 @@ class Need(Protocol):
     """A part of a surface."""
 
     def missing(self, spark: SparkSession) -> str:
-        """What this Spark lacks of the part, in words; empty if it lacks nothing. If this method raises an exception,
-        the part counts as missing.
+        """Which piece of the part is missing from this Spark, in words; empty if nothing is missing. If this method
+        raises an exception, the part counts as missing.
         """
         ...
 
