@@ -55,7 +55,7 @@ def test_the_table_has_all_operations() -> None:
 @pytest.mark.parametrize(
     ("line", "replaced", "expected"),
     [
-        ("| `GET /metrics` | for Prometheus |\n", "", ["GET /metrics isn't there"]),
+        ("| `GET /metrics` |", "| nothing |", ["GET /metrics isn't there"]),
         (
             "| `GET /metrics` |",
             "| `GET /metrics`, `GET /jobs/JOB/code` |",
