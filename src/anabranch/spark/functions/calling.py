@@ -261,12 +261,17 @@ def messages(rows: pa.RecordBatch) -> list[Any]:
     """
     if any(maps.has_unhashable_keys(field.type) for field in rows.schema):
         readers = [(field.name, read) for field in rows.schema if (read := maps.reader(field.type)) is not None]
-        found = _messages(rows, None)
-        for message in found:
-            for name, read in readers if type(message) is dict else ():
-                message[name] = None if message[name] is None else read(message[name])
-        return found
+        return [_with_dicts(message, readers) for message in _messages(rows, None)]
     return _messages(rows, "strict")
+
+
+def _with_dicts(message: Any, readers: Iterable[tuple[str, Callable[[Any], Any]]]) -> Any:
+    if type(message) is _Unreadable:
+        return message
+    try:
+        return message | {name: read(message[name]) for name, read in readers if message[name] is not None}
+    except KeyError as error:
+        return _Unreadable(error)
 
 
 def _messages(rows: pa.RecordBatch, maps_as_dicts: str | None) -> list[Any]:

@@ -19,12 +19,12 @@ def has_unhashable_keys(kind: pa.DataType) -> bool:
 
 def reader(kind: pa.DataType) -> Callable[[Any], Any] | None:
     """A function that converts the maps in a value of this type. Maps with arrays or structs as keys stay lists of
-    pairs. None if there is nothing to convert.
+    pairs. None if there is nothing to convert. The function raises KeyError if a map has a key twice.
     """
     if pa.types.is_map(kind):
         entry = reader(kind.item_type)
         if not pa.types.is_nested(kind.key_type):
-            return lambda value: {key: _read(each, entry) for key, each in value}
+            return lambda value: _dict([(key, _read(each, entry)) for key, each in value])
         return None if entry is None else lambda value: [(key, _read(each, entry)) for key, each in value]
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         element = reader(kind.value_type)
@@ -35,6 +35,13 @@ def reader(kind: pa.DataType) -> Callable[[Any], Any] | None:
         if inner:
             return lambda value: {name: _read(each, inner.get(name)) for name, each in value.items()}
     return None
+
+
+def _dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise KeyError("a map has a key twice")
+    return made
 
 
 def _read(value: Any, reader: Callable[[Any], Any] | None) -> Any:

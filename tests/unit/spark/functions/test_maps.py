@@ -40,3 +40,11 @@ def test_what_has_no_map_or_one_that_no_dict_can_be_stays(kind: pa.DataType) -> 
 def test_a_map_with_lists_as_keys_leaves_the_other_columns_as_they_are() -> None:
     rows = pa.RecordBatch.from_arrays([pa.array([[("a", 1)]], NUMBERS), pa.array([[([1], 2)]], BY_LIST)], ["m", "l"])
     assert calling.messages(rows) == [{"m": {"a": 1}, "l": [([1], 2)]}]
+
+
+def test_a_key_that_is_in_a_map_twice_makes_the_row_unreadable_with_and_without_other_maps() -> None:
+    twice, by_list = pa.array([[("a", 1), ("a", 2)]], NUMBERS), pa.array([[([1], 2)]], BY_LIST)
+    (alone,) = calling.messages(pa.RecordBatch.from_arrays([twice], ["m"]))
+    (beside,) = calling.messages(pa.RecordBatch.from_arrays([twice, by_list], ["m", "l"]))
+    assert isinstance(alone.error, KeyError)
+    assert isinstance(beside.error, KeyError)
