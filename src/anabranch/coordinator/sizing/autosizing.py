@@ -308,7 +308,7 @@ def _unknown(status: JobStatus, heard: Findings, now: float) -> str:
     for lane in status.lanes:
         report = lane.report
         if report is None or report.phase != LanePhase.RUNNING or lane.lane.seat not in alive:
-            return f"lane {lane.lane.id} doesn't run, or isn't heard"
+            return f"lane {lane.lane.id} doesn't run, or its container sends no heartbeats"
         unknown = _unclear(lane, report, heard.heard[lane.lane.id], now)
         if unknown:
             return f"lane {lane.lane.id}: {unknown}"
@@ -321,15 +321,15 @@ def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: fl
     if not report.load.span and progress is None:
         return "there are no figures yet"
     if not report.progress.ends_known:
-        return "what waits for it isn't known: its inputs don't tell where they end"
+        return "how many records wait isn't known: its inputs don't report their end offsets"
     if not lane.lag:
         return ""
     if now - heard.at >= _STALE:
         return f"its figures are {now - heard.at:.0f} s old"
     if progress is not None and progress.phase != BatchPhase.FUNCTIONS and now - heard.moved >= _STALE:
-        return f"nothing was done for {now - heard.moved:.0f} s: it waits for {progress.phase}"
+        return f"it has made no progress for {now - heard.moved:.0f} s: it waits for {progress.phase}"
     if not report.load.rows_per_second and not (progress is not None and progress.done):
-        return "how fast it is isn't known yet"
+        return "its speed isn't known yet"
     return ""
 
 
