@@ -38,7 +38,7 @@ _SIGNALS = {HAND: signal.SIGTERM, WHOLE: signal.SIGUSR2}
 PATIENCE = 600.0
 _AT = 1_700_000_000
 _STEPS = {
-    DRAIN: ("running → draining", "all is taken in: time ends", "draining → drained"),
+    DRAIN: ("running → draining", "everything is taken in: event time ends", "draining → drained"),
     STOP: ("running → stopping",),
 }
 """The events of a job, of which the first is that it was told."""

@@ -20,10 +20,11 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from tests.support.interruption import interruptible
@@ -35,7 +36,7 @@ from anabranch.errors import AnabranchError
 from anabranch.protocol.status import JobStatus, LaneStatus
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA
-from bench.support import events
+from bench.support import measured_changes
 from bench.support.processes import Side, explained, side
 from bench.support.sides import anabranch
 
@@ -216,18 +217,17 @@ class Run:
         plan = json.loads(self.verb("plan", *words, "--json") or "{}")
         begun = time.time()
         self.verb(*words)
-        measured: list[float] = []
+        measured: list[Mapping[str, Any]] = []
 
         def is_measured() -> bool:
-            found = events.pause(self.events("", begun))
+            told = json.loads(self.verb("show", "changes", "pauses", "--json") or "[]")
+            found = measured_changes.first(told, begun)
             measured.extend([] if found is None else [found])
             return bool(measured)
 
         self.until(f"{what} is measured", is_measured, 120)
-        foretold = events.foretold(self.events("", begun))
-        if foretold is None:
-            raise SystemExit(f"no event foretells the pause of {what}")
-        self.told(Found(what, float(plan["pause"]), foretold, measured[0], watching.gap(begun - 5, time.time())))
+        pauses = (float(plan["pause"]), measured[0]["predictedPause"], measured[0]["measuredPause"])
+        self.told(Found(what, *pauses, watching.gap(begun - 5, time.time())))
 
     def drain(self, what: str) -> None:
         """Drain it, and compare; also what it says, all the while, of how much time is left."""
@@ -245,8 +245,9 @@ class Run:
         self.until("it has drained", drained)
         ended = time.monotonic()
         (event, *_) = self.events("→ drained", begun)
-        took = float(event["why"].partition(" in ")[2].split()[0])
-        self.told(Found(what, float(plan["seconds"]), float(event["why"].split(", ")[-1].split()[0]), took, took))
+        took = float(event["why"].partition("it took ")[2].split()[0])
+        expected = float(event["why"].rpartition(", and ")[2].split()[0])
+        self.told(Found(what, float(plan["seconds"]), expected, took, took))
         near = sum(is_near(left, ended - at) for at, left in shown)
         first = f"{shown[0][1]:.1f} s at first, when it was {ended - shown[0][0]:.1f} s" if shown else "never"
         print(f"{what}: time left was shown {len(shown)} times, near in {near}: {first}", flush=True)

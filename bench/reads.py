@@ -90,7 +90,9 @@ def started(store: Store, partitions: int, factor: int) -> Coordinator:
     coordinator.tick()
     assert coordinator.status(JOB).state == "running", coordinator.status(JOB).state
     registry = coordinator.registry
-    store.note([registry.event(JOB, "coordinator", f"something happened {n}", "for a reason") for n in range(EVENTS)])
+    store.note(
+        [registry.event("other", JOB, "coordinator", f"something happened {n}", "for a reason") for n in range(EVENTS)]
+    )
     return coordinator
 
 

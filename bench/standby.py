@@ -122,8 +122,8 @@ def moved(site: Away, keys: int, storage: Far, far_by: tuple[float, float], warm
                 site.feed(partition, range(LAST))
             time.sleep(0.2)
             assert time.monotonic() < begun + 240
-        (change,) = (event for event in coordinator.events("j") if "→ changing" in event.what)
-        found = max(r.progress.first_output for r in reports()) - change.at
+        (change,) = coordinator.changes("j")
+        found = max(r.progress.first_output for r in reports()) - change.began
     assert {line["warm"] for line in said if line["event"] == "a folder was copied"} == {warm}
     return found
 

@@ -22,7 +22,7 @@ from anabranch.protocol.status import JobStatus
 from anabranch.systems.contract import System
 from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.kafka.system import KafkaSystem
-from bench.support import events
+from bench.support import measured_changes
 from bench.support.backlogs import PARTITIONS, Backlog
 from bench.support.cluster import Cluster
 from bench.support.processes import Side, side
@@ -187,11 +187,11 @@ class Run:
         self.verb("deploy", "job.py")
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            measured = events.pause(json.loads(self.verb("events", self.name, "--json", "--last", "1000")))
+            measured = measured_changes.first(json.loads(self.verb("show", "changes", self.name, "--json")))
             if measured is not None:
-                return measured
+                return float(measured["measuredPause"])
             time.sleep(LOOK)
-        raise SystemExit(f"no event says how long output stood still:\n{self.started.said()}")
+        raise SystemExit(f"the pause of the change was never measured:\n{self.started.said()}")
 
     def _end(self, kind: str) -> None:
         """Returns when the job's processes have ended."""

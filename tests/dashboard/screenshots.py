@@ -18,9 +18,9 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from anabranch.config import EmbeddedSettings, Settings, SystemsSettings
-from anabranch.coordinator.events import change_log
 from anabranch.systems.records import RECORD_SCHEMA
 from anabranch.systems.systems import Systems
+from tests.dashboard import scaling
 from tests.dashboard.conftest import chromium, settled
 from tests.dashboard.played import Played
 from tests.support.interruption import interruptible
@@ -69,7 +69,6 @@ def troubled(folder: Path) -> Played:
     systems = Systems(Settings(systems=SystemsSettings(embedded=EmbeddedSettings(root=folder / "streams"))), "delays")
     clock = Clock()
     played = Played(folder, now=clock, systems=systems, stages=2)
-    of = played.coordinator.registry.event
     for turn in range(300):
         clock.behind = 3_000 - 10 * turn
         swing = turn % 60
@@ -85,14 +84,9 @@ def troubled(folder: Path) -> Played:
             }
         played.beat()
         if turn == 200:
-            said = [
-                ("running → changing, generation 2", "factor 2 → 4, containers 2 → 2"),
-                change_log.expectation(1.2, 2, 2),
-            ]
-            played.store.note([of("delays", "user", what, why) for what, why in said])
+            played.store.note(scaling.begun("delays", clock()))
         if turn == 201:
-            said = [("changing → running", "all lanes run, in 4.1 s"), change_log.measurement(1.6, 1.2)]
-            played.store.note([of("delays", "coordinator", what, why) for what, why in said])
+            played.store.note(scaling.done("delays", clock()))
     clock.behind = 0.0
     holder = sorted({str(ssp.whole) for ssp in played.lanes[0].ssps})[1]
     behind = int(time.time() * 1000) - 2_460_000

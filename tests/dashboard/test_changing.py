@@ -18,9 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.api.operations import Operations
-from anabranch.coordinator.events import change_log
 from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.drain import DrainNotification
+from tests.dashboard import scaling
 from tests.dashboard.conftest import FOREIGN, PAGES, SLOWEST, Visit, settled, until
 from tests.dashboard.played import FACTOR, Played
 
@@ -132,14 +132,8 @@ def _asked(at: str, method: str, path: str) -> httpx.Response:
 
 
 def test_what_was_predicted_stays_beside_what_was_measured(played: Played, visit: Visit) -> None:
-    of = played.coordinator.registry.event
-    said = [
-        ("running → changing, generation 2", "factor 4 → 8, containers 2 → 2"),
-        change_log.expectation(1.2, 2, 2),
-        ("changing → running", "all lanes run, in 4.1 s"),
-        change_log.measurement(1.6, 1.2),
-    ]
-    played.store.note([of("delays", "user", what, why) for what, why in said])
+    now = played.coordinator.registry.now()
+    played.store.note([*scaling.begun("delays", now), *scaling.done("delays", now)])
     page = visit(f"{played.url}#/jobs/delays/changes")
     row = page.locator("[data-row]").first
     for text in ("1.2 s", "1.6 s", "4.1 s", "done"):

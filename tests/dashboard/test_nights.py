@@ -86,6 +86,7 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     played.store.note(
         [
             Event(
+                kind="other",
                 job="delays",
                 at=NIGHT + number * step,
                 who="coordinator a" if number < EVENTS / 2 else "coordinator b",

@@ -91,7 +91,7 @@ class Parted:
         stored, model = Store("sqlite://"), msgspec.structs.replace(self.model, run_id=1, generation=1)
         lanes = tuple(msgspec.structs.replace(lane, deployment=1) for lane in self.lanes.values())
         start = StartRequest(graph=self.job.job.graph, model=model, lanes=lanes, fingerprint={})
-        happened = Event(job="j", at=0, who="test", what="stopped")
+        happened = Event(kind="other", job="j", at=0, who="test", what="stopped")
         stored.create_deployment(start, DeploymentState.STOPPED, happened)
         for _ in range(self.job.epoch):
             stored.reseat([], happened)

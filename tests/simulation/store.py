@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event, LeaderRecord
+from anabranch.coordinator.store.records import seat_left, seat_lost, seat_taken
 from anabranch.coordinator.store.sweeping import SweepResult
 from anabranch.errors import NotLeadingError, StoreUnavailableError
 from anabranch.model.deployment_state import DeploymentState
@@ -230,8 +231,7 @@ class MemoryStore:
         self.database.containers[container] = record
         stored = [_replace(lane, epoch=epoch) for lane in changed]
         self._put(stored)
-        why = f"process {registration.pid} on {registration.host}"
-        self.note([Event(job=job, at=at, who=container, what=f"took seat {seat}", why=why)])
+        self.note([seat_taken(record, at)])
         return record, stored
 
     def reseat(self, changed: Sequence[Lane], event: Event) -> list[Lane]:
@@ -248,14 +248,13 @@ class MemoryStore:
         self._leave(why, lambda one: one.id == process.id)
         stored = [_replace(lane, epoch=epoch) for lane in changed]
         self._put(stored)
-        what = f"{process.id} has lost its seat"
-        self.note([Event(job=process.job, at=at, who=who, what=what, why=why)])
+        self.note([seat_lost(process, at, who, why)])
         return stored
 
     def leave(self, process: ContainerRecord, at: float) -> None:
         self.check_leads()
         self._leave("it gave its seat back", lambda one: one.id == process.id)
-        self.note([Event(job=process.job, at=at, who=process.id, what=f"left seat {process.seat}")])
+        self.note([seat_left(process, at)])
 
     def note(self, happened: Sequence[Event]) -> None:
         self.check_leads()

@@ -62,7 +62,7 @@ def test_faults_reach_what_they_should() -> None:
         "is refused batch",
         "skips batch",
         "can't be fenced yet",
-        "not heard for",
+        "sent no heartbeat for",
         "to have factor",
         "to be rewound to",
         "running → changing",
@@ -76,10 +76,10 @@ def test_faults_reach_what_they_should() -> None:
         "with a pending batch",
         "fails, and is tried again",
         "can't start",
-        "has 4 partitions, and had 2",
+        "has 4 partitions instead of 2",
         "cancelled: the user",
         "cancelled: lane",
-        "nobody has its seat, which is no more",
+        "their seat no longer exists",
         "the watchdog",
     ):
         assert any(part in what for what in told), part

@@ -53,7 +53,7 @@ class _Steps:
     def _one(self, store: Any, at: float) -> object:
         random = self._random
         job = random.choice("ab")
-        event = Event(job=job, at=at, who="user", what="did", why="so")
+        event = Event(kind="other", job=job, at=at, who="user", what="did", why="so")
         what = random.randrange(13)
         if what == 0:
             return store.claim(store.leader() if random.random() < 0.8 else None, f"holder-{at}")

@@ -69,7 +69,7 @@ def scaled_by_itself(
         quiet = time.monotonic() + QUIET
         process.until("time has passed", lambda: time.monotonic() > quiet)
         its = (each for each in told("events") if each["who"] == "autoscale")
-        events = [each for each in its if "→ changing" in each["what"]]  # others say what would help
+        events = [each for each in its if each["generation"]]  # others say what would help
         if noted is not None:
             noted.extend(events)
         ways = _ways(events)

@@ -125,7 +125,7 @@ function Record({ job, of }: { job: string; of: Change }) {
         <Facts
           of={[
             ["predicted", seconds(of.predictedPause)],
-            ["measured", of.measuredPause === null ? "not known: not all followers have written yet" : of.measuredPause === 0 ? "nothing came to be read meanwhile" : seconds(of.measuredPause)],
+            ["measured", of.measuredPause === null ? "not known: not all followers have written yet" : of.measuredPause === 0 ? "no records arrived meanwhile" : seconds(of.measuredPause)],
           ]}
         />
       </Panel>

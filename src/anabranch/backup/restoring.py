@@ -115,7 +115,7 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
         _place_folders(due)
         crash_points.reach(crash_points.FOLDERS_PLACED, found.job, 0)
         why = f"restored from {uri}, made by anabranch {found.anabranch}"
-        event = Event(job=found.job, at=now(), who="user", what="the job was restored", why=why)
+        event = Event(kind="other", job=found.job, at=now(), who="user", what="the job was restored", why=why)
         with closing(Store(settings.coordinator.store)) as store:
             store.import_job(found.job, rows.at_rest(moment.rows, _places(settings), why), event)
         crash_points.reach(crash_points.STORED, found.job, 0)

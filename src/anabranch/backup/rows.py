@@ -32,7 +32,7 @@ def keep(rows: JobRows, job: str, at: float, tree: Tree) -> None:
     """Write the rows into a backup."""
     folder = scratch.folder("backup")
     with closing(Store(_url(folder))) as store:
-        store.import_job(job, rows, Event(job=job, at=at, who="user", what="a backup was made"))
+        store.import_job(job, rows, Event(kind="other", job=job, at=at, who="user", what="a backup was made"))
     tree.other(f"file://{folder}").copy(manifest.STORE, tree, lives=False)
 
 

@@ -15,13 +15,12 @@ from anabranch.config import CoordinatorSettings, Settings, secrets
 from anabranch.coordinator.api import tls, token_file
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.api.operations import Operations
-from anabranch.coordinator.events import event_kinds
-from anabranch.coordinator.events.event_kinds import LoggedEvent
 from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.store import address, stored_jobs
 from anabranch.errors import ConflictError, UsageError
 from anabranch.model.job_model import JobModel
 from anabranch.protocol.status import JobStatus
+from anabranch.views.events import LoggedEvent
 
 if TYPE_CHECKING:
     from anabranch.coordinator.store import Store
@@ -52,7 +51,7 @@ def events(settings: CoordinatorSettings, job: str, limit: int) -> list[LoggedEv
         settings,
         job,
         lambda found: found.events(job, limit),
-        lambda store: list(map(event_kinds.logged, stored_jobs.events(store, job, limit))),
+        lambda store: [each.logged() for each in stored_jobs.events(store, job, limit)],
     )
 
 

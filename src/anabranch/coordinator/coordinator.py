@@ -15,8 +15,7 @@ from anabranch.coordinator.api.operation import Operation
 from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.commands import assign, autoscale, expand
 from anabranch.coordinator.commands.context import Context
-from anabranch.coordinator.events.event_kinds import LoggedEvent
-from anabranch.coordinator.jobs import reader_positions, seats
+from anabranch.coordinator.jobs import job_events, reader_positions, seats
 from anabranch.coordinator.jobs.fencing import Fence
 from anabranch.coordinator.jobs.membership import Membership
 from anabranch.coordinator.jobs.registry import JobRegistry
@@ -41,6 +40,7 @@ from anabranch.views.about import CoordinatorInfo, DeploymentInfo, GraphView, Pa
 from anabranch.views.changes import ChangeRecord, Moves
 from anabranch.views.dead_letters import DeadLetters
 from anabranch.views.early_output import EarlyOutput
+from anabranch.views.events import LoggedEvent
 from anabranch.views.findings import Finding
 from anabranch.views.history import History
 from anabranch.views.lane_times import LaneTimes
@@ -242,15 +242,11 @@ class Coordinator(Operations):
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
         """See :meth:`Reads.events`; 0 means no bound. If there are no events, waits up to ``wait`` seconds for some."""
-        wanted = EventRange(
-            after=min(after, _LAST_ID) or None,
-            before=min(before, _LAST_ID) or None,
-            since=since or None,
-            until=until or None,
-        )
+        above, below = min(after, _LAST_ID) or None, min(before, _LAST_ID) or None
+        wanted = EventRange(after=above, before=below, since=since or None, until=until or None, kind=kind, lane=lane)
         end = time.monotonic() + min(wait, MOST_WAIT)
         while True:
-            found = self.reads.events(job, limit, wanted, kind, lane)
+            found = self.reads.events(job, limit, wanted)
             left = end - time.monotonic()
             if found or left <= 0:
                 return found
@@ -339,7 +335,8 @@ class Coordinator(Operations):
             if running_job is None or held is None or not held.unfenced or held.epoch != lane.epoch:
                 return
             after = msgspec.structs.replace(held, unfenced=False)
-            event = self.registry.event(lane.job, "coordinator", f"lane {lane.id} is fenced", f"at epoch {lane.epoch}")
+            what, why, now = "is fenced", f"at epoch {lane.epoch}", self.registry.now()
+            event = job_events.of_lane(lane, now, what, why, kind="fence", mark="fenced")
             self.registry.write(self._store.put_lanes, [after], [event])
             running_job.known[lane.id] = after
             self.registry.advance(running_job)
@@ -347,7 +344,7 @@ class Coordinator(Operations):
 
     def unfenced(self, lane: Lane, why: str) -> None:
         """Record that a lane can't be fenced yet. :meth:`fences` keeps returning the lane."""
-        self._store.note([self.registry.event(lane.job, "coordinator", f"lane {lane.id} can't be fenced yet", why)])
+        self._store.note([job_events.of_lane(lane, self.registry.now(), "can't be fenced yet", why, kind="fence")])
 
     # Requests of a launcher
 
@@ -361,7 +358,7 @@ class Coordinator(Operations):
     def launched(self, job: str, launching: LaunchStatus, news: Sequence[tuple[str, str]]) -> None:
         """Record a launcher's state for a job. ``news`` are pairs of what happened and why."""
         if news:
-            self._store.note([self.registry.event(job, "launcher", what, why) for what, why in news])
+            self._store.note([self.registry.event("launcher", job, "launcher", what, why) for what, why in news])
         with self.registry.locked_as_seen():
             if job in self.registry.jobs:
                 self.registry.jobs[job].seats.launching = launching

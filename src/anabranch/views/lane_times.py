@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from anabranch.model.document import Document
 from anabranch.views.table import Table
 
-__all__ = ["LANES", "MARKS", "LaneTimes"]
+__all__ = ["LANES", "MARKS", "LaneTimes", "MarkKind"]
 
 LANES = ("id", "stage", "group", "seat", "state", "deployment", "factor", "epoch", "predecessors", "runs")
 MARKS = ("lane", "at", "kind", "summary", "why")
+
+MarkKind = Literal["started", "ended", "failed", "retried", "fenced"]
+"""What happened to a lane, if this matters for when the lane ran."""
 
 
 class LaneTimes(Document, frozen=True, kw_only=True):

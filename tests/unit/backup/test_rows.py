@@ -19,7 +19,7 @@ from anabranch.protocol.container import Registration
 from anabranch.protocol.deployment import Program
 from tests.unit.coordinator.helpers import FIRST, SECOND, lane, plan
 
-EVENT = Event(job="delays", at=5.0, who="user", what="did")
+EVENT = Event(kind="other", job="delays", at=5.0, who="user", what="did")
 PROGRAM = Program(
     artifact="a" * 64, file="delays.py", settings={"storage": {"root": "/old"}, "job": {"factor": 4}}, schemas={}
 )

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.cli import haste
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.jobs.registry import HASTE
+from anabranch.coordinator.jobs.job_events import HASTE
 from anabranch.coordinator.store import Store
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.commands import ScaleRequest
@@ -42,7 +42,7 @@ def test_a_change_that_waits_is_hastened_by_the_same_wish_and_the_next_change_is
     coordinator.scale(JOB, ScaleRequest(factor=2, now=True))
     coordinator.scale(JOB, ScaleRequest(factor=2, now=True))
     assert {one.now for one in worker.turn() if one.closing} == {True}
-    assert [event.why for event in coordinator.events(JOB) if event.what == "the change is hastened"] == [HASTE]
+    assert [event.why for event in coordinator.events(JOB) if "no longer waits" in event.what] == [HASTE]
     worker.closes = True
     worker.turns(8)
     assert coordinator.status(JOB).state == "running"

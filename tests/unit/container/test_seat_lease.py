@@ -92,10 +92,10 @@ def test_a_refusal_counts_for_ever(clock: Clock, *, survives: bool) -> None:
     seat_lease = seat_lease_of(clock, survives=survives)
     old, refused, newer = seat_lease.beat([]), seat_lease.beat([]), seat_lease.beat([])
     seat_lease.hear(newer, ok(3))
-    seat_lease.hear(refused, HeartbeatResponse(alive=False, revision=-1, reason="it was not heard for 12 s"))
+    seat_lease.hear(refused, HeartbeatResponse(alive=False, revision=-1, reason="it sent no heartbeat for 12 s"))
     seat_lease.hear(old, ok(1))
     seat_lease.hear(seat_lease.beat([]), ok(9))
-    assert seat_lease.must_stop == "it was not heard for 12 s"
+    assert seat_lease.must_stop == "it sent no heartbeat for 12 s"
     nameless = seat_lease_of(clock)
     nameless.hear(nameless.beat([]), HeartbeatResponse(alive=False, revision=-1))
     assert nameless.must_stop

@@ -37,7 +37,7 @@ def test_a_coordinator_lets_streams_come() -> None:
     status = coordinator.status("j")
     assert (status.state, status.generation) == ("running", 2)
     (why,) = [event.why for event in coordinator.events("j") if "running → changing" in event.what]
-    assert why == "embedded/in-b has come, with 2 partitions"
+    assert why == "embedded/in-b is new, with 2 partitions"
     for each in status.lanes:
         assert set(map(str, each.lane.fresh)) == {"embedded/in-b/0", "embedded/in-b/1"}
         assert each.lane.dead_letters == {"in-a": "in-dead-letters", "in-b": "in-dead-letters"}

@@ -138,6 +138,7 @@ class Audit:
     def _tell(self, job: str, requested: AuditedRequest) -> None:
         name = f", who says that it is {requested.client_name!r}" if requested.client_name else ""
         event = Event(
+            kind="other",
             job=job,
             at=requested.at,
             who=f"{requested.who} at {requested.address}",

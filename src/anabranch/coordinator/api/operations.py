@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from anabranch.coordinator.api.operation import Caller, Operation, Query, operation
-from anabranch.coordinator.events.event_kinds import LoggedEvent
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
 from anabranch.protocol.commands import (
@@ -32,6 +31,7 @@ from anabranch.views.about import CoordinatorInfo, DeploymentInfo, GraphView, Pa
 from anabranch.views.changes import ChangeRecord, Moves
 from anabranch.views.dead_letters import DeadLetters
 from anabranch.views.early_output import EarlyOutput
+from anabranch.views.events import LoggedEvent
 from anabranch.views.findings import Finding
 from anabranch.views.history import History
 from anabranch.views.lane_times import LaneTimes

@@ -62,8 +62,8 @@ def plan(running_job: RunningJob, present: Generation, request: str) -> NextGene
     its = {lane.id: lane for lane in running_job.lanes}
     seats = racks.placing(running_job, present.containers)
     change = follow.following(present.model, present.model.stages, its, present.factor, transitions.new_id, seats)
-    why = "tasks go where they should be by racks"
-    planned = transitions.next_generation(running_job, change, "user", why, request=request)
+    why = "tasks move to the seats that suit the racks best"
+    planned = transitions.next_generation(running_job, change, "assign", "user", why, request=request)
     assert isinstance(planned.result, ScaleResult)
     was, now = present.model.seats_of_tasks(), change.model.seats_of_tasks()
     moved = sum(now[stage][name] != seat for stage, tasks in was.items() for name, seat in tasks.items())
@@ -107,7 +107,7 @@ def _explained(running_job: RunningJob, present: Generation) -> Assignment:
     why = assignor.explained(model.stages, former, where, rules)
     its = {lane.id: lane for lane in running_job.lanes}
     change = follow.following(model, model.stages, its, model.factor, transitions.new_id, lambda *_: found)
-    result = transitions.next_generation(running_job, change, "user", "").result
+    result = transitions.next_generation(running_job, change, "assign", "user", "").result
     assert isinstance(result, ScaleResult)
     return Assignment(
         job=running_job.job,

@@ -46,7 +46,7 @@ def autoscale(registry: JobRegistry, job: str) -> None:
             return
         if refused is not None:
             what = f"the factor stays {running_job.model.factor}, and should be {verdict.factor}"
-            event = registry.event(job, "autoscale", what, f"{verdict.why}; {refused}")
+            event = registry.event("autoscale", job, "autoscale", what, f"{verdict.why}; {refused}")
             registry.write(registry.store.note, [event])
             running_job.scaling.refused = running_job.generation
         elif planned is not None:
@@ -106,7 +106,7 @@ def _advise(registry: JobRegistry, running_job: RunningJob, verdict: Verdict) ->
     if since is None or now - since < _ADVISED_AFTER or running_job.scaling.advised == running_job.generation:
         return
     what = f"the factor stays {running_job.model.factor}, which isn't enough"
-    event = registry.event(running_job.job, "autoscale", what, "; ".join((verdict.why, *verdict.advice)))
+    event = registry.event("autoscale", running_job.job, "autoscale", what, "; ".join((verdict.why, *verdict.advice)))
     registry.write(registry.store.note, [event])
     running_job.scaling.advised = running_job.generation
 

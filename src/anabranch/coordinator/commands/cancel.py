@@ -40,5 +40,5 @@ def apply(registry: JobRegistry, running_job: RunningJob, present: Generation) -
     if running_job.progress.drain is None:
         registry.undo(running_job, present, "user", "the user cancelled it")
     else:
-        registry.put_drain(running_job, None, "user", "the user cancelled the drain", "")
+        registry.put_drain(running_job, None, "user", "cancelled the drain", "")
         registry.advance(running_job)

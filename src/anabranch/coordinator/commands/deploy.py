@@ -144,7 +144,7 @@ def apply(
         registry.replace(registry.jobs[found.stored.job], planned, request.now)
         return planned.result
     store, former = registry.store, found.stored
-    event = registry.event(former.job, planned.who, f"planned {planned.what}", planned.why)
+    event = registry.event("state", former.job, planned.who, f"planned {planned.what}", planned.why)
     state, left = DeploymentState.PLANNED, former.state
     registry.write(store.replace_deployment, planned.start, state, left, planned.ending, event)
     stored = stored_jobs.deployment(store, former.job)

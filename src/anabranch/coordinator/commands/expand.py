@@ -91,12 +91,12 @@ def plan(
         check(running_job)
     had = expand.partitions(present.graph, present.model)
     why = ", ".join(
-        f"{name} has {count} partitions, and had {had[name]}"
+        f"{name} has {count} partitions instead of {had[name]}"
         if name in had
-        else f"{name} has come, with {count} partitions"
+        else f"{name} is new, with {count} partitions"
         for name, count in other.items()
     )
-    return transitions.next_generation(running_job, change, who, why, request=request)
+    return transitions.next_generation(running_job, change, "expand", who, why, request=request)
 
 
 def apply(
@@ -181,5 +181,5 @@ def _warn(registry: JobRegistry, running_job: RunningJob, refused: ConflictError
     """Warn once why a job can't be adapted to its inputs. ``refused`` is the reason; None if the job can be adapted."""
     before, running_job.inputs.warning = running_job.inputs.warning, "" if refused is None else str(refused)
     if refused is not None and running_job.inputs.warning != before:
-        what = "the job doesn't go along with its inputs"
-        registry.store.note([registry.event(running_job.job, "coordinator", what, refused.what)])
+        what = "the job can't adapt to its inputs"
+        registry.store.note([registry.event("input", running_job.job, "coordinator", what, refused.what)])

@@ -82,7 +82,7 @@ def plan(running_job: RunningJob, present: Generation, request: RewindRequest, t
     where = ", ".join(f"{ssp} at {offset}" for ssp, offset in to.items())
     why = f"rewound to {where}{state}" if isinstance(request.to, dict) else f"rewound to {request.to}{state}: {where}"
     model = msgspec.structs.replace(change.model, request=request.request)
-    return NextGeneration(model, result, transitions.ending_lanes(running_job, its, change), "user", why)
+    return NextGeneration(model, result, transitions.ending_lanes(running_job, its, change), "rewind", "user", why)
 
 
 def apply(

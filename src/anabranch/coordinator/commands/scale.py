@@ -87,7 +87,7 @@ def plan(
     why = f"factor {present.factor} → {factor}, containers {present.containers} → {containers}"
     why = f"{why}: {reason}" if reason else why
     change = transitions.rescaled(running_job, present, factor, racks.placing(running_job, containers), containers)
-    return transitions.next_generation(running_job, change, who, why, request=request.request)
+    return transitions.next_generation(running_job, change, "scale", who, why, request=request.request)
 
 
 def apply(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from anabranch.coordinator.commands.context import Context
-from anabranch.coordinator.jobs.registry import HASTE, JobRegistry
+from anabranch.coordinator.jobs import job_events
+from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.errors import ConflictError
 from anabranch.model.deployment_state import DeploymentState
@@ -40,6 +41,6 @@ def check(running_job: RunningJob) -> None:
 
 def apply(registry: JobRegistry, running_job: RunningJob, at_once: bool) -> None:
     if at_once and not running_job.progress.at_once:
-        registry.store.note([registry.event(running_job.job, "user", "the stop is hastened", HASTE)])
+        registry.store.note([job_events.hastened(running_job.job, registry.now(), "state", "stop")])
     running_job.progress.at_once = running_job.progress.at_once or at_once
     registry.advance(running_job, stop_wanted=True)

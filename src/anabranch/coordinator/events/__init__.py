@@ -1,3 +1,1 @@
-"""What can be derived from a job's events: the kinds of events, the job's changes, and when its lanes ran. These are
-pure functions.
-"""
+"""What can be derived from a job's events: the job's changes, and when its lanes ran. These are pure functions."""

@@ -6,37 +6,14 @@ coordinator led.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import msgspec
 
-from anabranch.coordinator.store import Event
-from anabranch.views.changes import ChangeKind, ChangeRecord, Outcome
+from anabranch.coordinator.store import ChangeStep, Event
+from anabranch.views.changes import ChangeRecord
 
-__all__ = ["PATTERNS", "expectation", "measurement", "records"]
-
-_NOTHING_CAME = "nothing came to be read in the change"
-PATTERNS = ("% → changing, %", "changing → %", "output % stand still for %", "output stood still for %", _NOTHING_CAME)
-"""SQL LIKE patterns that match the events about changes."""
-
-_BEGAN = re.compile(r" → changing, (?:generation (?P<generation>\d+)|deployment (?P<deployment>\d+)(?P<again>, of )?)")
-_ENDED = re.compile(r"^changing → (?P<state>\w+)$")
-_TOOK = re.compile(r", in (\d+\.\d) s$")
-_EXPECTED = re.compile(r"^output should stand still for (\d+\.\d) s$")
-_LANES = re.compile(r"^(\d+) lane\(s\) close, (\d+) follow$")
-_MEASURED = re.compile(r"^output stood still for (\d+\.\d) s$")
-_FORETOLD = re.compile(r"^(\d+\.\d) s was foretold$")
-
-
-def expectation(pause: float, closing: int, starting: int) -> tuple[str, str]:
-    """The texts ``what`` and ``why`` of an event at the start of a change, which record the prediction."""
-    return f"output should stand still for {pause:.1f} s", f"{closing} lane(s) close, {starting} follow"
-
-
-def measurement(pause: float, foretold: float) -> tuple[str, str]:
-    """The texts ``what`` and ``why`` of the event about the measured pause. ``pause`` is 0.0 if no records arrived."""
-    return (f"output stood still for {pause:.1f} s" if pause else _NOTHING_CAME), f"{foretold:.1f} s was foretold"
+__all__ = ["records"]
 
 
 def records(events: Iterable[Event], deployment: int = 0) -> list[ChangeRecord]:
@@ -44,70 +21,47 @@ def records(events: Iterable[Event], deployment: int = 0) -> list[ChangeRecord]:
 
     Args:
         events: oldest first.
-        deployment: the deployment of the first events; 0 if unknown.
+        deployment: the deployment of the first events, if they don't say it; 0 if unknown.
     """
     found: list[ChangeRecord] = []
     for event in events:
-        begins = _BEGAN.search(event.what)
-        if begins is not None:
-            _supersede(found, event)
-            deployment = int(begins["deployment"] or deployment)
+        step = event.change
+        if step is None:
+            continue
+        if step.kind is not None:
+            if found and found[-1].outcome == "open":
+                found[-1] = _undone(found[-1], event, step)
+            deployment = step.deployment or deployment
             found.append(
                 ChangeRecord(
                     id=event.id,
                     deployment=deployment,
-                    generation=int(begins["generation"] or 1),
-                    kind=_kind(event, begins),
+                    generation=event.generation or 1,
+                    kind=step.kind,
                     who=event.who,
                     why=event.why,
                     began=event.at,
                 )
             )
         elif found:
-            found[-1] = _after(found[-1], event)
+            found[-1] = _after(found[-1], event, step)
     return found
 
 
-def _supersede(found: list[ChangeRecord], event: Event) -> None:
-    """Mark the change that is under way, if there is one, as undone by the change that begins with ``event``."""
-    if found and found[-1].outcome == "open":
-        reason = event.why.removeprefix("cancelled: ")
-        found[-1] = msgspec.structs.replace(found[-1], outcome="undone", ended=event.at, reason=reason)
+def _undone(change: ChangeRecord, event: Event, step: ChangeStep) -> ChangeRecord:
+    """A change that was under way when another one began with ``event``."""
+    return msgspec.structs.replace(change, outcome="undone", ended=event.at, reason=step.undone_because or event.why)
 
 
-def _kind(event: Event, begins: re.Match[str]) -> ChangeKind:
-    if event.why.startswith("cancelled: "):
-        return "undo"
-    if begins["deployment"]:
-        return "rollback" if begins["again"] else "deploy"
-    if event.why.startswith("rewound to "):
-        return "rewind"
-    if event.why.startswith("tasks go where they should be by racks"):
-        return "assign"
-    return "scale" if event.why.startswith("factor ") else "expand"
-
-
-def _after(change: ChangeRecord, event: Event) -> ChangeRecord:
+def _after(change: ChangeRecord, event: Event, step: ChangeStep) -> ChangeRecord:
     """A change, updated from an event that follows its first one."""
-    ended = _ENDED.search(event.what)
-    if ended is not None and change.outcome == "open":
-        outcome: Outcome = "failed" if ended["state"] == "failed" else "done"
-        took = _TOOK.search(event.why)
+    if step.outcome is not None and change.outcome == "open":
         return msgspec.structs.replace(
             change,
-            outcome=outcome,
+            outcome=step.outcome,
             ended=event.at,
-            seconds=float(took[1]) if took else event.at - change.began,
-            reason=event.why if outcome == "failed" else "",
+            seconds=event.at - change.began if step.seconds is None else step.seconds,
+            reason=event.why if step.outcome == "failed" else "",
         )
-    if expected := _EXPECTED.search(event.what):
-        lanes = _LANES.search(event.why)
-        counts = {"closing": int(lanes[1]), "starting": int(lanes[2])} if lanes else {}
-        return msgspec.structs.replace(change, predicted_pause=float(expected[1]), **counts)
-    measured = _MEASURED.search(event.what)
-    if measured is None and event.what != _NOTHING_CAME:
-        return change
-    foretold = _FORETOLD.search(event.why)
-    predicted = float(foretold[1]) if foretold else change.predicted_pause
-    pause = float(measured[1]) if measured else 0.0
-    return msgspec.structs.replace(change, measured_pause=pause, predicted_pause=predicted)
+    figures = {name: getattr(step, name) for name in ("closing", "starting", "predicted_pause", "measured_pause")}
+    return msgspec.structs.replace(change, **{name: each for name, each in figures.items() if each is not None})

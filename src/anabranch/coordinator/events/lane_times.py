@@ -6,34 +6,21 @@ led.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from anabranch.coordinator.store import Event
 from anabranch.model.lane import Lane, LaneState
-from anabranch.views.lane_times import LANES, MARKS, LaneTimes
+from anabranch.views.lane_times import LANES, MARKS, LaneTimes, MarkKind
 from anabranch.views.table import Table
 
-__all__ = ["MOST_CLOSED", "MOST_EVENTS", "PATTERNS", "Span", "lane_times"]
+__all__ = ["MOST_CLOSED", "MOST_EVENTS", "Span", "lane_times"]
 
 MOST_EVENTS = 10_000
 MOST_CLOSED = 2_000
 _SHOWN = 300
 """How many characters of a reason are shown, because an error can be long."""
-PATTERNS = ("lane %",)
-"""SQL LIKE patterns that match the events about lanes."""
-
-MarkKind = Literal["started", "ended", "failed", "retried", "fenced", "other"]
-_EVENT = re.compile(r"^lane (?P<lane>\S+) (?P<summary>.*)$", re.DOTALL)
-_KINDS: Sequence[tuple[MarkKind, re.Pattern[str]]] = [
-    ("started", re.compile(r"^runs$")),
-    ("retried", re.compile(r"^failed and is tried again")),
-    ("failed", re.compile(r"^failed$")),
-    ("ended", re.compile(r"^(ended|never began)$")),
-    ("fenced", re.compile(r"^is fenced$")),
-]
 _ENDS = frozenset({"ended", "failed", "fenced"})
 
 
@@ -58,7 +45,7 @@ class _Runs:
 
     runs: list[list[float | None]] = field(default_factory=list)
 
-    def take(self, kind: MarkKind, at: float) -> None:
+    def take(self, kind: MarkKind | None, at: float) -> None:
         running = bool(self.runs) and self.runs[-1][1] is None
         if running and kind in {*_ENDS, "started"}:
             self.runs[-1][1] = at
@@ -86,14 +73,13 @@ def lane_times(
     runs: dict[str, _Runs] = {}
     marks: list[tuple[Any, ...]] = []
     for event in events:
-        matched = _EVENT.search(event.what)
-        if matched is None or matched["lane"] not in lanes:
+        if event.lane not in lanes:
             continue
         known_since = event.at if known_since is None else known_since
-        kind = _kind(matched["summary"])
-        runs.setdefault(matched["lane"], _Runs()).take(kind, event.at)
+        runs.setdefault(event.lane, _Runs()).take(event.mark, event.at)
         if span.since <= event.at < span.until:
-            marks.append((matched["lane"], event.at, kind, matched["summary"], event.why[:_SHOWN]))
+            summary = event.what.removeprefix(f"lane {event.lane} ")
+            marks.append((event.lane, event.at, event.mark or "other", summary, event.why[:_SHOWN]))
     rows: list[tuple[Any, ...]] = []
     closed = omitted = 0
     for lane in reversed(list(lanes.values())):
@@ -120,10 +106,6 @@ def lane_times(
         marks=Table.of(MARKS, marks),
         omitted=omitted,
     )
-
-
-def _kind(summary: str) -> MarkKind:
-    return next((kind for kind, pattern in _KINDS if pattern.search(summary)), "other")
 
 
 def _overlaps(run: Sequence[float | None], span: Span) -> bool:

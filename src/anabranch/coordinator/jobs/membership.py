@@ -4,12 +4,13 @@ silent."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 
 import msgspec
 
-from anabranch.coordinator.jobs import offers, racks, reports, seats
+from anabranch.coordinator.jobs import job_events, offers, racks, reports, seats
 from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
@@ -19,8 +20,15 @@ from anabranch.errors import ConflictError, FencedError, NotFoundError, NotLeadi
 from anabranch.model.lane import Lane, LaneState
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
 from anabranch.protocol.lane_report import LanePhase, LaneReport
+from anabranch.views.lane_times import MarkKind
 
 __all__ = ["Membership"]
+
+_MARKS: Mapping[str, MarkKind] = {
+    LanePhase.RUNNING: "started",
+    LanePhase.ENDED: "ended",
+    LanePhase.FAILED: "failed",
+}
 
 
 class Membership:
@@ -215,7 +223,7 @@ class Membership:
         for process in list(running_job.seats.processes.values()):
             if self.is_doomed(process, end):
                 silent = self._clock() - process.lease_ends + self._lease
-                self._registry.expel(running_job, process, "coordinator", f"it was not heard for {silent:.1f} s")
+                self._registry.expel(running_job, process, "coordinator", f"it sent no heartbeat for {silent:.1f} s")
         return len(running_job.seats.processes) < before
 
     def is_doomed(self, process: Process, end: float) -> bool:
@@ -306,20 +314,16 @@ class Membership:
             if after is not lane:
                 changed[lane.id] = after
             happened += self._lane_events(process, lane, after, report, running_job.attempt(lane.id))
+            event = partial(job_events.of_lane, lane, self._now(), container=process.record.id)
             long = running_job.long_batches.take(report)
             if long:
-                what = f"lane {lane.id} goes on with batch {report.progress.batch + 1}"
-                happened.append(self._registry.event(lane.job, process.record.id, what, long))
+                what = f"continues with batch {report.progress.batch + 1}"
+                happened.append(event(what, long))
             if reports.awaits_otherwise(running_job.reports.get(lane.id), report):
-                what = (
-                    f"lane {lane.id} waits for {report.attempt.awaits}"
-                    if report.attempt.awaits
-                    else f"lane {lane.id} waits no more"
-                )
-                happened.append(self._registry.event(lane.job, process.record.id, what, report.attempt.trouble))
+                what = f"waits for {report.attempt.awaits}" if report.attempt.awaits else "no longer waits"
+                happened.append(event(what, report.attempt.trouble))
             if reports.begins_to_wait(running_job.reports.get(lane.id), report):
-                what = f"lane {lane.id} waits to end"
-                happened.append(self._registry.event(lane.job, process.record.id, what, report.attempt.waits))
+                happened.append(event("waits to end", report.attempt.waits))
         if changed or happened:
             self._registry.write(self._store.put_lanes, changed.values(), happened)
             running_job.known.update(changed)
@@ -328,14 +332,14 @@ class Membership:
     def _lane_events(
         self, process: Process, before: Lane, after: Lane, report: LaneReport, attempt: int
     ) -> list[Event]:
+        event = partial(job_events.of_lane, after, self._now(), container=process.record.id)
         if report.attempt.number > attempt:
             where = "in a new process" if report.phase == LanePhase.ENDED else f"attempt {report.attempt.number}"
-            what = f"lane {after.id} failed and is tried again, {where}"
-            return [self._registry.event(after.job, process.record.id, what, report.attempt.trouble)]
+            return [event(f"failed and is tried again, {where}", report.attempt.trouble, mark="retried")]
         if after is before or (before.state is after.state and report.phase not in reports.LAST_PHASES):
             return []
-        what = f"lane {after.id} {'runs' if report.phase == LanePhase.RUNNING else report.phase}"
-        return [self._registry.event(after.job, process.record.id, what, after.error or "")]
+        what = "runs" if report.phase == LanePhase.RUNNING else report.phase
+        return [event(what, after.error or "", mark=_MARKS.get(report.phase))]
 
 
 def _check_certain(process: Process) -> None:

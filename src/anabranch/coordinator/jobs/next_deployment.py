@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -20,6 +20,7 @@ from anabranch.planning.compatibility import Comparison, Version
 from anabranch.planning.transition import deploy, follow, opening
 from anabranch.planning.transition.deploy import NextVersion
 from anabranch.protocol.deployment import DeployResult, StartRequest
+from anabranch.views.changes import ChangeKind
 
 __all__ = ["CurrentDeployment", "NextDeployment", "again", "deployed", "former_version", "undone", "version_of"]
 
@@ -41,6 +42,7 @@ class NextDeployment:
     Attributes:
         result: the answer for the client.
         ending: the lanes of the current deployment that end, as they should be stored.
+        kind: the kind of the change.
         who: who requested the deployment, for the event.
         what: what happens, for the event.
         why: the reason, for the event.
@@ -49,6 +51,7 @@ class NextDeployment:
     start: StartRequest
     result: DeployResult
     ending: tuple[Lane, ...]
+    kind: ChangeKind
     who: str
     what: str
     why: str
@@ -83,9 +86,10 @@ def deployed(
     compatibility.check(found, model.job)
     number = present.stored.id + 1
     former = [*follow.heads(present.lanes)]
-    what = f"deployment {number}" + (f", of version {again} again" if again else "")
-    why = "; ".join(found.notes) or "nothing comes or goes"
-    return _next_deployment(present, start, former, (), found, again, request, "user", what, why)
+    what = f"deployment {number}" + (f", which returns to version {again}" if again else "")
+    why = "; ".join(found.notes) or "its inputs, outputs and state stay the same"
+    kind: ChangeKind = "rollback" if again else "deploy"
+    return _next_deployment(present, start, former, (), found, again, request, kind, "user", what, why)
 
 
 def undone(store: Store, running_job: RunningJob, generation: Generation, who: str, why: str) -> NextDeployment:
@@ -100,13 +104,11 @@ def undone(store: Store, running_job: RunningJob, generation: Generation, who: s
     own = [lane for lane in running_job.lanes if lane.deployment == running_job.deployment]
     former = [*follow.heads(own), *deploy.left_behind(running_job.known.values(), replaced)]
     former = [over.get(lane.id, lane) for lane in former]
-    what = f"deployment {running_job.deployment + 1}, of version {before} again"
+    what = f"deployment {running_job.deployment + 1}, which returns to version {before}"
     start = again(store, job, before)
-    made = _next_deployment(present, start, former, void, Comparison(), before, "", who, what, f"cancelled: {why}")
+    made = _next_deployment(present, start, former, void, Comparison(), before, "", "undo", who, what, why)
     model = msgspec.structs.replace(made.start.model, undoes=generation.generation)
-    return NextDeployment(
-        msgspec.structs.replace(made.start, model=model), made.result, made.ending, made.who, made.what, made.why
-    )
+    return replace(made, start=msgspec.structs.replace(made.start, model=model))
 
 
 def again(store: Store, job: str, deployment: int) -> StartRequest:
@@ -147,6 +149,7 @@ def _next_deployment(
     found: Comparison,
     again: int,
     request: str,
+    kind: ChangeKind,
     who: str,
     what: str,
     why: str,
@@ -179,4 +182,4 @@ def _next_deployment(
             closing, running_job.reports, Kind.NEW, running_job.progress.shown, following=change.lanes
         ),
     )
-    return NextDeployment(started, result, (*ending, *void), who, what, why)
+    return NextDeployment(started, result, (*ending, *void), kind, who, what, why)

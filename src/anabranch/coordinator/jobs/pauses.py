@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import msgspec
 
-from anabranch.coordinator.events import change_log
 from anabranch.coordinator.jobs import pause_estimate, seats
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.model.deployment_state import DeploymentState
@@ -36,9 +35,9 @@ def foretold(job: RunningJob, change: R, at: float) -> R:
     return msgspec.structs.replace(change, pause=pause)
 
 
-def measured(job: RunningJob, now: float) -> tuple[str, str] | None:
-    """The texts ``what`` and ``why`` of the event about the pause of the last change; None if the pause isn't known
-    yet, or if there has already been an event about it.
+def measured(job: RunningJob, now: float) -> tuple[float, float] | None:
+    """The pause of the last change in seconds, and the predicted pause; None if the pause isn't known yet, or if this
+    function has already returned it. The pause is 0.0 if no records arrived.
     """
     progress = job.progress
     watched = progress.pause
@@ -53,4 +52,4 @@ def measured(job: RunningJob, now: float) -> tuple[str, str] | None:
     progress.pause = None
     if pause:
         progress.shown = progress.shown.after(watched, pause)
-    return change_log.measurement(pause, watched.foretold)
+    return pause, watched.foretold

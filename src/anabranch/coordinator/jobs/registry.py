@@ -12,6 +12,7 @@ import msgspec
 
 from anabranch.coordinator.jobs import (
     draining,
+    job_events,
     loading,
     next_deployment,
     offers,
@@ -39,10 +40,10 @@ from anabranch.planning.transition import opening, rewind
 from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.drain import DrainProgress
 from anabranch.protocol.status import JobStatus
+from anabranch.views.events import EventKind
+from anabranch.views.lane_times import MarkKind
 
-__all__ = ["HASTE", "JobRegistry"]
-
-HASTE = "without waiting: batches that are written at least once, or were given to foreach_batch, may be repeated"
+__all__ = ["JobRegistry"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -118,7 +119,7 @@ class JobRegistry:
 
     def create(self, plan: StartRequest) -> DeploymentRecord:
         """Store a deployment."""
-        event = self.event(plan.graph.job, "user", f"planned deployment {plan.model.run_id}")
+        event = self.event("state", plan.graph.job, "user", f"planned deployment {plan.model.run_id}")
         self.write(self.store.create_deployment, plan, DeploymentState.PLANNED, event)
         return stored_jobs.deployment(self.store, plan.graph.job)
 
@@ -157,7 +158,7 @@ class JobRegistry:
         over = {name for lane in its for name in lane.predecessors}
         over |= {lane.id for lane in its if lane.deployment != stored.id}
         lanes = before | {lane.id: reports.restarted(lane, lane.id in over) for lane in its}
-        event = self.event(job, "coordinator", f"{stored.state} → {transition.to.value}", transition.why)
+        event = job_events.moved(job, self.now(), stored.state, transition.to, transition.why)
         self.write(
             self.store.resume_deployment,
             stored,
@@ -231,7 +232,7 @@ class JobRegistry:
     def _measure_pause(self, running_job: RunningJob) -> None:
         """Record how long output paused for the last change, once the pause is known."""
         if (found := pauses.measured(running_job, self.clock())) is not None:
-            self.store.note([self.event(running_job.job, "coordinator", *found)])
+            self.store.note([job_events.measured(running_job.job, self.now(), *found)])
 
     def _place_stranded(self, running_job: RunningJob) -> None:
         """Move closing lanes whose seat no longer exists to an existing seat."""
@@ -239,8 +240,8 @@ class JobRegistry:
         if not stranded or not running_job.state.runs:
             return
         seat = min(running_job.model_seats)
-        what = f"seat {seat} closes {', '.join(lane.id for lane in stranded)}"
-        event = self.event(running_job.job, "coordinator", what, "nobody has its seat, which is no more")
+        what = f"seat {seat} has to close {', '.join(lane.id for lane in stranded)}"
+        event = self.event("seat", running_job.job, "coordinator", what, "their seat no longer exists")
         placed = [msgspec.structs.replace(lane, seat=seat) for lane in stranded]
         stored = self.write(self.store.reseat, placed, event)
         running_job.known.update({lane.id: lane for lane in stored})
@@ -257,7 +258,8 @@ class JobRegistry:
         try:
             self.undo(running_job, present, "coordinator", why)
         except ConflictError as error:
-            self.store.note([self.event(running_job.job, "coordinator", "the change can't be taken back", error.what)])
+            what = "the change can't be undone"
+            self.store.note([self.event("change", running_job.job, "coordinator", what, error.what)])
             return False
         return True
 
@@ -269,7 +271,7 @@ class JobRegistry:
             return False
         void = [opening.never_begun(lane, lane.error or "") for lane in running_job.spoilt(followed=True)]
         void += [opening.never_begun(lane, "another deployment follows") for lane in running_job.needless()]
-        self._put(running_job, void, "never began")
+        self._put(running_job, void, "never began", "ended")
         return bool(void)
 
     def _open(self, running_job: RunningJob) -> bool:
@@ -278,21 +280,22 @@ class JobRegistry:
         self._put(running_job, opened, "has its start offsets")
         return bool(opened)
 
-    def _put(self, running_job: RunningJob, lanes: Sequence[Lane], what: str) -> None:
+    def _put(self, running_job: RunningJob, lanes: Sequence[Lane], what: str, mark: MarkKind | None = None) -> None:
         if lanes:
-            happened = [self.event(running_job.job, "coordinator", f"lane {lane.id} {what}") for lane in lanes]
+            happened = [job_events.of_lane(lane, self.now(), what, mark=mark) for lane in lanes]
             self.write(self.store.put_lanes, lanes, happened)
             running_job.known.update({lane.id: lane for lane in lanes})
 
     def _move(self, running_job: RunningJob, transition: Transition) -> None:
-        what, why = f"{running_job.state.value} → {transition.to.value}", transition.error or transition.why
+        why, took = transition.error or transition.why, None
         if running_job.state is DeploymentState.CHANGING and transition.to is DeploymentState.RUNNING:
-            why = f"{why}, in {running_job.progress.finished(self.clock()):.1f} s"
+            took = running_job.progress.finished(self.clock())
+            why = f"{why}, in {took:.1f} s"
         if transition.to is DeploymentState.DRAINED and running_job.progress.drains_since is not None:
-            took = self.clock() - running_job.progress.drains_since
-            why = f"{why}; in {took:.1f} s, {running_job.progress.drains_for:.1f} s was foretold".removeprefix("; ")
-        event = self.event(running_job.job, "coordinator", what, why)
+            drained_in = self.clock() - running_job.progress.drains_since
+            why = f"{why}; it took {drained_in:.1f} s, and {running_job.progress.drains_for:.1f} s was expected"
         job, deployment, to = running_job.job, running_job.deployment, transition.to
+        event = job_events.moved(job, self.now(), running_job.state, to, why, error=transition.error, seconds=took)
         drain = None if to is DeploymentState.DRAINED else running_job.progress.drain
         self.write(self.store.move_deployment, job, deployment, to, transition.error, event, drain)
         running_job.progress.drain = drain
@@ -304,10 +307,9 @@ class JobRegistry:
         ``now`` isn't stored, so another coordinator that takes over doesn't know about it.
         """
         state, model = DeploymentState.CHANGING, planned.model
-        what = f"{running_job.state.value} → {state.value}, generation {model.generation}"
-        event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
+        event = job_events.began(running_job, planned, self.now(), now)
         result = pauses.foretold(running_job, planned.result, event.at)
-        ending, lanes, noted = planned.ending, result.lanes, transitions.expected(event, result)
+        ending, lanes, noted = planned.ending, result.lanes, job_events.predicted(event.job, event.at, result)
         self.write(self.store.change_deployment, model, state, ending, lanes, event, noted)
         running_job.progress.watch(result.pause, result.closing, result.lanes, running_job.reports, event.at)
         running_job.change(model, [*planned.ending, *planned.result.lanes], self.clock())
@@ -317,7 +319,7 @@ class JobRegistry:
 
     def put_drain(self, running_job: RunningJob, drain: DrainProgress | None, who: str, what: str, why: str) -> None:
         """Record that a drain was requested, has progressed, or was cancelled."""
-        event = self.event(running_job.job, who, what, why)
+        event = self.event("drain", running_job.job, who, what, why)
         self.write(self.store.put_drain, running_job.job, running_job.deployment, drain, event)
         running_job.progress.drain = drain
 
@@ -328,7 +330,7 @@ class JobRegistry:
             following = draining.following(running_job.progress.drain, running_job.lanes, running_job.reports)
             if following is None:
                 break
-            what = "all is taken in: time ends" if following.last else "the drain takes in all up to its positions"
+            what = "everything is taken in: event time ends" if following.last else "the drain's end positions are set"
             where = ", ".join(f"{ssp} at {at}" for ssp, at in (following.until or {}).items())
             self.put_drain(running_job, following, "coordinator", what, where)
             moved = True
@@ -345,17 +347,16 @@ class JobRegistry:
     def hasten(self, running_job: RunningJob) -> None:
         """Make the change that is under way stop waiting for batches with at-least-once output."""
         if running_job.state is DeploymentState.CHANGING and not running_job.progress.hasty:
-            self.store.note([self.event(running_job.job, "user", "the change is hastened", HASTE)])
+            self.store.note([job_events.hastened(running_job.job, self.now(), "change", "change")])
             running_job.progress.hasty = True
             self.advance(running_job)
 
     def replace(self, running_job: RunningJob, planned: NextDeployment, now: bool = False) -> None:
         """Enter another deployment of a running job. ``now``: as in :meth:`change`."""
         state = DeploymentState.CHANGING
-        what = f"{running_job.state.value} → {state.value}, {planned.what}"
-        event = self.event(running_job.job, planned.who, what, _hastily(planned.why, now))
+        event = job_events.began(running_job, planned, self.now(), now)
         result = pauses.foretold(running_job, planned.result, event.at)
-        former, noted = DeploymentState.STOPPED, transitions.expected(event, result)
+        former, noted = DeploymentState.STOPPED, job_events.predicted(event.job, event.at, result)
         self.write(self.store.replace_deployment, planned.start, state, former, planned.ending, event, noted)
         start, settings = planned.start, {} if planned.start.program is None else planned.start.program.settings
         terms = DeploymentTerms(RunSettings.of(settings), start.until_caught_up, start.promises)
@@ -383,15 +384,11 @@ class JobRegistry:
         self._lock.notify_all()
         self.polls.wake(self._has_news)
 
-    def event(self, job: str, who: str, what: str, why: str = "") -> Event:
-        return Event(job=job, at=self.now(), who=who, what=what, why=why)
+    def event(self, kind: EventKind, job: str, who: str, what: str, why: str = "") -> Event:
+        return Event(kind=kind, job=job, at=self.now(), who=who, what=what, why=why)
 
     def _has_news(self, container: str, seen: int) -> bool:
         running_job, process = self.holder(container)
         return (
             running_job is None or process is None or process.doomed or offers.of(running_job, process).revision != seen
         )
-
-
-def _hastily(why: str, now: bool) -> str:
-    return "; ".join(each for each in (why, HASTE if now else "") if each)

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 import msgspec
 
 from anabranch.assignment.assignor import Placing
-from anabranch.coordinator.events import change_log
 from anabranch.coordinator.jobs import pause_estimate, racks, seats
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.coordinator.store import Event
 from anabranch.errors import ConflictError
 from anabranch.grouping.expansion import partitions
 from anabranch.model.deployment_state import DeploymentState
@@ -22,7 +20,8 @@ from anabranch.model.lane import Lane, LaneState
 from anabranch.planning import assignment_settings, traffic
 from anabranch.planning.transition import follow, opening, rescale, rewind
 from anabranch.planning.transition.change import Change
-from anabranch.protocol.commands import ChangeResult, RewindResult, ScaleResult
+from anabranch.protocol.commands import RewindResult, ScaleResult
+from anabranch.views.changes import ChangeKind
 
 __all__ = [
     "Generation",
@@ -30,7 +29,6 @@ __all__ = [
     "check_cancellable",
     "check_changeable",
     "ending_lanes",
-    "expected",
     "is_cancellable",
     "named",
     "new_id",
@@ -68,6 +66,7 @@ class NextGeneration:
         model: the job model of the next generation.
         result: the answer for the client.
         ending: the lanes of the current generation that end, as they should be stored.
+        kind: the kind of the change.
         who: who requested the change.
         why: the reason for the change.
     """
@@ -75,6 +74,7 @@ class NextGeneration:
     model: JobModel
     result: ScaleResult | RewindResult
     ending: tuple[Lane, ...]
+    kind: ChangeKind
     who: str
     why: str
 
@@ -97,11 +97,10 @@ def undone(running_job: RunningJob, present: Generation, before: JobModel, who: 
         back = rewind.undone(present.model, its, new_id)
         result = RewindResult(generation=back.model.generation, closing=named(its, back), lanes=back.lanes)
         model = msgspec.structs.replace(back.model, undoes=present.generation)
-        return NextGeneration(
-            model, result, (*ending_lanes(running_job, its, back, void), *void), who, f"cancelled: {why}"
-        )
+        ending = (*ending_lanes(running_job, its, back, void), *void)
+        return NextGeneration(model, result, ending, "undo", who, why)
     change = rescaled(running_job, present, before.factor, assignment_settings.as_in(before), len(before.containers))
-    return next_generation(running_job, change, who, f"cancelled: {why}", void, undoes=present.generation)
+    return next_generation(running_job, change, "undo", who, why, void, undoes=present.generation)
 
 
 def is_cancellable(running_job: RunningJob, present: Generation) -> bool:
@@ -174,7 +173,13 @@ def rescaled(running_job: RunningJob, present: Generation, factor: int, seats: P
 
 
 def next_generation(
-    running_job: RunningJob, change: Change, who: str, why: str, void: Sequence[Lane] = (), **marks: str | int
+    running_job: RunningJob,
+    change: Change,
+    kind: ChangeKind,
+    who: str,
+    why: str,
+    void: Sequence[Lane] = (),
+    **marks: str | int,
 ) -> NextGeneration:
     its = {lane.id: lane for lane in running_job.lanes}
     model = msgspec.structs.replace(change.model, **{"request": "", "undoes": 0, "rewound": (), **marks})
@@ -201,7 +206,7 @@ def next_generation(
         after=traffic.of(_after(its, change), racks.where(running_job, len(model.containers))),
         why_not=change.why_not,
     )
-    return NextGeneration(model, result, (*ending_lanes(running_job, its, change, void), *void), who, why)
+    return NextGeneration(model, result, (*ending_lanes(running_job, its, change, void), *void), kind, who, why)
 
 
 def _after(lanes: Mapping[str, Lane], change: Change) -> list[Lane]:
@@ -225,11 +230,3 @@ def ending_lanes(
         for name in change.closing
         if name not in over
     )
-
-
-def expected(change: Event, result: ChangeResult) -> list[Event]:
-    """A list with the event about the predicted effects of a change, to be stored with the event ``change``; an empty
-    list if no lane closes.
-    """
-    what, why = change_log.expectation(result.pause, len(result.closing), len(result.lanes))
-    return [msgspec.structs.replace(change, who="coordinator", what=what, why=why)] if result.closing else []

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from anabranch.coordinator.jobs import job_events
 from anabranch.coordinator.store import Event, Store, stored_jobs
 from anabranch.errors import ConflictError, NotFoundError
 from anabranch.model.deployment_state import DeploymentState
@@ -96,13 +97,13 @@ def forget(
         open_ones = [lane for lane in known.values() if planned.may_write(lane)]
         if open_ones:
             what = f"{len(open_ones)} lanes are fenced"
-            for lane in store.reseat(open_ones, Event(job=job, at=at, who=_WHO, what=what, why=_WHY)):
+            event = Event(kind="fence", job=job, at=at, who=_WHO, what=what, why=_WHY)
+            for lane in store.reseat(open_ones, event):
                 fence(_with_present_outputs(lane, systems))
                 known[lane.id] = lane
         between = planned.between_stages(known.values(), _graphs(store, job, its.id))
         changed = planned.forgotten(known.values(), _ends(systems, between))
-        what = f"{its.state} → {DeploymentState.RESET}"
-        store.reset(job, its.id, changed, Event(job=job, at=at, who=_WHO, what=what, why=_WHY))
+        store.reset(job, its.id, changed, job_events.moved(job, at, its.state, DeploymentState.RESET, _WHY, who=_WHO))
     _forget_reader(systems, job)
     remove()
 

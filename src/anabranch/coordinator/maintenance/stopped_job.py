@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
+from anabranch.coordinator.jobs import job_events
 from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.store import Event, Store, address, stored_jobs
 from anabranch.errors import ConflictError, NotFoundError, NotLeadingError
@@ -110,7 +111,8 @@ def begun(store: Store, of: Sequence[Lane], at: float) -> list[Lane]:
     epoch.
     """
     what = f"new folders are made for {', '.join(lane.id for lane in of)}"
-    return store.reseat(of, Event(job=of[0].job, at=at, who=_WHO, what=what, why="the user compacts the job"))
+    why = "the user compacts the job"
+    return store.reseat(of, Event(kind="fence", job=of[0].job, at=at, who=_WHO, what=what, why=why))
 
 
 def replaced(store: Store, of: Sequence[tuple[Lane, str]], at: float) -> None:
@@ -119,5 +121,5 @@ def replaced(store: Store, of: Sequence[tuple[Lane, str]], at: float) -> None:
     """
     store.put_lanes(
         [msgspec.structs.replace(lane, folder_epoch=lane.epoch, abandoned=False) for lane, _ in of],
-        [Event(job=lane.job, at=at, who=_WHO, what=f"lane {lane.id} has a new folder", why=why) for lane, why in of],
+        [job_events.of_lane(lane, at, "has a new folder", why, who=_WHO) for lane, why in of],
     )

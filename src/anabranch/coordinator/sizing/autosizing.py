@@ -264,22 +264,22 @@ def decide(
         first = status.generation <= 1
         sure = _SURE if need.urgent else _SURE_OF_WORK
         if spacing > 0:
-            return Verdict(None, f"{need.why}; what came of the last change is seen in {spacing:.0f} s", look.advice)
+            return Verdict(None, f"{need.why}; the effect of the last change is known in {spacing:.0f} s", look.advice)
         if not need.urgent and not first and patience > 0:
             return Verdict(
-                None, f"{need.why}; after the last change it is left alone for {patience:.0f} s", look.advice
+                None, f"{need.why}; the factor stays for {patience:.0f} s after the last change", look.advice
             )
         if after.rising is None or after.looks < _LOOKS or now - after.rising < sure:
-            return Verdict(None, f"{need.why}; this must be so for {sure:.0f} s", look.advice)
+            return Verdict(None, f"{need.why}; this must be the case for {sure:.0f} s", look.advice)
         if not need.urgent and look.span < _SPAN_OF_WORK:
-            return Verdict(None, f"{need.why}; its figures are of {look.span:.0f} s: too few", look.advice)
+            return Verdict(None, f"{need.why}; its figures cover only {look.span:.0f} s", look.advice)
         return Verdict(need.factor, need.why, look.advice)
     if need.factor < status.factor and after.falling is not None:
         wait = max(patience, cooldown - (now - after.falling), _SPAN - look.span)
         if wait > 0:
-            return Verdict(None, f"{need.why}; if that stays so for {wait:.0f} s", look.advice)
+            return Verdict(None, f"{need.why}; if this is still the case in {wait:.0f} s", look.advice)
         if not all(load.settled for load in look.loads):
-            return Verdict(None, f"{need.why}; once the records are done that wait", look.advice)
+            return Verdict(None, f"{need.why}; once the waiting records are done", look.advice)
         least = max(after.falls_to, status.factor // _MOST, limits.min)
         return Verdict(least if least < status.factor else None, need.why, look.advice)
     return Verdict(None, need.why, look.advice)
@@ -293,10 +293,10 @@ def _since(before: float | None, is_so: bool, now: float) -> float | None:
 def _held(limits: AutoscaleSettings, status: JobStatus, since: float, undone: bool) -> str:
     """Why the factor isn't changed, no matter what the job needs; empty if it can be changed."""
     if not limits.min <= status.factor <= limits.max:
-        return f"factor {status.factor} isn't from {limits.min} to {limits.max}: a job that was scaled so is left so"
+        return f"factor {status.factor} isn't from {limits.min} to {limits.max}: somebody else has set it, so it stays"
     patience = cooldown_seconds(limits) * _AFTER_UNDONE
     if undone and since < patience:
-        return f"the last change was undone {max(0, since):.0f} s ago: it is left alone for {patience:.0f} s"
+        return f"the last change was undone {max(0, since):.0f} s ago: the factor stays for {patience:.0f} s"
     return ""
 
 
@@ -308,7 +308,7 @@ def _unknown(status: JobStatus, heard: Findings, now: float) -> str:
     for lane in status.lanes:
         report = lane.report
         if report is None or report.phase != LanePhase.RUNNING or lane.lane.seat not in alive:
-            return f"lane {lane.lane.id} doesn't run, or isn't heard"
+            return f"lane {lane.lane.id} doesn't run, or its container sends no heartbeats"
         unknown = _unclear(lane, report, heard.heard[lane.lane.id], now)
         if unknown:
             return f"lane {lane.lane.id}: {unknown}"
@@ -321,15 +321,15 @@ def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: fl
     if not report.load.span and progress is None:
         return "there are no figures yet"
     if not report.progress.ends_known:
-        return "what waits for it isn't known: its inputs don't tell where they end"
+        return "how many records wait isn't known: its inputs don't report their end offsets"
     if not lane.lag:
         return ""
     if now - heard.at >= _STALE:
         return f"its figures are {now - heard.at:.0f} s old"
     if progress is not None and progress.phase != BatchPhase.FUNCTIONS and now - heard.moved >= _STALE:
-        return f"nothing was done for {now - heard.moved:.0f} s: it waits for {progress.phase}"
+        return f"it has made no progress for {now - heard.moved:.0f} s: it waits for {progress.phase}"
     if not report.load.rows_per_second and not (progress is not None and progress.done):
-        return "how fast it is isn't known yet"
+        return "its speed isn't known yet"
     return ""
 
 

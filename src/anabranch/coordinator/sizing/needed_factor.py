@@ -141,30 +141,30 @@ def _advice(load: LaneLoad, seen: Scalability, aim: FactorTarget, factor: int) -
     found = []
     if load.share < _HELD_UP and load.rest > load.hot:
         found.append(
-            f"lane {load.lane}: Python functions take {load.share:.0%} of its time, and the factor helps nothing else: "
-            f"more partitions (it has {load.partitions}) or more containers would"
+            f"lane {load.lane}: Python functions take {load.share:.0%} of its time, and a factor speeds up nothing "
+            f"else; more partitions (it has {load.partitions}) or more containers would help"
         )
     elif load.sequential:
         found.append(
             f"lane {load.lane}: a process works on one key after another in each of its lane's state partitions, and "
-            "the factor doesn't change that: more containers would help"
+            "the factor doesn't change that; more containers would help"
         )
     elif load.has_hot_key:
         found.append(
-            f"lane {load.lane}: bucket {load.hottest} has {load.skew:.1f} times as much to do as the mean, and a key "
-            "is never in two buckets: other keys, or less work for them, would help"
+            f"lane {load.lane}: bucket {load.hottest} has {load.skew:.1f} times as much work as the average, and a key "
+            "is never in two buckets; other keys, or less work for each key, would help"
         )
     elif seen.exponent(load.factor) < 1.0:
         found.append(
-            f"lane {load.lane}: functions became no faster as they should with factor {load.factor}, so they share "
-            "something: the cores of a machine, or what they wait for; more containers, or partitions, would help"
+            f"lane {load.lane}: factor {load.factor} didn't make functions as much faster as it should, so they share "
+            "something: the cores of a machine, or what they wait for; more containers or partitions would help"
         )
     larger = aim.factors[-1] > load.factor
     if not (load.has_hot_key or load.sequential) and (
         load.factor > load.threads or (larger and load.factor == load.threads)
     ):
         found.append(
-            f"lane {load.lane}: functions work on {load.threads} buckets of a partition at once: more job.threads would"
+            f"lane {load.lane}: functions work on {load.threads} buckets of a partition at once; more job.threads would"
             " help"
         )
     if not found and factor == aim.factors[-1]:
@@ -175,22 +175,22 @@ def _advice(load: LaneLoad, seen: Scalability, aim: FactorTarget, factor: int) -
 def _work(load: LaneLoad, used: float) -> str:
     if load.behind:
         return (
-            f"lane {load.lane} needs {used:.0%} of its time for the {load.arriving:,.0f} records a second that arrive"
+            f"lane {load.lane} needs {used:.0%} of its time for the {load.arriving:,.0f} records that arrive per second"
         )
     return f"lane {load.lane}: functions work {load.working:.0%} of the time on their busiest bucket"
 
 
 def _target(load: LaneLoad, aim: FactorTarget) -> str:
-    return f"; the target is {aim.target:.0%}, and no backlog within {aim.lag:,.0f} s"
+    return f"; the target is {aim.target:.0%}, and no backlog after {aim.lag:,.0f} s"
 
 
 def _backlog(load: LaneLoad, now: float, factor: int, then: float) -> str:
-    rates = f"{load.arriving:,.0f} a second arrive, {load.rate:,.0f} are done"
-    ends = f"they are done {_in(now)}"
+    rates = f"{load.arriving:,.0f} arrive and {load.rate:,.0f} are processed per second"
+    ends = f"time to catch up: {_shown(now)}"
     if factor != load.factor:
-        ends += f", and {_in(then)} with factor {factor}, its pause included"
-    return f"lane {load.lane}: {load.backlog:,} records wait, {rates}: {ends}"
+        ends += f"; with factor {factor}: {_shown(then)}, including the pause"
+    return f"lane {load.lane}: {load.backlog:,} records wait, {rates}; {ends}"
 
 
-def _in(seconds: float) -> str:
-    return "never" if math.isinf(seconds) else f"in {seconds:,.0f} s"
+def _shown(seconds: float) -> str:
+    return "unlimited" if math.isinf(seconds) else f"{seconds:,.0f} s"

@@ -2,12 +2,19 @@
 
 from typing import TYPE_CHECKING, Any
 
-from anabranch.coordinator.store.records import ContainerRecord, DeploymentRecord, Event, EventRange, LeaderRecord
+from anabranch.coordinator.store.records import (
+    ChangeStep,
+    ContainerRecord,
+    DeploymentRecord,
+    Event,
+    EventRange,
+    LeaderRecord,
+)
 
 if TYPE_CHECKING:
     from anabranch.coordinator.store.store import Store
 
-__all__ = ["ContainerRecord", "DeploymentRecord", "Event", "EventRange", "LeaderRecord", "Store"]
+__all__ = ["ChangeStep", "ContainerRecord", "DeploymentRecord", "Event", "EventRange", "LeaderRecord", "Store"]
 
 
 def __getattr__(name: str) -> Any:

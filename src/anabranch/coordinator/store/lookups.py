@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import sqlalchemy as sa
 
-from anabranch.coordinator.store.records import ContainerRecord, DeploymentRecord, Event, EventRange
+from anabranch.coordinator.store.records import ChangeStep, ContainerRecord, DeploymentRecord, Event, EventRange
 from anabranch.coordinator.store.tables import artifacts, containers, deployments, events, models
 from anabranch.coordinator.store.tables import lanes as lanes_table
 from anabranch.formats import Format
@@ -106,9 +106,20 @@ def events_of(connection: sa.Connection, job: str, limit: int, wanted: EventRang
         its.append(events.c.at >= wanted.since)
     if wanted.until is not None:
         its.append(events.c.at < wanted.until)
-    if wanted.patterns:
-        its.append(sa.or_(*(events.c.what.like(pattern) for pattern in wanted.patterns)))
+    if wanted.kind:
+        its.append(events.c.kind == wanted.kind)
+    if wanted.lane:
+        its.append(events.c.lane == wanted.lane)
+    if wanted.about == "lanes":
+        its.append(events.c.lane != "")
+    elif wanted.about == "changes":
+        its.append(events.c.change.is_not(None))
     newest_first = wanted.after is None
     order = events.c.id.desc() if newest_first else events.c.id
     rows = connection.execute(sa.select(events).where(*its).order_by(order).limit(limit)).mappings().all()
-    return [Event(**row) for row in (reversed(rows) if newest_first else rows)]
+    return [_event(row) for row in (reversed(rows) if newest_first else rows)]
+
+
+def _event(row: sa.RowMapping) -> Event:
+    change = None if row["change"] is None else decode(row["change"], ChangeStep)
+    return Event(**{**row, "change": change})

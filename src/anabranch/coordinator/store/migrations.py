@@ -20,6 +20,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from anabranch.coordinator.store import event_texts
 from anabranch.errors import UnsupportedFormatError
 
 __all__ = ["STEPS", "migrate"]
@@ -27,6 +28,8 @@ __all__ = ["STEPS", "migrate"]
 Record = dict[str, Any]
 
 _LANES_AT_ONCE = 1000
+_EVENTS_AT_ONCE = 10_000
+_EVENTS = sa.text("SELECT id, who, what, why FROM events WHERE id > :last ORDER BY id LIMIT :limit")
 
 
 def migrate(connection: sa.Connection, found: int, wanted: int) -> None:
@@ -97,7 +100,24 @@ def _to_4(connection: sa.Connection) -> None:
             _write_lane(connection, job, lane, changed)
 
 
-STEPS: Mapping[int, Callable[[sa.Connection], None]] = {1: _to_2, 2: _to_3, 3: _to_4}
+def _to_5(connection: sa.Connection) -> None:
+    """Events have a kind and a subject. Before, both followed from an event's text."""
+    if not _add_column(connection, "events", "kind", "VARCHAR(20)", default="other"):
+        return
+    _add_column(connection, "events", "lane", "TEXT", default="")
+    _add_column(connection, "events", "container", "TEXT", default="")
+    _add_column(connection, "events", "generation", "INTEGER", default=0)
+    _add_column(connection, "events", "mark", "VARCHAR(20)")
+    _add_column(connection, "events", "change", "TEXT")
+    named = ("kind", "lane", "container", "generation", "mark", "change")
+    update = sa.text(f"UPDATE events SET {', '.join(f'{name} = :{name}' for name in named)} WHERE id = :id")
+    last = 0
+    while rows := connection.execute(_EVENTS, {"last": last, "limit": _EVENTS_AT_ONCE}).all():
+        connection.execute(update, [{"id": row[0], **event_texts.fields_of(*row[1:])} for row in rows])
+        last = rows[-1][0]
+
+
+STEPS: Mapping[int, Callable[[sa.Connection], None]] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5}
 """The steps to the next format, by the format from which a step starts."""
 
 

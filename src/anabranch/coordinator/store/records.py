@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self
 
 from anabranch.formats import Format
 from anabranch.model.deployment_state import DeploymentState
@@ -11,8 +11,22 @@ from anabranch.protocol.container import Registration
 from anabranch.protocol.deployment import Program
 from anabranch.protocol.drain import DrainProgress
 from anabranch.protocol.status import ContainerStatus
+from anabranch.views.changes import ChangeKind, Outcome
+from anabranch.views.events import EventKind, LoggedEvent
+from anabranch.views.lane_times import MarkKind
 
-__all__ = ["ALL_EVENTS", "ContainerRecord", "DeploymentRecord", "Event", "EventRange", "LeaderRecord"]
+__all__ = [
+    "ALL_EVENTS",
+    "ChangeStep",
+    "ContainerRecord",
+    "DeploymentRecord",
+    "Event",
+    "EventRange",
+    "LeaderRecord",
+    "seat_left",
+    "seat_lost",
+    "seat_taken",
+]
 
 
 class DeploymentRecord(Document, frozen=True, kw_only=True):
@@ -90,17 +104,56 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
         )
 
 
-class Event(Document, frozen=True, kw_only=True):
-    """Something that happened to a job: ``who`` did it, ``what`` happened, and ``why``."""
+class ChangeStep(Document, frozen=True, kw_only=True):
+    """What an event adds to the record of a change; see :class:`anabranch.views.changes.ChangeRecord`. None means
+    nothing.
+    """
 
-    job: str
-    at: float
-    """Seconds since 1970."""
-    who: str
-    what: str
-    why: str = ""
-    id: int = 0
-    """A number that rises with each event of the store; 0 if the event isn't stored yet."""
+    kind: ChangeKind | None = None
+    """The kind of the change, if it began with the event."""
+    deployment: int = 0
+    """The deployment to which the job changes, if the change began with the event; 0 if unknown."""
+    undone_because: str = ""
+    """Why the former change was undone, if the change undoes it and began with the event."""
+    outcome: Outcome | None = None
+    """The outcome of the change, if it ended with the event."""
+    seconds: float | None = None
+    closing: int | None = None
+    starting: int | None = None
+    predicted_pause: float | None = None
+    measured_pause: float | None = None
+
+
+class Event(LoggedEvent, frozen=True, kw_only=True):
+    """An event as it is stored: with what the records of changes and the times of lanes are made from."""
+
+    kind: EventKind
+    mark: MarkKind | None = None
+    """What happened to the lane that the event is about, if this matters for when the lane ran."""
+    change: ChangeStep | None = None
+    """What the event says about a change; None if it isn't about a change."""
+
+    def logged(self) -> LoggedEvent:
+        """The event as it is shown."""
+        return LoggedEvent(**{name: getattr(self, name) for name in LoggedEvent.__struct_fields__ if name != "extra"})
+
+
+def seat_taken(process: ContainerRecord, at: float) -> Event:
+    """The event that a process has taken a seat."""
+    what, why = f"took seat {process.seat}", f"process {process.pid} on {process.host}"
+    return Event(kind="seat", job=process.job, at=at, who=process.id, container=process.id, what=what, why=why)
+
+
+def seat_lost(process: ContainerRecord, at: float, who: str, why: str) -> Event:
+    """The event that a process has lost its seat, because of ``who``."""
+    what = f"{process.id} has lost its seat"
+    return Event(kind="seat", job=process.job, at=at, who=who, container=process.id, what=what, why=why)
+
+
+def seat_left(process: ContainerRecord, at: float) -> Event:
+    """The event that a process has returned its seat."""
+    what = f"left seat {process.seat}"
+    return Event(kind="seat", job=process.job, at=at, who=process.id, container=process.id, what=what)
 
 
 class EventRange(Document, frozen=True, kw_only=True):
@@ -114,8 +167,12 @@ class EventRange(Document, frozen=True, kw_only=True):
     """Return only events from this time on."""
     until: float | None = None
     """Return only events before this time."""
-    patterns: tuple[str, ...] = ()
-    """SQL LIKE patterns, at least one of which an event's text must match; if empty, all events match."""
+    kind: str = ""
+    """Return only events of this kind."""
+    lane: str = ""
+    """Return only events about this lane."""
+    about: Literal["", "lanes", "changes"] = ""
+    """Return only events about lanes, or only those that say something about changes."""
 
 
 ALL_EVENTS = EventRange()

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from anabranch.coordinator.store.records import ContainerRecord, Event, LeaderRecord
 from anabranch.coordinator.store.tables import artifacts, containers, deployments, events, jobs, lanes, leader, models
 from anabranch.model.deployment_state import DeploymentState
-from anabranch.model.document import encode
+from anabranch.model.document import compact, encode
 from anabranch.model.lane import Lane
 from anabranch.protocol.container import Registration
 from anabranch.protocol.deployment import Program, StartRequest
@@ -135,8 +135,12 @@ def mark_gone(connection: sa.Connection, why: str, *who: sa.ColumnElement[bool])
 def add_events(connection: sa.Connection, happened: Sequence[Event]) -> None:
     """Add events."""
     if happened:
-        row = ("job", "at", "who", "what", "why")
-        connection.execute(sa.insert(events), [{name: getattr(event, name) for name in row} for event in happened])
+        connection.execute(sa.insert(events), [_event_row(event) for event in happened])
+
+
+def _event_row(event: Event) -> dict[str, Any]:
+    row = {column.name: getattr(event, column.name) for column in events.c if column is not events.c.id}
+    return {**row, "change": None if event.change is None else compact(event.change).decode()}
 
 
 def add_container(

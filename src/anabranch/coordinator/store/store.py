@@ -19,6 +19,9 @@ from anabranch.coordinator.store.records import (
     Event,
     EventRange,
     LeaderRecord,
+    seat_left,
+    seat_lost,
+    seat_taken,
 )
 from anabranch.coordinator.store.tables import containers, deployments, jobs, lanes, models
 from anabranch.model.deployment_state import DeploymentState
@@ -327,8 +330,7 @@ class Store:
             process = rows.add_container(connection, registration, container, seat, epoch, at)
             stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
             rows.put_lanes(connection, stored)
-            why = f"process {registration.pid} on {registration.host}"
-            rows.add_events(connection, [Event(job=job, at=at, who=container, what=f"took seat {seat}", why=why)])
+            rows.add_events(connection, [seat_taken(process, at)])
         return process, stored
 
     def reseat(self, changed: Sequence[Lane], event: Event) -> list[Lane]:
@@ -341,8 +343,7 @@ class Store:
 
     def expel(self, process: ContainerRecord, changed: Sequence[Lane], why: str, at: float, who: str) -> list[Lane]:
         """Take a process's seat away, and give its lanes the job's next epoch. Returns the lanes as stored."""
-        event = Event(job=process.job, at=at, who=who, what=f"{process.id} has lost its seat", why=why)
-        with self.writing(event) as connection:
+        with self.writing(seat_lost(process, at, who, why)) as connection:
             epoch = rows.next_epoch(connection, process.job)
             rows.mark_gone(connection, why, containers.c.id == process.id)
             stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
@@ -351,8 +352,7 @@ class Store:
 
     def leave(self, process: ContainerRecord, at: float) -> None:
         """Record that a process has returned its seat."""
-        event = Event(job=process.job, at=at, who=process.id, what=f"left seat {process.seat}")
-        with self.writing(event) as connection:
+        with self.writing(seat_left(process, at)) as connection:
             rows.mark_gone(connection, "it gave its seat back", containers.c.id == process.id)
 
     def sweep(self, events: int, versions: int, unused: Collection[str]) -> sweeping.SweepResult:

@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 
 metadata = MetaData()
 
@@ -134,6 +134,12 @@ events = Table(
     Column("who", FreeText, nullable=False),
     Column("what", FreeText, nullable=False),
     Column("why", FreeText, nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("lane", Text, nullable=False),  # empty: the event isn't about a lane
+    Column("container", Text, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("mark", String(20)),  # what happened to the lane
+    Column("change", Text),  # what the event says about a change
     Index("events_of_a_job", "job", "id"),
 )
 

@@ -150,7 +150,7 @@ def _slow_change(status: JobStatus, at: float, change: ChangeProgress | None) ->
             subject={"job": status.job},
             summary=f"the change to generation {change.generation} has taken {takes:.0f} s so far",
             why=f"{change.closed} of {len(change.closing)} lanes have closed, {change.running} of "
-            f"{len(change.starting)} that follow run; output was expected to stand still for {change.predicted:.1f} s",
+            f"{len(change.starting)} that follow run; output was expected to pause for {change.predicted:.1f} s",
             figures={"seconds": takes, "predicted": change.predicted},
             cure=f"wait; or take it back: anabranch cancel {status.job}",
             since=change.began,

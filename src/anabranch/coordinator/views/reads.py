@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from importlib import metadata
 
-from anabranch.coordinator.events import change_log, event_kinds
-from anabranch.coordinator.events.event_kinds import KINDS, LoggedEvent
+from anabranch.coordinator.events import change_log
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.naming import check_name
@@ -31,6 +30,7 @@ from anabranch.views.about import (
     Placement,
 )
 from anabranch.views.changes import ChangeRecord, Moves
+from anabranch.views.events import KINDS, LoggedEvent
 from anabranch.views.findings import Finding
 from anabranch.views.lane_times import LaneTimes
 from anabranch.views.live import Live
@@ -46,7 +46,6 @@ _MOST_CHANGES, _EVENTS_OF_A_CHANGE = 1_000, 5
 _LAST_ID = 2**62
 _MOST_CELLS = 20_000
 _DEPLOYMENTS = 50
-_SCANNED_AT_ONCE, _SCANNED = 1_000, 10_000
 
 
 class Reads:
@@ -205,30 +204,16 @@ class Reads:
         found = self.snapshot(job)
         return stored_jobs.model(self._store, job) if found is None else found.model
 
-    def events(self, job: str, limit: int, wanted: EventRange, kind: str = "", lane: str = "") -> list[LoggedEvent]:
+    def events(self, job: str, limit: int, wanted: EventRange) -> list[LoggedEvent]:
         """The last ``limit`` events that match, oldest first. If ``wanted.after`` is set, the first ``limit`` events
         after this id.
-
-        If a kind or a lane is given, only about 10,000 events are searched.
         """
         if not 1 <= limit <= stored_jobs.MOST_EVENTS:
             raise UsageError(f"{limit} events can't be asked for", f"ask for 1 to {stored_jobs.MOST_EVENTS}")
-        if kind and kind not in KINDS:
-            raise UsageError(f"there is no kind of event {kind[:40]!r}", f"ask for one of {', '.join(KINDS)}")
+        if wanted.kind and wanted.kind not in KINDS:
+            raise UsageError(f"there is no kind of event {wanted.kind[:40]!r}", f"ask for one of {', '.join(KINDS)}")
         stored_jobs.deployment(self._store, job)
-        if not kind and not lane:
-            return [event_kinds.logged(each) for each in self._store.events(job, limit, wanted)]
-        found: list[LoggedEvent] = []
-        forward, scanned = wanted.after is not None, 0
-        while len(found) < limit and scanned < _SCANNED:
-            part = self._store.events(job, _SCANNED_AT_ONCE, wanted)
-            scanned += len(part)
-            fitting = [each for each in map(event_kinds.logged, part) if _fits(each, kind, lane)]
-            found = [*found, *fitting][:limit] if forward else [*fitting, *found][-limit:]
-            if len(part) < _SCANNED_AT_ONCE:
-                break
-            wanted = _beyond(wanted, part[-1].id if forward else part[0].id)
-        return found
+        return [each.logged() for each in self._store.events(job, limit, wanted)]
 
     def last_event(self, job: str) -> int:
         """The id of the last event of a job; 0 if there is none."""
@@ -241,7 +226,7 @@ class Reads:
         """
         _check_limit(limit, _MOST_CHANGES)
         stored_jobs.deployment(self._store, job)
-        wanted = EventRange(patterns=change_log.PATTERNS, before=min(before, _LAST_ID) or None)
+        wanted = EventRange(about="changes", before=min(before, _LAST_ID) or None)
         found = change_log.records(self._store.events(job, _EVENTS_OF_A_CHANGE * limit, wanted))
         return found[: -limit - 1 : -1]
 
@@ -383,13 +368,3 @@ def _base(task: str) -> str:
 def _check_limit(limit: int, most: int) -> None:
     if not 1 <= limit <= most:
         raise UsageError(f"{limit} rows can't be asked for", f"ask for 1 to {most}")
-
-
-def _fits(event: LoggedEvent, kind: str, lane: str) -> bool:
-    return (not kind or event.kind == kind) and (not lane or event.lane == lane)
-
-
-def _beyond(wanted: EventRange, last: int) -> EventRange:
-    """The rest of a range that has been read up to the event with the id ``last``."""
-    after, before = (last, wanted.before) if wanted.after is not None else (None, last)
-    return EventRange(after=after, before=before, since=wanted.since, until=wanted.until)

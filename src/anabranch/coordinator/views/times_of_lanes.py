@@ -16,8 +16,6 @@ from anabranch.views.lane_times import LaneTimes
 __all__ = ["times_of_lanes"]
 
 _HOUR = 3600.0
-_FIRST = "planned deployment "
-"""How the text of a job's first event begins."""
 
 
 def times_of_lanes(
@@ -40,10 +38,11 @@ def times_of_lanes(
     begin = since or end - _HOUR
     if end <= begin:
         raise UsageError("the span ends before it begins", "give a later end: to=")
-    events = store.events(job, lane_times.MOST_EVENTS, EventRange(patterns=lane_times.PATTERNS))
+    events = store.events(job, lane_times.MOST_EVENTS, EventRange(about="lanes"))
     stopped = None if last.state.runs else last.changed_at
     lanes = stored_jobs.known_lanes(store, job) if known is None else known
     view = lane_times.lane_times(job, lanes, events, Span(at, begin, end, stopped))
     oldest = store.events(job, 1, EventRange(after=0))
-    whole = bool(oldest) and oldest[0].what.startswith(_FIRST) and len(events) < lane_times.MOST_EVENTS
+    first = stored_jobs.deployment(store, job, 1)
+    whole = bool(oldest) and oldest[0].at <= first.created_at and len(events) < lane_times.MOST_EVENTS
     return msgspec.structs.replace(view, known_since=None) if whole else view

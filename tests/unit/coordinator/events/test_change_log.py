@@ -6,24 +6,44 @@ import pytest
 
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.events import change_log
-from anabranch.coordinator.store import Event, Store
+from anabranch.coordinator.store import ChangeStep, Event, Store
 from anabranch.protocol.commands import ScaleRequest
+from anabranch.views.changes import ChangeKind
 from tests.unit.coordinator.helpers import Clock
 from tests.unit.coordinator.workers import JOB, running
 
 
-def event(number: int, what: str, why: str = "", who: str = "coordinator") -> Event:
-    return Event(job="j", at=100.0 + number, who=who, what=what, why=why, id=number)
+def event(
+    number: int, change: ChangeStep | None, why: str = "", who: str = "coordinator", generation: int = 0
+) -> Event:
+    return Event(
+        kind="change",
+        job="j",
+        at=100.0 + number,
+        who=who,
+        what="something",
+        why=why,
+        id=number,
+        generation=generation,
+        change=change,
+    )
+
+
+def began(number: int, kind: ChangeKind, why: str = "", undone_because: str = "", generation: int = 2) -> Event:
+    return event(number, ChangeStep(kind=kind, undone_because=undone_because), why, generation=generation)
+
+
+DONE = ChangeStep(outcome="done", seconds=4.1)
 
 
 def test_a_change_has_what_was_predicted_and_what_was_measured() -> None:
     (only,) = change_log.records(
         [
-            event(1, "running → changing, generation 7", "factor 8 → 16, containers 2 → 2: lag", "autoscale"),
-            event(2, *change_log.expectation(1.24, 8, 8)),
-            event(3, "lane 0-1a2b runs"),
-            event(5, "changing → running", "all lanes run, in 4.1 s"),
-            event(9, *change_log.measurement(1.63, 1.24)),
+            event(1, ChangeStep(kind="scale"), "factor 8 → 16, containers 2 → 2: lag", "autoscale", 7),
+            event(2, ChangeStep(closing=8, starting=8, predicted_pause=1.3)),
+            event(3, None),
+            event(5, DONE),
+            event(9, ChangeStep(measured_pause=1.6, predicted_pause=1.2)),
         ],
         deployment=3,
     )
@@ -32,35 +52,29 @@ def test_a_change_has_what_was_predicted_and_what_was_measured() -> None:
     assert (only.closing, only.starting, only.outcome, only.ended) == (8, 8, "done", 105.0)
 
 
-def test_what_an_older_store_does_not_tell_is_not_known() -> None:
-    before = [event(1, "running → changing, generation 2", "rewound to earliest"), event(2, "changing → running")]
-    (only,) = change_log.records(before)
+def test_what_no_event_says_is_not_known() -> None:
+    (only,) = change_log.records([event(0, DONE), began(1, "rewind"), event(2, ChangeStep(outcome="done"))])
     assert (only.kind, only.closing, only.predicted_pause, only.measured_pause) == ("rewind", None, None, None)
-    (after,) = change_log.records([*before, event(3, "output stood still for 0.9 s", "1.1 s was foretold")])
-    assert (after.predicted_pause, after.measured_pause) == (1.1, 0.9)
+    assert only.seconds == 1.0, "from its first event to its last one"
 
 
 def test_nothing_to_read_is_no_pause() -> None:
-    change = event(1, "running → changing, deployment 4, of version 2 again")
-    (only,) = change_log.records([change, event(2, *change_log.measurement(0.0, 1.0))])
+    change = event(1, ChangeStep(kind="rollback", deployment=4))
+    (only,) = change_log.records([change, event(2, ChangeStep(measured_pause=0.0, predicted_pause=1.0))])
     assert (only.kind, only.deployment, only.generation, only.measured_pause) == ("rollback", 4, 1, 0.0)
 
 
 def test_a_change_that_another_one_takes_back_is_undone() -> None:
+    why = "the user cancelled it"
     first, second = change_log.records(
-        [
-            event(1, "running → changing, generation 2", "factor 1 → 4, containers 1 → 1"),
-            event(2, "changing → changing, generation 3", "cancelled: the user cancelled it"),
-            event(3, "changing → running", "all lanes run, in 2.0 s"),
-        ]
+        [began(1, "scale"), began(2, "undo", f"cancelled: {why}", why, generation=3), event(3, DONE)]
     )
-    assert (first.outcome, first.reason, first.ended) == ("undone", "the user cancelled it", 102.0)
+    assert (first.outcome, first.reason, first.ended) == ("undone", why, 102.0)
     assert (second.kind, second.outcome) == ("undo", "done")
 
 
 def test_one_that_fails_says_why() -> None:
-    change = event(1, "running → changing, generation 2", "tasks go where they should be by racks")
-    (only,) = change_log.records([change, event(2, "changing → failed", "lane 0-1a2b: no")])
+    (only,) = change_log.records([began(1, "assign"), event(2, ChangeStep(outcome="failed"), "lane 0-1a2b: no")])
     assert (only.kind, only.outcome, only.reason) == ("assign", "failed", "lane 0-1a2b: no")
 
 

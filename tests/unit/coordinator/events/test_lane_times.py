@@ -12,15 +12,16 @@ from anabranch.coordinator.store import Event, Store
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.model.lane import Lane, LaneState
 from anabranch.protocol.commands import ScaleRequest
-from anabranch.views.lane_times import LaneTimes
+from anabranch.views.lane_times import LaneTimes, MarkKind
 from tests.unit.coordinator.helpers import FIRST, SECOND, Clock, lane
 from tests.unit.coordinator.workers import JOB, running
 
 NOW = 1000.0
 
 
-def event(at: float, lane: str, summary: str, why: str = "") -> Event:
-    return Event(job="delays", at=at, who="coordinator", what=f"lane {lane} {summary}", why=why)
+def event(at: float, lane: str, mark: MarkKind | None, why: str = "") -> Event:
+    what = f"lane {lane} has news"
+    return Event(kind="lane", job="delays", at=at, who="coordinator", what=what, why=why, lane=lane, mark=mark)
 
 
 def seen(*events: Event, state: LaneState = LaneState.RUNNING, **span: Any) -> LaneTimes:
@@ -36,12 +37,12 @@ def runs(times: LaneTimes) -> list[list[float | None]]:
 
 def test_a_lane_that_is_tried_again_runs_on_and_one_that_is_fenced_runs_elsewhere() -> None:
     times = seen(
-        event(10, FIRST, "has its start offsets"),
-        event(12, FIRST, "runs"),
-        event(20, FIRST, "failed and is tried again, attempt 2", "ValueError: no"),
-        event(30, FIRST, "is fenced", "at epoch 7"),
-        event(32, FIRST, "runs"),
-        event(40, SECOND, "runs"),  # of no lane that is known
+        event(10, FIRST, None),
+        event(12, FIRST, "started"),
+        event(20, FIRST, "retried", "ValueError: no"),
+        event(30, FIRST, "fenced", "at epoch 7"),
+        event(32, FIRST, "started"),
+        event(40, SECOND, "started"),  # of no lane that is known
     )
     assert runs(times) == [[12, 30], [32, None]]
     kinds = [(mark["at"], mark["kind"], mark["why"]) for mark in times.marks.records()]
@@ -52,21 +53,22 @@ def test_a_lane_that_is_tried_again_runs_on_and_one_that_is_fenced_runs_elsewher
         (30, "fenced", "at epoch 7"),
         (32, "started", ""),
     ]
+    assert {mark["summary"] for mark in times.marks.records()} == {"has news"}
     assert times.known_since == 10
 
 
 def test_a_process_that_is_lost_unfenced_has_ended_when_another_one_goes_on() -> None:
-    assert runs(seen(event(12, FIRST, "runs"), event(32, FIRST, "runs"))) == [[12, 32], [32, None]]
+    assert runs(seen(event(12, FIRST, "started"), event(32, FIRST, "started"))) == [[12, 32], [32, None]]
 
 
 def test_what_a_stopped_job_ran_ended_at_the_latest_when_it_stopped() -> None:
-    assert runs(seen(event(12, FIRST, "runs"), stopped=50.0)) == [[12, 50]]
-    assert runs(seen(event(12, FIRST, "runs"), event(40, FIRST, "ended"), stopped=50.0)) == [[12, 40]]
+    assert runs(seen(event(12, FIRST, "started"), stopped=50.0)) == [[12, 50]]
+    assert runs(seen(event(12, FIRST, "started"), event(40, FIRST, "ended"), stopped=50.0)) == [[12, 40]]
 
 
 @pytest.mark.parametrize(("since", "until", "there"), [(0, 10, False), (10, 15, True), (40, 60, True), (60, 99, False)])
 def test_closed_lanes_are_those_that_ran_in_the_span(since: float, until: float, there: bool) -> None:
-    events = event(12, FIRST, "runs"), event(50, FIRST, "ended")
+    events = event(12, FIRST, "started"), event(50, FIRST, "ended")
     times = seen(*events, state=LaneState.CLOSED, since=since, until=until)
     assert bool(times.lanes.rows) == there
     assert all(since <= mark["at"] < until for mark in times.marks.records())
@@ -78,7 +80,8 @@ def test_an_open_lane_is_there_before_anything_is_known_of_it() -> None:
 
 def test_many_closed_lanes_are_cut_and_that_is_said() -> None:
     lanes: dict[str, Lane] = {f"0-{at}": lane(f"0-{at}", state=LaneState.CLOSED) for at in range(5)}
-    events = [event(at, name, what) for at, name in enumerate(lanes) for what in ("runs", "ended")]
+    marks: tuple[MarkKind, ...] = ("started", "ended")
+    events = [event(at, name, mark) for at, name in enumerate(lanes) for mark in marks]
     times = lane_times("delays", lanes, events, Span(now=NOW, since=0.0, until=NOW), most_closed=2)
     assert [row["id"] for row in times.lanes.records()] == ["0-3", "0-4"]
     assert times.omitted == 3

@@ -58,7 +58,7 @@ def test_all_lanes_stop_at_one_place_and_stages_end_one_after_the_other(coordina
     assert {at for _, at in left} == {25}
     assert store.deployment(JOB).drain is None  # type: ignore[union-attr]
     events = [event.what for event in coordinator.events(JOB)]
-    steps = ["running → draining", "the drain takes in all up to its positions", "all is taken in: time ends"]
+    steps = ["running → draining", "the drain's end positions are set", "everything is taken in: event time ends"]
     assert [what for what in events if what in steps] == steps
     ended = [what.split()[1] for what in events if what.endswith(" ended")]
     stages = [store.lanes(JOB)[name].stage for name in ended]

@@ -39,7 +39,7 @@ def test_a_seat_is_lost_after_lease_and_grace_and_not_before(
     assert store.containers("delays") == []
     gone = store.container(seat.me.container)
     assert gone is not None
-    assert gone.gone == "it was not heard for 12.0 s"
+    assert gone.gone == "it sent no heartbeat for 12.0 s"
     assert f"{seat.me.container} has lost its seat" in events(coordinator)
     shown = {one.container: (one.alive, one.gone) for one in coordinator.status("delays").containers}
     assert shown == {seat.me.container: (False, gone.gone)}

@@ -62,8 +62,8 @@ def test_there_is_an_event_of_it(expels: bool) -> None:
     for seconds in range(1, 70):
         progress_ = at(seconds, number=0, spent={"functions": seconds - 2.0, "reading": 2.0})
         seat.beat(report(FIRST, "running", batch=-1, batch_progress=progress_))
-    told = [event for event in coordinator.events("delays", 50) if "goes on" in event.what]
-    assert [event.what for event in told] == [f"lane {FIRST} goes on with batch 0"] * 2
+    told = [event for event in coordinator.events("delays", 50) if "continues" in event.what]
+    assert [event.what for event in told] == [f"lane {FIRST} continues with batch 0"] * 2
     assert told[0].why == (
         "1,200 of 60,000 records in 30 s, 1470 s left; it waits for functions (functions 28 s, reading 2 s)"
     )

@@ -297,12 +297,12 @@ def test_the_events_of_a_job_say_what_was_foretold_and_what_was_measured() -> No
     worker.turns()
     coordinator.scale(JOB, ScaleRequest(factor=4))
     worker.turns()
-    assert not [each for each in coordinator.events(JOB, 100) if "stood still" in each.what]
+    assert not [each for each in coordinator.events(JOB, 100) if "output paused" in each.what]
     told = {name: each.changed(first_output=time.time()) for name, each in worker.reports.items()}
     worker.seat.beat(*told.values())
     coordinator.tick()
-    (event,) = [each for each in coordinator.events(JOB, 100) if "stood still" in each.what]
-    assert event.why == "1.2 s was foretold"
+    (event,) = [each for each in coordinator.events(JOB, 100) if "output paused" in each.what]
+    assert event.why == "1.2 s was expected"
 
 
 def test_the_pause_of_a_change_is_foretold_anew_from_the_batch_that_it_meets() -> None:
@@ -320,8 +320,8 @@ def test_the_pause_of_a_change_is_foretold_anew_from_the_batch_that_it_meets() -
         foretold.append(plan)
     assert foretold[0] == foretold[1], "a plan may be carried out at any moment"
     coordinator.scale(JOB, ScaleRequest(factor=4))
-    (event,) = [each for each in coordinator.events(JOB, 100) if "should stand still" in each.what]
-    assert event.what == f"output should stand still for {plan - 0.75:.1f} s", "the batch is awaited"
+    (event,) = [each for each in coordinator.events(JOB, 100) if "expected to pause" in each.what]
+    assert event.what == f"output is expected to pause for {plan - 0.75:.1f} s", "the batch is awaited"
 
 
 def test_how_long_a_container_takes_is_learned_from_those_that_were_started_for_a_change() -> None:

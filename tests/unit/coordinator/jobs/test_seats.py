@@ -46,7 +46,7 @@ def test_registering_twice_is_registering_once(coordinator: Coordinator, store: 
 def test_who_lost_its_seat_must_not_take_another(coordinator: Coordinator, clock: Clock) -> None:
     lost(coordinator, clock)
     for _ in range(2):
-        with pytest.raises(FencedError, match=r"must stop: it was not heard for 12\.0 s"):
+        with pytest.raises(FencedError, match=r"must stop: it sent no heartbeat for 12\.0 s"):
             asks(coordinator, 1)
         fence_all(coordinator)
     assert asks(coordinator, 2).seat == "0"

@@ -31,7 +31,7 @@ def test_a_job_is_scaled_by_itself(store: Store, clock: Clock) -> None:
     passed(worker, clock, 8)
     assert decisions(coordinator) == []
     sizing = coordinator.sizing(JOB)
-    assert "this must be so for 10 s" in sizing.autoscale
+    assert "this must be the case for 10 s" in sizing.autoscale
     assert sizing.verdict is not None
     assert (sizing.verdict.factor, sizing.verdict.why) == (None, sizing.autoscale), "it keeps its factor for now"
     passed(worker, clock, 32)

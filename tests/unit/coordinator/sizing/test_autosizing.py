@@ -84,7 +84,7 @@ def test_the_speed_of_a_short_batch_is_not_taken_with_the_work_of_a_longer_one()
     figures = {"lag": 128_000, "rows_per_second": 257.0, "seconds": 0.4, "span": 1.0, "busy": 1.0, "working": 0.4}
     found = decided(status(report(**figures, batch_progress=progress), factor=1), seconds=4, pause=100.0)
     assert found.factor is None
-    assert "1,200 are done" in found.why
+    assert "1,200 are processed" in found.why
 
 
 def test_what_a_change_costs_counts() -> None:
@@ -100,7 +100,7 @@ def test_the_busiest_lane_decides() -> None:
     assert found.factor == 8
     assert found.why == (
         f"lane {SECOND}: functions work 90% of the time on their busiest bucket; "
-        "the target is 70%, and no backlog within 60 s"
+        "the target is 70%, and no backlog after 60 s"
     )
 
 
@@ -115,12 +115,12 @@ def test_a_lane_that_no_factor_helps_does_not_hide_one_that_it_does() -> None:
 def test_it_says_what_made_it_decide() -> None:
     behind = report(lag=6_000, arriving=250.0, **BEHIND)
     assert decided(status(behind)).why == (
-        f"lane {FIRST}: 6,000 records wait, 250 a second arrive, 100 are done: they are done never, and in 19 s with "
-        "factor 32, its pause included; the target is 70%, and no backlog within 60 s"
+        f"lane {FIRST}: 6,000 records wait, 250 arrive and 100 are processed per second; time to catch up: unlimited; "
+        "with factor 32: 19 s, including the pause; the target is 70%, and no backlog after 60 s"
     )
     assert decided(status(report(working=0.1))).why == (
         f"lane {FIRST}: functions work 10% of the time on their busiest bucket; it would be 40% with factor 1; "
-        "the target is 70%, and no backlog within 60 s"
+        "the target is 70%, and no backlog after 60 s"
     )
 
 
@@ -154,18 +154,18 @@ BUSY = report(working=1.0)
     [
         (status(BUSY, state="changing"), LONG, False, "the job is changing"),
         (status(BUSY, state="starting"), LONG, False, "the job is starting"),
-        (status(BUSY, generation=2), 119.0, False, "left alone for 1 s"),
-        (status(BUSY, generation=2), -5.0, False, "left alone for 125 s"),
-        (status(report(working=0.1)), 0.0, False, "if that stays so for 120 s"),
-        (status(BUSY), 1199.0, True, "was undone 1199 s ago: it is left alone for 1200 s"),
-        (status(None), LONG, False, "isn't heard"),
-        (status(BUSY, alive=False), LONG, False, "isn't heard"),
+        (status(BUSY, generation=2), 119.0, False, "the factor stays for 1 s"),
+        (status(BUSY, generation=2), -5.0, False, "the factor stays for 125 s"),
+        (status(report(working=0.1)), 0.0, False, "if this is still the case in 120 s"),
+        (status(BUSY), 1199.0, True, "was undone 1199 s ago: the factor stays for 1200 s"),
+        (status(None), LONG, False, "sends no heartbeats"),
+        (status(BUSY, alive=False), LONG, False, "sends no heartbeats"),
         (status(BUSY, report(SECOND, phase=LanePhase.STARTING)), LONG, False, f"lane {SECOND} doesn't run"),
         (status(BUSY, report(SECOND, phase=LanePhase.FAILED)), LONG, False, f"lane {SECOND} doesn't run"),
         (status(BUSY, report(SECOND, span=0.0)), LONG, False, "there are no figures yet"),
-        (status(BUSY, report(SECOND, span=9.0)), LONG, False, "are of 9 s: too few"),
-        (status(report(working=0.1, ends_known=False)), LONG, False, "its inputs don't tell where they end"),
-        (status(report(working=0.1, span=19.0)), LONG, False, "if that stays so for 1 s"),
+        (status(BUSY, report(SECOND, span=9.0)), LONG, False, "cover only 9 s"),
+        (status(report(working=0.1, ends_known=False)), LONG, False, "its inputs don't report their end offsets"),
+        (status(report(working=0.1, span=19.0)), LONG, False, "if this is still the case in 1 s"),
         (status(), LONG, False, "there are no lanes"),
         (status(BUSY, factor=128), LONG, False, "factor 128 isn't from 1 to 64"),
         (status(BUSY, factor=64), LONG, False, "functions work 100% of the time"),

@@ -14,7 +14,7 @@ from tests.unit.coordinator.helpers import plan
 
 
 def event(what: str = "planned") -> Event:
-    return Event(job="delays", at=5.0, who="user", what=what)
+    return Event(kind="other", job="delays", at=5.0, who="user", what=what)
 
 
 def filled(store: Store) -> Store:

@@ -12,8 +12,7 @@ from anabranch.coordinator.store import address
 from tests.unit.coordinator.store.helpers import raw
 
 FOLDER = Path(__file__).parent / "stores"
-OLDER = sorted(path.stem for path in FOLDER.glob("format-[123]-*.sql"))
-ALL = sorted(path.stem for path in FOLDER.glob("format-*.sql"))
+OLDER = sorted(path.stem for path in FOLDER.glob("format-*.sql"))
 
 
 def load(name: str, url: str) -> None:

@@ -116,13 +116,13 @@ def test_another_program_s_database_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "cure"), [("0", "from a backup"), ("5", "upgrade this one"), ("?", "from a backup")]
+    ("version", "cure"), [("0", "from a backup"), ("6", "upgrade this one"), ("?", "from a backup")]
 )
 def test_a_store_of_another_version_is_refused_in_words(url: str, version: str, cure: str) -> None:
     filled(Store(url)).close()
     with raw(url) as connection:
         connection.execute(sa.update(tables.meta).values(value=version))
     for opening in (Store, Store.open_existing):
-        with pytest.raises(UnsupportedFormatError, match="this anabranch knows 4") as caught:
+        with pytest.raises(UnsupportedFormatError, match="this anabranch knows 5") as caught:
             opening(url)
         assert cure in caught.value.cure

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 import sqlalchemy as sa
 
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store, address, tables
 from anabranch.errors import ConfigError, NotLeadingError, UnsupportedFormatError
 from anabranch.formats import Format
 from anabranch.model.lane import LaneState
 from anabranch.protocol.container import Registration
+from anabranch.views.changes import ChangeKind
+from anabranch.views.events import KINDS
+from anabranch.views.lane_times import MarkKind
 from tests.unit.coordinator.store import old_stores
 from tests.unit.coordinator.store.helpers import event, filled, raw
 
 NOW = tables.FORMAT_VERSION
 DERIVED = ("stateful", "factor", "numbers", "bases", "buckets")
-OLDEST, NEWEST = old_stores.OLDER[0], old_stores.ALL[-1]
-LEADING = "format-3-9a32a78"
+OLDEST, NEWEST = old_stores.OLDER[0], old_stores.OLDER[-1]
+LEADING, EVENTS = "format-3-9a32a78", "events-4-56f4ffe4"
 
 
 @pytest.fixture(params=old_stores.OLDER)
@@ -105,7 +110,7 @@ def test_a_migrated_store_has_all_that_it_had(url: str, old: str) -> None:
 
 def found_instances(old: str) -> bool:
     """Whether a store has the instances of processes: two of the three that are called format 3 haven't."""
-    return old in ("format-3-9a32a78", "format-3-af04a43")
+    return old in ("format-3-9a32a78", "format-3-af04a43", "format-4-3111243")
 
 
 @pytest.mark.suite(cases=2)
@@ -121,7 +126,7 @@ def test_lanes_of_a_migrated_store_know_what_newer_ones_were_planned_with(url: s
         }
         assert found.extra is msgspec.UNSET
         assert found.rejecting == (() if old_stores.version(old) == 1 else planned[lane].rejecting)
-        assert found.begun, "each of them had a process"
+        assert found.begun == (old_stores.version(old) < 4), "before, it wasn't stored, and each of them had a process"
 
 
 @pytest.mark.suite(cases=2)
@@ -134,6 +139,21 @@ def test_a_job_of_a_migrated_store_can_go_on(url: str, old: str) -> None:
     store.put_lanes([msgspec.structs.replace(changed[0], state=LaneState.RUNNING)], [event()])
     assert Store(url).lanes("delays")[lane.id].state is LaneState.RUNNING
     assert [each.id for each in Store(url).containers("delays")] == ["delays:0:3", "delays:1:2"]
+
+
+def test_events_that_had_only_their_texts_say_what_they_said(url: str) -> None:
+    old_stores.load(EVENTS, url)
+    said = json.loads((old_stores.FOLDER / f"{EVENTS}.json").read_text())
+    coordinator = Coordinator(Store(url), now=lambda: said["laneTimes"]["at"])
+    found = {
+        "events": [each.to_builtins() for each in coordinator.events("j", 1000)],
+        "changes": [each.to_builtins() for each in coordinator.changes("j", 1000)],
+        "laneTimes": coordinator.lane_times("j", said["laneTimes"]["since"], said["laneTimes"]["until"]).to_builtins(),
+    }
+    assert json.loads(json.dumps(found)) == said
+    assert {each["kind"] for each in said["events"]} == set(KINDS)
+    assert {mark[2] for mark in said["laneTimes"]["marks"]["rows"]} == {*get_args(MarkKind), "other"}
+    assert {each["kind"] for each in said["changes"]} == set(get_args(ChangeKind))
 
 
 def test_a_lane_that_never_had_a_process_has_not_begun(url: str) -> None:

@@ -53,11 +53,11 @@ def test_a_version_from_the_future_is_refused_and_left_as_it_is(url: str) -> Non
     path = address.path_of(url)
     assert path is not None
     with sqlite3.connect(path) as raw:
-        raw.execute("update meta set value = '5' where key = 'format'")
+        raw.execute("update meta set value = '6' where key = 'format'")
     raw.close()
     before = path.read_bytes()
     for opening in (Store, Store.open_existing):
-        with pytest.raises(UnsupportedFormatError, match="format version 5; this anabranch knows 4"):
+        with pytest.raises(UnsupportedFormatError, match="format version 6; this anabranch knows 5"):
             opening(url)
     assert path.read_bytes() == before
     assert [one.name for one in path.parent.iterdir()] == [path.name]

@@ -26,7 +26,7 @@ def deployed(store: Store, number: int, code: str) -> None:
     program = msgspec.structs.replace(PROGRAM, artifact=code)
     start = msgspec.structs.replace(start, model=model, lanes=lanes, program=program)
     store.create_deployment(
-        start, DeploymentState.PLANNED, Event(job=JOB, at=float(number), who="user", what="planned")
+        start, DeploymentState.PLANNED, Event(kind="other", job=JOB, at=float(number), who="user", what="planned")
     )
 
 
@@ -39,14 +39,14 @@ def test_the_newest_events_of_each_job_are_kept(store: Store, clock: Clock) -> N
     coordinator.start(workers.start())
     worker = Worker(coordinator)
     worker.turns()
-    store.note([Event(job=JOB, at=float(n), who="user", what=f"event {n}") for n in range(20)])
+    store.note([Event(kind="other", job=JOB, at=float(n), who="user", what=f"event {n}") for n in range(20)])
     coordinator.tick()
     assert len(coordinator.events(JOB)) > 20, "not at once"
     clock.at += 61
     worker.turn()
     coordinator.tick()
     assert [event.what for event in store.events(JOB, 100)] == [f"event {n}" for n in range(15, 20)]
-    store.note([Event(job=JOB, at=1.0, who="user", what="one more")])
+    store.note([Event(kind="other", job=JOB, at=1.0, who="user", what="one more")])
     assert store.events(JOB, 1)[0].id > 20, "ids are given once: who waits for news would miss it"
 
 

@@ -62,7 +62,7 @@ def test_it_looks_time_and_again_and_goes_along(coordinator: Coordinator, clock:
     worker.turns()
     assert coordinator.status(JOB).state == "running"
     assert {ssp.partition for lane in open_lanes(coordinator) for ssp in lane.ssps} == {0, 1, 2, 3}
-    assert whys(coordinator, "running → changing") == ["embedded/in has 4 partitions, and had 2"]
+    assert whys(coordinator, "running → changing") == ["embedded/in has 4 partitions instead of 2"]
     coordinator.look()
     assert coordinator.status(JOB).generation == 2
 
@@ -80,7 +80,7 @@ def test_what_it_cannot_go_along_with_is_said_once_and_lanes_run_on(
             coordinator.look()
         (warning,) = coordinator.status(JOB).warnings
         assert told in warning
-        assert [told in why for why in whys(coordinator, "doesn't go along")].count(True) == 1
+        assert [told in why for why in whys(coordinator, "can't adapt")].count(True) == 1
     assert [lane.id for lane in open_lanes(coordinator)] == before
     with pytest.raises(ConflictError, match="embedded/in is gone"):
         coordinator.expand(JOB, ExpandRequest())

@@ -12,8 +12,7 @@ from starlette.testclient import TestClient
 
 from anabranch.coordinator.api import server
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.events import event_kinds
-from anabranch.coordinator.store import Event, Store
+from anabranch.coordinator.store import Store
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.protocol.commands import ScaleRequest
 from tests.unit.coordinator.figures import with_figures
@@ -208,33 +207,6 @@ def test_whoever_waits_for_events_hears_them_at_once(coordinator: Coordinator, a
     later.join()
     none = asked.get(f"/jobs/{JOB}/events?after={found[-1]['id'] + 1000}&wait=0.1").json()["events"]
     assert none == []
-
-
-@pytest.mark.parametrize(
-    ("who", "what", "kind"),
-    [
-        ("coordinator", "starting → running", "state"),
-        ("user", "running → changing, generation 7", "change"),
-        ("user", "running → changing, deployment 2", "change"),
-        ("coordinator", "output stood still for 1.6 s", "change"),
-        ("coordinator", "lane 0-1a2b is fenced", "fence"),
-        ("delays:0:41", "lane 0-1a2b runs", "lane"),
-        ("coordinator", "lane 0-1a2b has its start offsets", "lane"),
-        ("coordinator", "lane 0-1a2b may start", "lane"),  # as events said before
-        ("delays:0:41", "took seat 0", "seat"),
-        ("coordinator", "delays:0:41 has lost its seat", "seat"),
-        ("user", "drain, up to latest", "drain"),
-        ("launcher", "started a container, process 7", "launcher"),
-        ("autoscale", "running → changing, generation 3", "autoscale"),
-        ("coordinator", "the job doesn't go along with its inputs", "input"),
-        ("somebody", "something else", "other"),
-    ],
-)
-def test_the_kind_of_an_event_is_read_off_what_it_says(who: str, what: str, kind: str) -> None:
-    found = event_kinds.logged(Event(job="delays", at=1.0, who=who, what=what, id=9))
-    assert found.kind == kind
-    assert found.lane == ("0-1a2b" if "lane" in what else "")
-    assert found.container == ("delays:0:41" if ":0:41" in who + what else "")
 
 
 def test_no_event_that_the_coordinator_writes_is_of_no_kind(coordinator: Coordinator) -> None:

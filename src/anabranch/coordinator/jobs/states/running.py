@@ -11,7 +11,7 @@ def step(snapshot: Snapshot) -> Transition | None:
     if ended is not None:
         return ended
     if snapshot.drains:
-        return Transition(to=DeploymentState.DRAINING, why="the user lets it drain")
+        return Transition(to=DeploymentState.DRAINING, why="the user requested a drain")
     if snapshot.until_caught_up and all(lane.ended for lane in snapshot.lanes):
         return Transition(to=DeploymentState.STOPPING, why="all its lanes have caught up")
     return None

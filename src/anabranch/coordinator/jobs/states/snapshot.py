@@ -81,7 +81,9 @@ def interrupted(snapshot: Snapshot, doing: str) -> Transition | None:
     if snapshot.start_wanted:
         return Transition(to=DeploymentState.STARTING, why=f"the process that {doing} it died")
     if snapshot.broken:
-        return Transition(to=DeploymentState.STOPPING, why="all lanes that had to do failed", error=snapshot.failure)
+        return Transition(
+            to=DeploymentState.STOPPING, why="all lanes that still had work have failed", error=snapshot.failure
+        )
     if snapshot.stop_wanted:
         return Transition(to=DeploymentState.STOPPING, why="the user stopped it", error=snapshot.failure)
     return None

@@ -11,7 +11,7 @@ def step(snapshot: Snapshot) -> Transition | None:
     if ended is not None:
         return ended
     if snapshot.drains:
-        return Transition(to=DeploymentState.DRAINING, why="the user lets it drain")
+        return Transition(to=DeploymentState.DRAINING, why="the user requested a drain")
     if snapshot.up:
-        return Transition(to=DeploymentState.RUNNING, why="all its lanes run")
+        return Transition(to=DeploymentState.RUNNING, why="all its lanes are running")
     return None

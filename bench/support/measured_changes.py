@@ -1,0 +1,14 @@
+"""What ``anabranch show changes JOB --json`` says about the changes of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def first(changes: Iterable[Mapping[str, Any]], since: float = 0.0) -> Mapping[str, Any] | None:
+    """The first change that began at ``since`` or later and whose pause in the output was measured; None: there is
+    none.
+    """
+    found = [each for each in changes if each["began"] >= since and each["measuredPause"]]
+    return min(found, key=lambda each: float(each["began"]), default=None)
