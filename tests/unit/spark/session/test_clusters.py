@@ -131,7 +131,7 @@ def test_a_session_that_a_master_does_not_take_names_it(text: str, why: str) -> 
         raise RuntimeError(text)
 
     builder: Any = SimpleNamespace(getOrCreate=failing)
-    with pytest.raises(AnabranchError, match=f"^{MASTER} has not taken the application: {why}\n"):
+    with pytest.raises(AnabranchError, match=f"^{MASTER} hasn't accepted the application: {why}\n"):
         session.opened(builder, MASTER)
 
 
