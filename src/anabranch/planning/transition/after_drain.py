@@ -180,7 +180,7 @@ def _check_kept(former: Lane, mine: Sequence[Lane], tasks: set[str]) -> None:
             if missing
             else f"its lane read {_listed(read[0])}, and now reads {_listed(read[1])}"
             if read[0] != read[1]
-            else f"its lane was in seat {former.seat}, which no longer exists"
+            else f"its lane was in seat {former.seat}, which has no such lane now"
         )
         raise ConflictError(
             f"the state of {former.group!r} can't be kept: {why}",

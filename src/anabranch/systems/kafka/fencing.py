@@ -125,6 +125,6 @@ def unmarked(job: str, lane: str, slot: int) -> StateError:
         f"slot {slot} of lane {lane} of {job} has no marker in Kafka, so what it has written is not known: the marker "
         f"expired while the job was stopped (offsets.retention.minutes of the brokers), or topic {markers.topic(job)} "
         "or one of its groups was deleted",
-        "going on could lose or repeat a batch: look at the ends of the output topics, then start the job as a new one; keep "
+        "going on could lose or repeat a batch: look at the ends of the output topics, then start a new job; keep "
         "offsets.retention.minutes above the longest stop",
     )
