@@ -136,7 +136,7 @@ def many(cluster: Cluster, windows: int) -> None:
 def _windows(started: Side) -> int:
     command = [sides.anabranch(), "plan", "drain", "many"]
     told = subprocess.run(command, cwd=started.folder, capture_output=True, text=True, check=False)
-    return sum(int(n.replace(",", "")) for n in re.findall(r"([0-9,]+) rows of state come out", told.stdout))
+    return sum(int(n.replace(",", "")) for n in re.findall(r"([0-9,]+) rows of state are emitted", told.stdout))
 
 
 def _verb(started: Side, verb: str, job: str) -> None:

@@ -16,34 +16,36 @@ __all__ = ["CONTENT_TYPE", "exposition", "families"]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _LANES = {
-    "lag_records": "offsets between a lane's positions and the ends of its inputs",
-    "batch": "the last batch that a lane has committed",
-    "batch_seconds": "how long a lane's last batch took",
-    "rows_per_second": "records that a lane read in its last batch, a second",
-    "rows": "records that a lane has read since it was begun",
-    "attempts": "how often a lane's container has begun it",
-    "stalls": "how often a lane stood still, in its container",
-    "failed": "1 if a lane has failed and is left alone",
-    "awaits_since_seconds": "since when a lane waits for a disk, a broker or the like, since 1970; 0: for nothing",
-    "watermark_seconds": "up to when a lane's event time has come, in seconds since 1970",
-    "rejected_records": "records that a lane has put aside or dropped",
-    "late_groups": "groups of late rows that a lane has dropped since it was begun",
-    "running_batch_planned_records": "records that the batch reads that a lane is at; 0 between two",
-    "running_batch_done_records": "of these, those that are done",
-    "running_batch_seconds": "since the batch was planned that a lane is at; 0 between two",
-    "running_batch_left_seconds": "until its end, as foretold by its speed; none while that isn't known",
+    "lag_records": "Offsets between the lane's positions and the ends of its inputs.",
+    "batch": "Number of the lane's last committed batch; -1 if there is none.",
+    "batch_seconds": "Duration of the lane's last committed batch.",
+    "rows_per_second": "Records per second that the lane read in its last batch.",
+    "rows": "Records that the lane has read since it started.",
+    "attempts": "Number of times that the lane's container has started the lane.",
+    "stalls": "Number of times that the lane was restarted because it made no progress.",
+    "failed": "1 if the lane has failed and is no longer restarted, otherwise 0.",
+    "awaits_since_seconds": (
+        "Unix time at which the lane began to wait for a disk, a broker or a database; 0 if the lane isn't waiting."
+    ),
+    "watermark_seconds": "Watermark of the lane, as Unix time.",
+    "rejected_records": "Records that the lane has written as dead letters or dropped.",
+    "late_groups": "Groups of late rows that the lane has dropped since it started.",
+    "running_batch_planned_records": "Records that the running batch reads; 0 between two batches.",
+    "running_batch_done_records": "Records of the running batch that are done; 0 between two batches.",
+    "running_batch_seconds": "Time since the running batch was planned; 0 between two batches.",
+    "running_batch_left_seconds": "Predicted time until the running batch ends; missing until it can be predicted.",
 }
 
 
 _STANDBYS = {
-    "behind_batches": "batches that a lane has committed and a standby of it lacks; none until it is whole",
-    "failed": "1 if a standby of a lane can't be brought up to date",
+    "behind_batches": "Committed batches of the lane that the standby lacks; missing until the standby is complete.",
+    "failed": "1 if the standby can't be brought up to date, otherwise 0.",
 }
 _DRAINS = {
-    "stages": "stages that have open lanes",
-    "lanes": "lanes that haven't drained",
-    "records": "records that are to be taken in",
-    "windows": "windows of keys that are open",
+    "stages": "Stages of a draining job with lanes that haven't drained.",
+    "lanes": "Lanes of a draining job that haven't drained.",
+    "records": "Records that a draining job still has to read.",
+    "windows": "Windows of a draining job that are still open, counted over all keys.",
 }
 
 
@@ -70,9 +72,11 @@ class _Collected:
 
 def _of_coordinator(invalid: int, leads: bool) -> Iterator[Metric]:
     yield CounterMetricFamily(
-        "anabranch_invalid_heartbeats", "beats of processes that have no seat, or have it no more", value=invalid
+        "anabranch_invalid_heartbeats",
+        "Heartbeats of processes that have no seat, or have lost their seat.",
+        value=invalid,
     )
-    yield GaugeMetricFamily("anabranch_leader", "1 if this coordinator leads", value=int(leads))
+    yield GaugeMetricFamily("anabranch_leader", "1 if this coordinator leads, otherwise 0.", value=int(leads))
 
 
 def _of_jobs(jobs: Sequence[JobStatus]) -> Iterator[Metric]:
@@ -86,9 +90,11 @@ def _of_jobs(jobs: Sequence[JobStatus]) -> Iterator[Metric]:
 
 
 def _of_deployments(jobs: Iterable[JobStatus]) -> Iterator[Metric]:
-    state = GaugeMetricFamily("anabranch_job", "1 for the state that a job is in", labels=["job", "state"])
-    seats = GaugeMetricFamily("anabranch_job_seats", "how many containers a job wants", labels=["job"])
-    generation = GaugeMetricFamily("anabranch_job_generation", "of a job's deployment", labels=["job", "deployment"])
+    state = GaugeMetricFamily("anabranch_job", "1 for the state that the job is in.", labels=["job", "state"])
+    seats = GaugeMetricFamily("anabranch_job_seats", "Number of containers that should run the job.", labels=["job"])
+    generation = GaugeMetricFamily(
+        "anabranch_job_generation", "Current generation of the job's deployment.", labels=["job", "deployment"]
+    )
     for job in jobs:
         state.add_metric([job.job, job.state], 1)
         seats.add_metric([job.job], job.seats)
@@ -97,17 +103,19 @@ def _of_deployments(jobs: Iterable[JobStatus]) -> Iterator[Metric]:
 
 
 def _of_plans(jobs: Iterable[JobStatus]) -> Iterator[Metric]:
-    factor = GaugeMetricFamily("anabranch_job_factor", "into how many buckets partitions are cut", labels=["job"])
-    tasks = GaugeMetricFamily("anabranch_tasks", "of a stage", labels=["job", "stage"])
+    factor = GaugeMetricFamily("anabranch_job_factor", "Number of buckets of each partition.", labels=["job"])
+    tasks = GaugeMetricFamily("anabranch_tasks", "Number of tasks of the stage.", labels=["job", "stage"])
     consumption = GaugeMetricFamily(
         "anabranch_input_consumption_ratio",
-        "in how many containers each partition is read, on average",
+        "Average number of containers that read each partition of the stage's inputs.",
         labels=["job", "stage"],
     )
     inputs = GaugeMetricFamily(
-        "anabranch_input_partitions", "that a stream was last seen to have; 0: it is gone", labels=["job", "stream"]
+        "anabranch_input_partitions",
+        "Partition count of the input at the last check; 0 if the stream no longer exists.",
+        labels=["job", "stream"],
     )
-    rescale = GaugeMetricFamily("anabranch_rescale_seconds", "how long a job's last change took", labels=["job"])
+    rescale = GaugeMetricFamily("anabranch_rescale_seconds", "Duration of the job's last change.", labels=["job"])
     for job in jobs:
         factor.add_metric([job.job], job.factor)
         for stage, count in job.tasks.items():
@@ -121,9 +129,13 @@ def _of_plans(jobs: Iterable[JobStatus]) -> Iterator[Metric]:
 
 
 def _of_containers(jobs: Iterable[JobStatus]) -> Iterator[Metric]:
-    containers = GaugeMetricFamily("anabranch_job_containers", "how many containers of a job live", labels=["job"])
+    containers = GaugeMetricFamily(
+        "anabranch_job_containers", "Number of the job's containers that are alive.", labels=["job"]
+    )
     lease = GaugeMetricFamily(
-        "anabranch_container_lease_seconds", "until a container's lease ends", labels=["job", "container", "rack"]
+        "anabranch_container_lease_seconds",
+        "Time until the container's lease ends.",
+        labels=["job", "container", "rack"],
     )
     for job in jobs:
         containers.add_metric([job.job], sum(one.alive is True for one in job.containers))
@@ -135,8 +147,7 @@ def _of_containers(jobs: Iterable[JobStatus]) -> Iterator[Metric]:
 
 def _of_drains(jobs: Iterable[JobStatus]) -> Iterator[Metric]:
     families = {
-        name: GaugeMetricFamily(f"anabranch_drain_{name}_left", f"of a job that drains: {what}", labels=["job"])
-        for name, what in _DRAINS.items()
+        name: GaugeMetricFamily(f"anabranch_drain_{name}_left", what, labels=["job"]) for name, what in _DRAINS.items()
     }
     for job in jobs:
         if job.drain is not None:
@@ -169,7 +180,7 @@ def _of_lanes(jobs: Iterable[JobStatus]) -> Iterator[Metric]:
     }
     late = GaugeMetricFamily(
         "anabranch_lane_late_rows",
-        "rows of an SSP that a lane has put aside since it was begun, for they were late",
+        "Late rows of the SSP that the lane has written as dead letters since it started.",
         labels=["job", "stage", "lane", "container", "ssp"],
     )
     for job in jobs:

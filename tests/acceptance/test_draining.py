@@ -19,7 +19,7 @@ def test_drained_and_run_again(workspace: Workspace) -> None:
     process = workspace.start("run", "delays.py", job__max_rows_per_batch=500)
     process.until("a committed batch of each lane", lambda: min(workspace.committed(s) for s in ("0-", "1-")) >= 0)
     planned = workspace.call("plan", "drain", JOB)
-    assert "what is started next is deployment 2" in planned.stdout
+    assert "the next start is deployment 2" in planned.stdout
     asked = workspace.call("drain", JOB, "--up-to", "latest")
     assert f"job {JOB}: drained, deployment 1" in asked.stderr
     assert process.wait() == 0, process.stderr

@@ -85,7 +85,7 @@ def test_ctrl_c_at_a_prompt_leaves_nothing(tmp_path: Path, folder: list[Tour]) -
             tour.press_enter()
     tour.popen.send_signal(signal.SIGINT)
     assert tour.wait(60) == 130
-    assert tour.text.endswith("\ndemo: stopped; nothing of it is left running\n")
+    assert tour.text.endswith("\ndemo: stopped; all its processes have ended\n")
     tour.check_nothing_is_left()
 
 
@@ -99,5 +99,5 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, folder: list[Tour]) -> None:
     assert len(tour.processes()) >= 3
     tour.popen.send_signal(signal.SIGINT)
     assert tour.wait(60) == 130
-    assert tour.text.endswith("\ndemo: stopped; nothing of it is left running\n")
+    assert tour.text.endswith("\ndemo: stopped; all its processes have ended\n")
     tour.check_nothing_is_left()

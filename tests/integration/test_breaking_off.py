@@ -275,7 +275,9 @@ def test_a_batch_that_is_found_to_be_seen_after_it_was_broken_off_is_finished(
     running = Running(slow.run, lane)
     running.until("what is seen", lambda: b"k1" in slow.numbers())
     running.runner.close()
-    running.until("why", lambda: running.report.attempt.waits.startswith("batch 0 was begun before, and is finished"))
+    running.until(
+        "why", lambda: running.report.attempt.waits.startswith("batch 0 was started before, and is being finished")
+    )
     slow.hurry()
     running.ended()
     assert (running.report.progress.batch, running.report.attempt.pending) == (0, False)

@@ -141,7 +141,7 @@ def test_a_folder_that_is_not_at_rest_is_refused(spark: SparkSession, site: Site
     folder = parted.job.folder(lane)
     last = folder.committed()
     folder.plan(folder.entry(last))
-    with pytest.raises(StateError, match=f"has begun batch {last + 1}, and not finished it"):
+    with pytest.raises(StateError, match=f"has started batch {last + 1}, and hasn't finished it"):
         compaction.look(spark, lane, folder.uri, 1)
     with pytest.raises(StateError, match="is gone"):
         compaction.look(spark, lane, f"{folder.uri}9", 1)

@@ -53,7 +53,7 @@ def test_a_fenced_lane_stops_and_writes_nothing(site: Site) -> None:
     (lane,) = run.lanes
     fence(site.log, "out", "j", lane.id, epoch=5)
     error = run.failure()
-    assert f"lane {lane.id} of j, epoch 1, may not write to out, partition 0: epoch 5 has taken over" in error
+    assert f"lane {lane.id} of j, epoch 1, must not write to out, partition 0: epoch 5 has taken over" in error
     assert "nothing was written" in error
     assert site.all_records("out") == []
 

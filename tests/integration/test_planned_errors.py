@@ -124,7 +124,7 @@ def test_a_state_that_spark_can_t_keep_is_found_when_planned(spark: SparkSession
 
     job = Job("bad")
     job.read("in", key="k string", schema="b string").process(Keeping()).write("out")
-    with pytest.raises(GraphError, match=r"state 'kept' has a field '.+'; Spark keeps no such name"):
+    with pytest.raises(GraphError, match=r"state 'kept' has a field '.+'; Spark can't store this name"):
         resolution.columns(job.graph, job.functions, {}, __file__)
 
 

@@ -158,7 +158,7 @@ def test_pythons_threads_are_shown_alone(spark: SparkSession) -> None:
 def test_what_the_java_process_does_is_seen_by_calls_that_fail(spark: SparkSession) -> None:
     with lacking(java_process.SURFACE):
         assert not java_process.SURFACE.works(spark)
-        assert "by the next call that fails" in java_process.probe(spark).summary
+        assert "when its next call fails" in java_process.probe(spark).summary
 
 
 class Last(Processor):

@@ -70,7 +70,7 @@ NAMED = [
         b'{"d": "NaN"}',
         "the column 'd' is no double: \"NaN\" (to read it as null, declare read_as={'d': 'nan-is-null'})",
     ),
-    (b'{"m": 1.005}', "the column 'm' is no decimal(10,2): 1.005 (it has too many digits behind the point)"),
+    (b'{"m": 1.005}', "the column 'm' is no decimal(10,2): 1.005 (it has too many digits after the decimal point)"),
     (b'{"m": "1,5"}', "the column 'm' is no decimal(10,2): \"1,5\" (as text, it isn't a plain decimal number)"),
     (b'{"b": 1}', "the column 'b' is no boolean: 1"),
     (b'{"t": 5}', "the column 't' is no string: 5"),

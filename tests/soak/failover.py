@@ -151,7 +151,7 @@ def away(dice: random.Random, served: Served, seconds: float) -> str:
     assert "the lanes go on" in only.stderr
     served.lead()
     ended_well(only)
-    assert "is heard again" in only.stderr
+    assert "answers again" in only.stderr
     served.check()
     return f"away for {seconds:.0f} s"
 
@@ -302,7 +302,7 @@ def away_for_long(dice: random.Random, served: Served, seconds: float) -> str:
     assert "the lanes go on" in only.stderr
     assert during <= 2 * before + 1, f"records took {before:.1f} s with a coordinator, {during:.1f} s without"
     served.lead()
-    only.until("its coordinator", lambda: "is heard again" in only.stderr)
+    only.until("its coordinator", lambda: "answers again" in only.stderr)
     until_calm(served.workspace.client(served.url), JOB, served.workspace.whole_ends(INPUT), only.until)
     served.workspace.call("stop", JOB, coordinator__url=served.url)
     ended_well(only)

@@ -36,7 +36,7 @@ POINTS = tuple(itertools.product((0, 1), OF_A_STAGE))
 """In pairs, of which an even seed has one: a step at which slots are opened needs a process in which none is yet."""
 
 RUN = "run", "exactly.py", "--available-now"
-FENCED = re.compile(r"error: .*, epoch (\d+), may not write to Kafka from its slot \d+: epoch (\d+) has taken over")
+FENCED = re.compile(r"error: .*, epoch (\d+), must not write to Kafka from its slot \d+: epoch (\d+) has taken over")
 
 
 def exactly(seed: int, workspace: Workspace) -> str:

@@ -113,7 +113,7 @@ def explain(
         proof = "none costs less" if found.cost == found.lower_bound else f"none costs less than {found.lower_bound:g}"
         typer.echo(f"the best placement of all tasks costs {found.cost:g}; {proof}")
     if any(one.should != one.seat for one in its.values()):
-        typer.echo(f"anabranch assign apply {job} moves what is not where it should be")
+        typer.echo(f"anabranch assign apply {job} moves the tasks that should be in other seats")
 
 
 def wished(dry: bool = False, now: bool = False) -> AssignRequest:
@@ -132,7 +132,7 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except FileNotFoundError as error:
         raise NotFoundError(
-            f"there is no file {path}", '"Assignment problems" in the documentation shows what to write in one'
+            f"there is no file {path}", 'see "Assignment problems" in the documentation for the format'
         ) from error
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}", "name a file with a problem as JSON") from error
@@ -165,7 +165,7 @@ def _show(problem: Problem, answer: Answer) -> None:
     typer.echo(f"moved: {answer.moved} ({roles})")
     if answer.needed_moves is not None and answer.needed_moves < answer.moved_by_role.active:
         typer.echo(
-            f"  balance needs {answer.needed_moves} of the actives' moves; the others save {answer.saved_by_moves:g}"
+            f"  balance needs {answer.needed_moves} moves of active tasks; the others save {answer.saved_by_moves:g}"
         )
     proof = "no assignment costs less" if answer.gap == 0 else f"none costs less than {answer.lower_bound:g}"
     typer.echo(f"cost: {answer.cost:g}; {proof}")

@@ -39,6 +39,6 @@ def backup(
     if json:
         output.as_json(as_json(made))
     for each in made.elsewhere if not json else ():
-        progress.say(f"not part of it: {each}, which stays where it is")
+        progress.say(f"not in the backup: {each}, which stays where it is")
     files, size = len(made.files), sum(file.size for file in made.files.values())
     progress.say(f"job {job} is backed up: {files:,} files, {size / 1e6:,.1f} MB. Restore it: anabranch restore {uri}")

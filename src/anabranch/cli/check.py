@@ -46,7 +46,7 @@ def check(
     for each in findings if not json else ():
         typer.echo(_line(each, repair))
     running = len(looked.running)
-    note = f"; {running} of its lanes run, and weren't looked into" if running else ""
+    note = f"; {running} of its lanes are running, and weren't checked" if running else ""
     progress.say(f"job {job}: {f'{len(left)} faults' if left else 'nothing is wrong'}{note}")
     if left:
         raise typer.Exit(1)
@@ -127,7 +127,7 @@ class _Check:
         from anabranch.spark.session import session
 
         if not hasattr(self, "_session"):
-            progress.say("looking at the folders with Spark ...")
+            progress.say("checking the folders with Spark ...")
             self._session = session.for_schemas(self._settings, "")
             self._stack.callback(session.stop, self._session)
         return self._session

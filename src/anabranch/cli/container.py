@@ -218,7 +218,7 @@ def check_ended_well(client: Client, job: str, deployment: int) -> None:
     try:
         status = client.status(job)
     except AWAY as error:
-        progress.say(f"how job {job} has ended isn't known: {error.what}")
+        progress.say(f"it isn't known how job {job} ended: {error.what}")
         return
     if status.state == DeploymentState.FAILED:
         raise JobFailedError(f"job {job} failed: {status.error}")
@@ -275,7 +275,7 @@ class _Leaving:
         if self._received:
             os._exit(128 + number)
         self._received = number
-        progress.say("stopping; once more to end at once ...")
+        progress.say("stopping; a second signal, such as Ctrl-C, ends the process at once ...")
         self.event.set()
 
     def check(self) -> None:

@@ -55,11 +55,14 @@ def coordinator(
             f"otherwise {PORT}.",
         ),
     ] = None,
-    url: Annotated[str | None, typer.Option(help="The URL at which others reach it, if not by host and port.")] = None,
+    url: Annotated[
+        str | None, typer.Option(help="The URL at which others reach this coordinator. Default: its host and port.")
+    ] = None,
     launcher: Annotated[
         Literal["external", "local"] | None,
         typer.Option(
-            help="Who starts containers: others, or this one, on this machine. Default: [coordinator] launcher."
+            help="Who starts containers: you (external), or this coordinator on this machine (local). "
+            "Default: [coordinator] launcher."
         ),
     ] = None,
     config: options.Config = None,
@@ -106,9 +109,9 @@ def _metrics(served: Coordinator, leading: Leadership) -> list[Metric]:
 
 
 def _greet(settings: CoordinatorSettings, store: Store, url: str, local: bool) -> None:
-    progress.say(f"coordinator at {url}, store {store.url}; Ctrl-C ends it, and jobs go on")
+    progress.say(f"coordinator at {url}, store {store.url}; Ctrl-C ends the coordinator, but not the jobs")
     if settings.token is None:
-        progress.say(f"requests need the token in {settings.token_file}, as verbs of this user do here")
+        progress.say(f"requests need the token in {settings.token_file}, which verbs of this user find by themselves")
     progress.shared(settings.store)
     if local:
         progress.say(f"it starts containers here; their logs are in {settings.logs}")
@@ -191,5 +194,5 @@ def _is_loopback(host: str) -> bool:
     try:
         found = {ipaddress.ip_address(each[4][0]) for each in socket.getaddrinfo(host, None)}
     except (OSError, ValueError) as error:
-        raise UsageError(f"{host} isn't an address to listen on: {error}", "give one of this machine's") from error
+        raise UsageError(f"{host} isn't an address to listen on: {error}", "give an address of this machine") from error
     return all(each.is_loopback for each in found)

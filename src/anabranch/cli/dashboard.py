@@ -73,7 +73,7 @@ def _url(settings: CoordinatorSettings, job: str | None) -> str:
     found = settings.url.split(",")[0].strip() if settings.url is not None else next(iter(served.values()), None)
     if found is None:
         raise ConflictError(
-            "nothing that has a page is running here",
+            "nothing that serves a dashboard is running here",
             "start a job with anabranch run, or a coordinator, and name it with --coordinator URL",
         )
     return found

@@ -26,8 +26,8 @@ from anabranch.tour.screen import Screen
 _TEMPLATE = Path(tour.__file__).parent / "template"
 _RATE = 250.0
 _CONFIG = """\
-# Made by anabranch demo. All is short, so that there is something to watch. Batches have a fixed size, not a fixed
-# time: on a machine that is too busy for the latter they would get ever smaller.
+# Made by anabranch demo. All times are short, so that there is something to watch. Batches have a fixed size
+# instead of a target time, because on a busy machine they would get smaller and smaller.
 [job]
 max_rows_per_batch = 1000
 target_batch_seconds = 0
@@ -75,7 +75,7 @@ def demo(
         try:
             is_right = _toured(_workspace(folder, interruptions), kafka, step, interruptions)
         except KeyboardInterrupt:
-            progress.say("\ndemo: stopped; nothing of it is left running")
+            progress.say("\ndemo: stopped; all its processes have ended")
             raise
     if not is_right:
         raise AnabranchError(

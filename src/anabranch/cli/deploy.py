@@ -28,7 +28,7 @@ def deploy(
     job: Annotated[Path, typer.Argument(help="The job file.")],
     coordinator: options.Url = None,
     drained: Annotated[
-        bool, typer.Option("--drain", help="Drain the job first; then anything may have changed.")
+        bool, typer.Option("--drain", help="Drain the job first. The new version may then differ in any way.")
     ] = False,
     up_to: Annotated[str, typer.Option(help="With --drain: what the job still reads, planned or latest.")] = "planned",
     reset_state: Annotated[

@@ -105,7 +105,7 @@ def _internals(settings: Settings) -> Iterator[tuple[str, bool, str]]:
     line for each probe that fails."""
     from anabranch.spark.session import session
 
-    progress.say("starting Spark to look at it ...")
+    progress.say("starting Spark to check it ...")
     try:
         probes = session.probed(settings)
     except AnabranchError as error:
@@ -177,11 +177,11 @@ def _module(module: str, settings: Settings) -> str:
         return str(where)
     there = _is_in_maven(where)
     if there is None:
-        return f"{where}, which Spark gets from a Maven repository; whether it has it can't be asked without mvn"
+        return f"{where}, which Spark gets from a Maven repository (without mvn, this can't be checked)"
     if not there:
         raise AnabranchError(
             f"{where} isn't available from the Maven repository here",
-            "name one that can in [formats], or a folder with its jar in [formats] jars",
+            "name an available package in [formats], or a folder with the module's jar in [formats] jars",
         )
     return f"{where}, which Spark gets from a Maven repository"
 

@@ -56,7 +56,7 @@ def begun(client: Client, job: str, up_to: str) -> DrainAccepted:
     """Request a drain. Raises ConflictError if the job can't be drained now."""
     told = client.drain(job, wished(client.status(job).deployment, up_to))
     if told.ignored:
-        raise ConflictError(f"job {job} doesn't drain: {told.ignored}", f"see anabranch status {job}")
+        raise ConflictError(f"job {job} isn't draining: {told.ignored}", f"see anabranch status {job}")
     return told
 
 
@@ -143,7 +143,7 @@ def listed(told: DrainAccepted, status: JobStatus) -> list[str]:
         stateful = sum(each.lane.stateful for each in its)
         windows = sum(each.report.drain.windows for each in its if each.report is not None)
         what = f"{number}. stage {stage}: {len(names)} lane(s), {stateful} with state; {lag:,} records wait"
-        lines.append(what + (f", {windows:,} rows of state come out" if windows else ""))
+        lines.append(what + (f", {windows:,} rows of state are emitted" if windows else ""))
     open_lanes = sum(each.lane.state is not LaneState.CLOSED for each in status.lanes)
-    lines.append(f"it takes about {told.seconds:.1f} s, as long as nothing more is to be taken in")
-    return [*lines, f"{open_lanes} lane(s) end; what is started next is deployment {status.deployment + 1}"]
+    lines.append(f"the drain takes about {told.seconds:.1f} s, if no more records arrive to be read")
+    return [*lines, f"{open_lanes} lane(s) end; the next start is deployment {status.deployment + 1}"]

@@ -19,7 +19,7 @@ Now = Annotated[
     bool,
     typer.Option(
         "--now",
-        help="Don't wait for batches that write at least once or were given to foreach_batch: they may be repeated.",
+        help="Don't wait for running batches. Their at-least-once output and foreach_batch calls may be repeated.",
     ),
 ]
 
@@ -27,7 +27,7 @@ Now = Annotated[
 def said(now: bool) -> None:
     """If ``now`` is set, remind the user of what this option allows."""
     if now:
-        progress.say("--now: batches that are written at least once, or were given to foreach_batch, may be repeated")
+        progress.say("--now: at-least-once output and foreach_batch calls of running batches may be repeated")
 
 
 class Waits:

@@ -51,7 +51,7 @@ def state(
     tables.wide().print(table)
     rows, foreign = (sum(each[name] for each in found) for name in ("rows", "foreignRows"))
     if foreign:
-        typer.echo(f"{foreign:,} of {rows:,} rows ({foreign / rows:.0%}) are of tasks that other lanes own by now")
+        typer.echo(f"{foreign:,} of {rows:,} rows ({foreign / rows:.0%}) belong to tasks that other lanes own now")
 
 
 def _looked(settings: Settings, model: JobModel, lanes: list[Lane]) -> list[dict[str, Any]]:

@@ -39,7 +39,7 @@ def fetch(
     """Fetch the jars that aren't in the cache yet, and print the folders of all of them."""
     wanted = sets or ["connector"]
     if unknown := sorted(set(wanted) - set(SETS)):
-        raise UsageError(f"there are no jars called {', '.join(unknown)}", f"name some of: {', '.join(SETS)}")
+        raise UsageError(f"there are no jars called {', '.join(unknown)}", f"choose from: {', '.join(SETS)}")
     source = repository.chosen(url)
     for name in wanted:
         typer.echo(str(fetching.fetch(jar_set(name), source, progress.say)))

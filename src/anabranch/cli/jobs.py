@@ -20,6 +20,6 @@ def jobs(config: options.Config = None, json: options.Json = False) -> None:
     for column in ("job", "state", "deployment", "lanes", "served"):
         table.add_column(column)
     for status in found:
-        served = "yes" if status.served else "no: nothing runs"
+        served = "yes" if status.served else "no"
         table.add_row(status.job, status.state, str(status.deployment), str(len(status.lanes)), served)
     tables.wide().print(table)

@@ -55,7 +55,7 @@ def plan(
     config: options.Config = None,
     json: options.Json = False,
     html: Annotated[
-        Path | None, typer.Option(help="Also write a page, with pictures of the traffic between racks.")
+        Path | None, typer.Option(help="Also write an HTML page that shows the traffic between racks.")
     ] = None,
 ) -> None:
     """Show what a run (plan JOB.py) or a change (plan scale JOB, for example) would do. Changes nothing.
@@ -153,7 +153,7 @@ def _expand(running: str | None, asked: _PlanOptions) -> None:
     job = _alone(_EXPAND, running, asked)
     with asked.connected(job) as client:
         result, status = client.expand(job, expand.wished(dry=True)), client.status(job)
-    _print_change(expand.listed(result.partitions) or "no input has other partitions", result, status, asked)
+    _print_change(expand.listed(result.partitions) or "no input has new partitions", result, status, asked)
 
 
 def _drain(running: str | None, asked: _PlanOptions) -> None:
@@ -178,7 +178,7 @@ def _print_change(said: str, scaled: ScaleResult, status: JobStatus, asked: _Pla
     if scaled.lanes:
         _print_moves(console, scaled, status)
     else:
-        console.print("nothing would change: it is so already")
+        console.print("nothing would change: the job is already like this")
     traffic.show(console, scaled.before, scaled.after, scaled.why_not)
     if asked.html is not None:
         title = f"job {status.job}: {said}"
@@ -188,22 +188,24 @@ def _print_change(said: str, scaled: ScaleResult, status: JobStatus, asked: _Pla
 def _print_moves(console: Console, scaled: ScaleResult, status: JobStatus) -> None:
     _print_lanes(console, scaled, status)
     kept = len(status.lanes) - len(scaled.closing)
-    console.print(f"{kept} lane(s) run on as they are" if kept else "no lane runs on as it is")
+    console.print(f"{kept} lane(s) keep running" if kept else "no lane keeps running")
     moved = _moved(scaled)
-    console.print(f"{moved} lane(s) follow one of another container" if moved else "nothing moves to another container")
+    console.print(
+        f"{moved} lane(s) follow a lane in another container" if moved else "nothing moves to another container"
+    )
     console.print(f"their output pauses for about {scaled.pause:.1f} s")
     if scaled.free:
         seats = ", ".join(scaled.free)
-        console.print(f"no container has seat {seats} yet: what is for it waits until one has")
+        console.print(f"no container has seat {seats} yet: its lanes wait until one does")
 
 
 def _rewind(running: str | None, asked: _PlanOptions) -> None:
     if asked.of_scale:
         raise _misused()
     if asked.html is not None:
-        raise UsageError("a rewind moves no task to another rack: there is no page of it", "leave out --html")
+        raise UsageError("a rewind moves no task to another rack, so there is no page to write", "leave out --html")
     if running is None or asked.to is None:
-        raise UsageError("plan rewind needs a job and a place", "anabranch plan rewind JOB --to earliest")
+        raise UsageError("plan rewind needs a job and --to", "anabranch plan rewind JOB --to earliest")
     request = rewind.wished(asked.to, asked.state, dry=True)
     with asked.connected(running) as client:
         rewound, status = client.rewind(running, request), client.status(running)
@@ -233,7 +235,7 @@ def _print_rewind(rewound: RewindResult, status: JobStatus) -> None:
         if groups:
             console.print(f"the state of {', '.join(dict.fromkeys(groups))} {what}")
     left = len(status.lanes) - len(rewound.closing)
-    console.print(f"{left} lane(s) run on as they are" if left else "no lane runs on as it is")
+    console.print(f"{left} lane(s) keep running" if left else "no lane keeps running")
     console.print(f"output pauses for about {rewound.pause:.1f} s")
 
 
@@ -257,9 +259,9 @@ def _deploy(running: str | None, asked: _PlanOptions) -> None:
     _print_lanes(console, told, status)
     for lane in told.lanes:
         if lane.stateful:
-            how = "begins without state" if lane.afresh or not lane.predecessors else "goes on with its state"
+            how = "begins without state" if lane.afresh or not lane.predecessors else "continues with its state"
             console.print(f"{lane.group} in container {lane.seat} {how}")
-    console.print(f"output pauses for about {told.pause:.1f} s, and as long as its containers take to be there")
+    console.print(f"output pauses for about {told.pause:.1f} s, plus the time until new containers are ready")
 
 
 def _print_lanes(console: Console, change: ChangeResult, status: JobStatus) -> None:

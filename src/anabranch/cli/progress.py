@@ -75,12 +75,14 @@ def _troubles(lane: LaneStatus) -> list[str]:
     report = lane.report
     found = [] if report is None else list(report.warnings)
     if lane.lane.state is LaneState.FAILED:
-        found.append(f"lane {lane.lane.id} failed, and is left alone: {lane.lane.error}")
+        found.append(f"lane {lane.lane.id} failed, and is no longer restarted: {lane.lane.error}")
     elif report is not None and (attempt := report.attempt).awaits:
         since = when(round(attempt.awaits_since * 1000))
         found.append(f"lane {lane.lane.id} has been waiting for {attempt.awaits} since {since} UTC: {attempt.trouble}")
     elif report is not None and (attempt := report.attempt).trouble:
-        found.append(f"lane {lane.lane.id} was begun {attempt.number} times; last because: {attempt.trouble}")
+        found.append(
+            f"lane {lane.lane.id} was started {attempt.number} times, the last time because: {attempt.trouble}"
+        )
     return found
 
 
@@ -95,7 +97,7 @@ def event_time(report: LaneReport) -> str:
     if report.event_time.held_by is None:
         return "" if report.event_time.watermark is None else f"; watermark {when(report.event_time.watermark)}{idle}"
     if report.event_time.watermark is None:
-        return f"; no watermark: {report.event_time.held_by} has had no event time, and holds every window open"
+        return f"; no watermark: {report.event_time.held_by} has had no event time yet, which keeps every window open"
     return f"; watermark {when(report.event_time.watermark)}, held by {report.event_time.held_by}{idle}"
 
 
@@ -122,7 +124,7 @@ def staffing(status: JobStatus) -> list[str]:
 def standbys(status: JobStatus) -> list[str]:
     """The standbys of lanes and how far behind they are, one line each."""
     return [
-        f"standby {one.number} of lane {one.lane}: kept by {one.container or 'one that stands by'}"
+        f"standby {one.number} of lane {one.lane}: kept by {one.container or 'a process that stands by'}"
         + (f" in rack {one.rack}, " if one.rack else ", ")
         + (f"error: {one.error}" if one.error else _behind(one.behind))
         for one in sorted(status.copies, key=lambda each: (each.lane, each.number))
@@ -130,7 +132,7 @@ def standbys(status: JobStatus) -> list[str]:
 
 
 def _behind(batches: int | None) -> str:
-    return "not whole yet" if batches is None else f"{batches} batch(es) behind" if batches else "up to date"
+    return "not complete yet" if batches is None else f"{batches} batch(es) behind" if batches else "up to date"
 
 
 def _launching(job: str, its: LaunchStatus) -> str:

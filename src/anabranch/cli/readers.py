@@ -48,7 +48,7 @@ def overdue(stream: str, readers: Sequence[ReaderLag]) -> list[str]:
     """Lines about the records that a stream keeps beyond its retention because jobs haven't read them yet, and a line
     about what the user can do; empty if there are no such records."""
     found = [
-        f"kept beyond the retention, because job {lag.job} has still to read it: {output.count(lag.overdue, 'record')}"
+        f"kept beyond the retention, because job {lag.job} must still read them: {output.count(lag.overdue, 'record')}"
         for lag in readers
         if lag.overdue
     ]

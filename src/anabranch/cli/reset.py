@@ -27,7 +27,7 @@ from anabranch.systems.systems import Systems
 def reset(
     job: Annotated[str, typer.Argument(help="The name of a job that isn't running.")],
     yes: Annotated[
-        bool, typer.Option("--yes", help="Reset the job. Without this option, only what would be lost is shown.")
+        bool, typer.Option("--yes", help="Reset the job. Without this option, the verb only shows what would be lost.")
     ] = False,
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -49,7 +49,7 @@ def reset(
         resetting.forget(
             store, Systems(its, job), job, time.time(), fence, lambda: remove(its, f"{its.storage.root}/{job}")
         )
-    progress.say(f"job {job} is reset: its next start begins as that of a new job")
+    progress.say(f"job {job} is reset: it starts next as a new job")
 
 
 def remove(settings: Settings, folder: str) -> None:
@@ -74,10 +74,12 @@ def _summary(losses: Losses, root: str) -> list[str]:
     if losses.is_reset:
         return [f"job {losses.job} was reset before; what is left of its folders is removed: {root}/{losses.job}"]
     found = [f"a reset of job {losses.job} loses, for good:"]
-    found += [f"  its positions in {', '.join(losses.inputs)}: it begins where its reads say"] if losses.inputs else []
+    found += (
+        [f"  its positions in {', '.join(losses.inputs)}: it begins where its job file says"] if losses.inputs else []
+    )
     found += [f"  the state and the open windows of {', '.join(losses.stateful)}"] if losses.stateful else []
     if losses.between:
-        found.append(f"  what is between its stages and not yet read: {', '.join(losses.between)}")
+        found.append(f"  records between its stages that were not yet read: {', '.join(losses.between)}")
     found.append(f"  the folders of its lanes: {root}/{losses.job}")
     if losses.outputs:
         found.append(f"it keeps {', '.join(losses.outputs)}: what is read again is written there again")

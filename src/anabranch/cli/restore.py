@@ -38,7 +38,7 @@ def restore(
     if json:
         output.as_json(as_json(found))
     if check:
-        progress.say(f"the backup of job {found.job} is whole: {len(found.files):,} files")
+        progress.say(f"the backup of job {found.job} is complete: {len(found.files):,} files")
     else:
         progress.say(
             f"job {found.job} is restored, and stopped. Start it: anabranch run JOB.py; or, if a coordinator ran it: "

@@ -19,7 +19,7 @@ def rollback(
     coordinator: options.Url = None,
     drop_state: Annotated[
         list[str] | None,
-        typer.Option(help="An operator that only the present version has, and whose state may be dropped."),
+        typer.Option(help="An operator that only the current version has, and whose state may be dropped."),
     ] = None,
     *,
     chosen: ChangeOptions,

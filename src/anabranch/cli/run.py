@@ -54,7 +54,7 @@ _LOOK = 0.5
 def run(
     job: Annotated[Path, typer.Argument(help="The job file.")],
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="Exit when the inputs have been read up to their present ends.")
+        bool, typer.Option("--available-now", help="Exit when the inputs have been read up to their current ends.")
     ] = False,
     reset_state: Annotated[
         bool, typer.Option(_RESET_STATE, help="After a drain: start without the state that the job has kept.")
@@ -111,7 +111,7 @@ def execute(
 
         session.java_version()
         printed = endpoint.run_folder(store_url) / f"{name}.spark.log"
-        progress.say(f"starting Spark for job {name} (what it and functions print goes to {printed}) ...")
+        progress.say(f"starting Spark for job {name} (output of Spark and of functions goes to {printed}) ...")
         cores = preparation.cores(plan, settings)
         try:
             with replacer.session(settings, file.home, printed, cores, threading.Event()) as spark:
@@ -276,7 +276,7 @@ class _Signals:
         if self.received is not None:
             os._exit(128 + number)
         self.received = number
-        progress.say("stopping; once more to end at once ...")
+        progress.say("stopping; a second signal, such as Ctrl-C, ends the process at once ...")
         threading.Thread(target=self._stop, daemon=True).start()
 
     def _stop(self) -> None:

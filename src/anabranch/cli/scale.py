@@ -67,7 +67,7 @@ def tell(job: str, change: ChangeResult, said: str, json: bool) -> None:
 def wished(factor: int | None, containers: int | None, dry: bool = False, now: bool = False) -> ScaleRequest:
     """The request to scale. Raises UsageError if neither a factor nor a number of containers is given."""
     if factor is None and containers is None:
-        raise UsageError("nothing is to be changed", "give --factor X, --containers N or both")
+        raise UsageError("no change is given", "give --factor X, --containers N or both")
     return ScaleRequest(factor=factor, containers=containers, request=uuid.uuid4().hex, dry=dry, now=now)
 
 

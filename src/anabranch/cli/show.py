@@ -19,7 +19,7 @@ from anabranch.coordinator.api.operations import Operations
 from anabranch.model.document import Document
 from anabranch.views.dead_letters import Content
 
-app = typer.Typer(no_args_is_help=True, help="Show one part of what is known of jobs.")
+app = typer.Typer(no_args_is_help=True, help="Show one part of what is known about jobs.")
 
 Stage = Annotated[str, typer.Option(help="Only this stage.")]
 
@@ -55,7 +55,9 @@ def partitions(
     job: Job,
     stage: Stage = "",
     lane: Annotated[str, typer.Option(help="Only this lane.")] = "",
-    sort: Annotated[str, typer.Option(help="The column to sort by; a minus before it: the largest first.")] = "-lag",
+    sort: Annotated[
+        str, typer.Option(help="The column to sort by. With a minus before its name, the largest value comes first.")
+    ] = "-lag",
     limit: Annotated[int, typer.Option(help="How many rows to show.")] = 100,
     config: Config = None,
     json: Json = False,
@@ -211,7 +213,7 @@ def history(
         for whose, its in values.items():
             seen = [each for each in its if each is not None]
             last = f"{seen[-1]:,.1f}, from {min(seen):,.1f} to {max(seen):,.1f}" if seen else "not known"
-            typer.echo(f"{name} of {by} {whose}: {last}, in {len(seen)} looks")
+            typer.echo(f"{name} of {by} {whose}: {last}, in {len(seen)} samples")
 
 
 @app.command("dead-letters")
@@ -240,7 +242,7 @@ def dead_letters(
             if content is not None:
                 typer.echo(f"  {name}: {content.text if content.text is not None else content.base64}")
     if found.stream and not found.letters:
-        typer.echo(f"there are none in {found.stream}")
+        typer.echo(f"there are no dead letters in {found.stream}")
 
 
 @app.command("early-output")

@@ -50,19 +50,20 @@ def sizing(
     if found.autoscale:
         console.print(f"autoscale: {found.autoscale}")
     if len(found.allowed) == 1:
-        console.print("its factor can only be 1")
+        console.print("the job's factor can only be 1")
 
 
 def rates(lane: LaneSizing, job: Sizing) -> str:
     """A text with the lane's rate, the rate that the lane needs, and the time until the lane has caught up."""
     text = (
-        f"lane {lane.lane} does {lane.true_rate:,.0f} records a second while it is busy, and needs "
-        f"{lane.needed_rate:,.0f} for no backlog in {job.target_lag_seconds:,.0f} s: {_cleared(lane.catch_up)}"
+        f"lane {lane.lane} does {lane.true_rate:,.0f} records per second while it is busy, and needs "
+        f"{lane.needed_rate:,.0f} to clear the backlog within {job.target_lag_seconds:,.0f} s: "
+        f"{_cleared(lane.catch_up)}"
     )
     if job.proposed in (0, job.factor):
         return text
-    return f"{text}; with factor {job.proposed}, {_cleared(lane.then)}, the change included"
+    return f"{text}; with factor {job.proposed}, {_cleared(lane.then)}, including the change"
 
 
 def _cleared(seconds: float | None) -> str:
-    return "it never has none" if seconds is None else f"it has none in {seconds:,.0f} s"
+    return "it is never cleared" if seconds is None else f"it is cleared in {seconds:,.0f} s"

@@ -33,7 +33,7 @@ def start(
     config: options.Config = None,
     available_now: Annotated[
         bool,
-        typer.Option("--available-now", help="End the job when the inputs have been read up to their present ends."),
+        typer.Option("--available-now", help="End the job when the inputs have been read up to their current ends."),
     ] = False,
     reset_state: Annotated[
         bool, typer.Option("--reset-state", help="After a drain: start without the state that the job has kept.")

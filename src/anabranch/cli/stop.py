@@ -54,7 +54,7 @@ def stop(
     def late() -> OutOfTimeError:
         return OutOfTimeError(
             f"job {job} has not stopped within {timeout:g} s",
-            f"it goes on stopping; see anabranch status {job}",
+            f"the job continues to stop in the background; see anabranch status {job}",
         )
 
     progress.say(f"job {job}: {wait_until(look, timeout, late, _POLL).state}")

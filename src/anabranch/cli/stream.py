@@ -59,7 +59,7 @@ def create(
 @app.command()
 def expand(
     name: Name,
-    partitions: Annotated[int, typer.Option(help="The new partition count: a multiple of the present one.", min=1)],
+    partitions: Annotated[int, typer.Option(help="The new partition count: a multiple of the current one.", min=1)],
     config: Config = None,
 ) -> None:
     """Add partitions to a stream, permanently. Jobs that read it adapt by themselves."""
@@ -76,7 +76,8 @@ def retain(
     past_readers: Annotated[
         bool,
         typer.Option(
-            "--past-readers", help="Delete, this once, also records that jobs have still to read: they lose them."
+            "--past-readers",
+            help="This once, also delete records that jobs still have to read. These jobs lose the records.",
         ),
     ] = False,
     forget_reader: Annotated[

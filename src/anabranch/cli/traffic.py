@@ -57,16 +57,14 @@ def write(path: Path, text: str) -> None:
     try:
         path.write_text(text)
     except OSError as error:
-        raise UsageError(
-            f"{path} can't be written: {error.strerror}", "name a file in a folder that is there"
-        ) from error
+        raise UsageError(f"{path} can't be written: {error.strerror}", "name a file in an existing folder") from error
 
 
 def _titled(before: Traffic | None, after: Traffic | None) -> list[tuple[str, Traffic]]:
     if before is None:
         return [] if after is None else [("partitions read, by rack", after)]
     now = ("partitions read now, by rack", before)
-    return [now] if after is None or after == before else [now, ("partitions read then, by rack", after)]
+    return [now] if after is None or after == before else [now, ("partitions read after the change, by rack", after)]
 
 
 def _matrix(found: Traffic) -> Matrix:
@@ -78,7 +76,7 @@ def _matrix(found: Traffic) -> Matrix:
 
 def _table(title: str, found: Traffic) -> Table:
     shape = _matrix(found)
-    table = Table(title=f"{title}: by those in the rows, from the columns", title_justify="left")
+    table = Table(title=f"{title}: readers in rows, sources in columns", title_justify="left")
     for column in ("", *shape.sources):
         table.add_column(column, justify="right")
     for reader in shape.readers:

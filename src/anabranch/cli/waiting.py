@@ -59,7 +59,7 @@ def until(client: Client, job: str, states: Collection[str], timeout: float) -> 
             )
         now = f"job {job} is {state}"
         if not any(container.alive for container in status.containers) and state == DeploymentState.STARTING:
-            now += ": no container has come yet"
+            now += ": no container has registered yet"
             if status.launching is None:
                 now += f"; anabranch container {job} --coordinator {client.url}"
         if now == seen and now != told:  # not the first time: a launcher needs a moment to report

@@ -36,7 +36,7 @@ def check_urls(text: str) -> str:
             known = parts.scheme in ("http", "https") and parts.hostname
             port = parts.port
         except ValueError as error:
-            raise ValueError(f"{url!r} can't be asked: {error}; give http://HOST:PORT") from None
+            raise ValueError(f"{url!r} can't be used: {error}; give http://HOST:PORT") from None
         if not known:
             raise ValueError(f"{url!r} isn't of the form http://HOST:PORT")
         if port is not None:

@@ -47,8 +47,8 @@ def dumped(settings: Settings) -> dict[str, Any]:
     plain = [name for name, text in secrets.items() if text is not None and not has_reference(text)]
     if plain:
         raise ConfigError(
-            f"the setting {plain[0]} is written out, and a coordinator keeps settings in its store",
-            "write a reference in its place: ${env:NAME} or ${file:PATH}, of the containers' machine",
+            f"the setting {plain[0]} contains a secret in plain text, and a coordinator stores the settings of jobs",
+            "write a reference instead, to be resolved where containers run: ${env:NAME} or ${file:PATH}",
         )
     return settings.model_dump(mode="json", exclude_unset=True, exclude={"coordinator"})
 

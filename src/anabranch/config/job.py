@@ -115,12 +115,12 @@ class JobSettings(Section):
     @classmethod
     def _idle_after(cls, text: str) -> str:
         if text != _NEVER and not durations.parse(text):
-            raise ValueError('give some time, as "1 minute", or "never"')
+            raise ValueError('give a duration such as "1 minute", or "never"')
         return text
 
     @field_validator("message_timeout")
     @classmethod
     def _message_timeout(cls, text: str | None) -> str | None:
         if text is not None and not durations.parse(text):
-            raise ValueError('give some time, as "1 minute", or leave it out')
+            raise ValueError('give a duration such as "1 minute", or leave it out')
         return text

@@ -55,7 +55,7 @@ class Settings(Section):
         if job.trigger == "real-time":
             raise ValueError('job.autoscale is for Python functions, and trigger = "real-time" has none')
         if job.grouper == "all":
-            raise ValueError('job.autoscale changes the factor, which grouper = "all" has none of')
+            raise ValueError('job.autoscale changes the factor, but with grouper = "all" the factor is always 1')
         return self
 
     @model_validator(mode="after")

@@ -63,7 +63,9 @@ class StreamSettings(Section):
     def _one_or_many(self) -> StreamSettings:
         odd = next((name for name in ("topic", "delivery", "task_header") if name in self.model_fields_set), None)
         if self.pattern is not None and odd is not None:
-            raise ValueError(f"{odd} is for one stream, and pattern = {self.pattern!r} is for an input of many")
+            raise ValueError(f"{odd} is for one stream, but pattern = {self.pattern!r} can match several")
         if self.pattern is not None and self.format == "confluent" and self.subject is None:
-            raise ValueError(f"which subject the streams of pattern = {self.pattern!r} have isn't clear: set subject")
+            raise ValueError(
+                f"it isn't clear which subject the streams of pattern = {self.pattern!r} have: set subject"
+            )
         return self

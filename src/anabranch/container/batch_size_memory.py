@@ -51,7 +51,7 @@ class Memory:
             tree.fs.mkdirs(tree.path)
             tree.write(_name(self._lane), json.dumps(speeds.to_builtins(known)))
         except Exception as error:
-            log.debug("how fast a lane is isn't kept", lane=self._lane.id, error=str(error))
+            log.debug("the speed of a lane can't be stored", lane=self._lane.id, error=str(error))
 
 
 def remembered(lane_folders: LaneFolders, lane: Lane, *, quick: bool) -> int:
@@ -61,7 +61,7 @@ def remembered(lane_folders: LaneFolders, lane: Lane, *, quick: bool) -> int:
     try:
         return speeds.first(_read(_tree(lane_folders, lane), lane), lane.factor, _partitions(lane), quick=quick)
     except Exception as error:
-        log.debug("how fast a lane was isn't known", lane=lane.id, error=str(error))
+        log.debug("the speed of a lane can't be looked up", lane=lane.id, error=str(error))
         return 0
 
 
@@ -76,7 +76,7 @@ def _read(tree: Tree, lane: Lane) -> dict[int, Speed]:
     try:
         return speeds.from_builtins(json.loads(tree.read(name)))
     except ValueError as error:
-        log.debug("how fast lanes were can't be read", lane=lane.id, error=str(error))
+        log.debug("the stored speeds of lanes can't be read", lane=lane.id, error=str(error))
         return {}
 
 

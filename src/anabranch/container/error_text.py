@@ -31,7 +31,7 @@ _OURS = re.compile(r"anabranch\.errors\.\w+: (.+?)(?=\n\s*\n|\n\tat |\n\s*at \S+
 _NO_ANSWER = re.compile(r"Py4J\w*Error|Connection(?:Refused|Reset)Error|BrokenPipeError|EOFError")
 _LONGEST = 600
 _MOST_REASONS = 2
-_NEEDS_LOG = "its whole trace is in the log: of run in JOB.spark.log, which it names; of a container on its stderr"
+_NEEDS_LOG = "the whole stack trace is in the log: JOB.spark.log for anabranch run, stderr for a container"
 
 
 class Remedy(enum.Enum):
@@ -111,7 +111,7 @@ _KINDS = (
         _says(r"No space left on device|Disk quota exceeded|ENOSPC|not enough space"),
         "make room on that disk; the lane continues from this batch",
     ),
-    _Kind(_says(r"Read-only file system|Input/output error"), "see what is wrong with that disk, and mount it anew"),
+    _Kind(_says(r"Read-only file system|Input/output error"), "see what is wrong with that disk, and mount it again"),
     _Kind(
         _says(r"PermissionError|AccessDeniedException|AccessControlException|Permission denied"),
         "let the process's user read and write there",
@@ -119,7 +119,7 @@ _KINDS = (
     _OF_SYSTEMS,
     _Kind(
         _says(r"(?:ModuleNotFoundError|ImportError)"),
-        "install it where Python workers run, in the Python that runs anabranch, or put it beside the job file",
+        "install it where Python workers run, in the Python that runs anabranch, or put it next to the job file",
     ),
     _Kind(
         _says(r"PicklingError|cannot pickle|Can't pickle|Can't get attribute|could not be serialized"),

@@ -89,9 +89,9 @@ def wait_for_slots(spark: SparkSession, cores: int, say: Callable[[str], None], 
             first = first or now
             if now > first + SLOTS_WITHIN:
                 raise ConfigError(
-                    f"{master} has given {slots} task slots in {SLOTS_WITHIN:.0f} s, and {cores} tasks of this job in "
-                    "real time run at once",
-                    "give the application more cores (spark.cores.max, spark.executor.instances), or the cluster",
+                    f"{master} has given {slots} task slots in {SLOTS_WITHIN:.0f} s, but {cores} tasks of this job in "
+                    "real time must run at once",
+                    "give the application or the cluster more cores (spark.cores.max, spark.executor.instances)",
                 )
         elif now > next_word:
             say(f"{master} has given no executor in {now - begun:.0f} s: are its cores and memory taken? Waiting ...")

@@ -112,7 +112,7 @@ class DirectHeartbeats:
             self._asked_at = self._clock()
             if self._away_since is None:
                 self._away_since = self._asked_at
-                self._say(f"{error.what}; the lanes go on, and it is tried again: {error.cure}")
+                self._say(f"{error.what}; the lanes keep running, and the store is tried again: {error.cure}")
             return self._seat_lease.answer
         if self._away_since is not None:
             self._say(f"the store can be used again, after {self._clock() - self._away_since:.0f} s")
@@ -242,7 +242,7 @@ class BackgroundHeartbeats:
         try:
             return self._asked(wait)
         except Exception:
-            log.exception("a beat failed; it counts as missed")
+            log.exception("a heartbeat failed, and counts as missed")
             return False
 
     def _asked(self, wait: float) -> bool:
@@ -262,7 +262,7 @@ class BackgroundHeartbeats:
                 orphaned = self._seat_lease.orphaned
                 news, self._orphaned = bool(orphaned) and not self._orphaned, bool(orphaned)
             if news:
-                self._say(f"the coordinator is not heard ({orphaned}); the lanes go on, and it is asked again")
+                self._say(f"the coordinator doesn't answer ({orphaned}); the lanes keep running, and it is asked again")
             return False
         with self._lock:
             self._seat_lease.hear(sent, answer)
@@ -270,7 +270,7 @@ class BackgroundHeartbeats:
         if not answer.same:
             self._wake()
         if news:
-            self._say("the coordinator is heard again")
+            self._say("the coordinator answers again")
         return True
 
 

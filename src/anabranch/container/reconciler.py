@@ -270,7 +270,7 @@ class Container:
         query = self._builder.query(lane, lane_folders.at(lane, lane.epoch), str(lane_folders.clock(lane)), starting)
         if ahead.begins_as(query, starting):
             return ahead
-        log.info("a lane begins otherwise than was foreseen", lane=lane.id)
+        log.info("a lane starts in another way than was prepared", lane=lane.id)
         ahead.abandon()
         return None
 

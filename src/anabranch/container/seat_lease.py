@@ -72,8 +72,8 @@ class SeatLease:
         keep = self.me.lease * _STOPPING
         if not self._refused and not self._survives and self.lease_left <= keep:
             self._refused = (
-                f"the coordinator was not heard for {self.me.lease - keep:.0f} s, and what it writes can't be fenced"
-                + (f" ({self._missed})" if self._missed else "")
+                f"the coordinator was not heard for {self.me.lease - keep:.0f} s, and this "
+                "container's outputs can't be fenced" + (f" ({self._missed})" if self._missed else "")
             )
         return self._refused
 

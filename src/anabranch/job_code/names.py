@@ -26,8 +26,8 @@ def check(code: JobCode) -> None:
             if name in RESERVED and hidden is not None:
                 whose = "Python's own" if name in sys.stdlib_module_names else "a package that Spark's workers need"
                 raise UsageError(
-                    f"{Path(path).name}:{line} imports {name!r}, and {hidden.name} beside the job file has the name of "
-                    f"a module of {whose}",
+                    f"{Path(path).name}:{line} imports {name!r}, and {hidden.name} next to the job file has the name "
+                    f"of a module of {whose}",
                     f"give {hidden.name} another name",
                 )
 

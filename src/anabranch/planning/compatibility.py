@@ -74,7 +74,7 @@ def check(found: Comparison, job: str) -> None:
     """Raise ConflictError with all reasons, if there are any."""
     if found.reasons:
         raise ConflictError(
-            f"the new version of job {job!r} can't continue where the present one is: "
+            f"the new version of job {job!r} can't continue from the current one: "
             + "; ".join(reason.what for reason in found.reasons),
             "; or: ".join(dict.fromkeys(reason.cure for reason in found.reasons)),
         )
@@ -109,11 +109,11 @@ def compared(
 
 def _settings(before: Version, after: Version, factor: int, containers: int, stateful: bool) -> Iterator[Reason]:
     old, new = before.fingerprint, after.fingerprint
-    for name, present, verb in (("factor", factor, "--factor"), ("containers", containers, "--containers")):
-        if new.get(name) not in (old.get(name), str(present)):
+    for name, current, verb in (("factor", factor, "--factor"), ("containers", containers, "--containers")):
+        if new.get(name) not in (old.get(name), str(current)):
             yield Reason(
-                f"its settings say {name} {new.get(name)}, and the job has {present}",
-                f"set [job] {name} = {present}; and change it afterwards: anabranch scale JOB {verb} {new.get(name)}",
+                f"its settings say {name} {new.get(name)}, but the job has {name} {current}",
+                f"set [job] {name} = {current}, and change it afterwards: anabranch scale JOB {verb} {new.get(name)}",
             )
     if old.get("grouper") != new.get("grouper"):
         yield Reason(f"the grouper changes from {old.get('grouper')} to {new.get('grouper')}")
@@ -131,7 +131,7 @@ def _streams(before: Version, after: Version) -> Iterator[Reason]:
     old, new = _homes(before), _homes(after)
     for stream in sorted(old.keys() & new.keys()):
         if old[stream] != new[stream]:
-            yield Reason(f"stream {stream!r} is read from {new[stream]}, and was from {old[stream]}")
+            yield Reason(f"stream {stream!r} is read from {new[stream]}, and was read from {old[stream]}")
     common = _named(before.graph) & _named(after.graph)
     for stream in sorted(common):
         for what in _OF_STREAMS:
@@ -163,7 +163,7 @@ def _boundaries(before: Version, after: Version) -> Iterator[Reason]:
             if twin is not None:
                 yield _renamed(node, twin, "the content of its stream")
             else:
-                yield Reason(f"partition_by {name!r} is gone, and records may lie in its stream")
+                yield Reason(f"partition_by {name!r} is gone, but its stream may still contain records")
             continue
         other = new[name]
         if node.args["columns"] != other.args["columns"]:
@@ -178,16 +178,14 @@ def _boundaries(before: Version, after: Version) -> Iterator[Reason]:
             )
         layout = f"{OUTPUT}{stages.stream_of(after.graph, other)}"
         if layout not in before.fingerprint:
-            yield Reason(f"the layout of intermediate streams is another one: {layout.removeprefix(OUTPUT)} is new")
+            yield Reason(f"the layout of intermediate streams has changed: {layout.removeprefix(OUTPUT)} is new")
         changes = _changes(before.columns(node.id), after.columns(other.id))
         if changes:
             yield Reason(
                 f"the intermediate stream of partition_by {name!r} ({other.where}) has other columns: {changes}"
             )
         if _feeding(before.graph, node) != _feeding(after.graph, other):
-            yield Reason(
-                f"partition_by {name!r} ({other.where}) is fed from behind other stateful operators than before"
-            )
+            yield Reason(f"partition_by {name!r} ({other.where}) now follows other stateful operators")
 
 
 def _feeding(graph: Graph, node: Node) -> set[str]:
@@ -209,7 +207,7 @@ class _Stateful:
             raise UsageError(
                 f"the state of {wrong!r} can't be dropped: "
                 + ("the new version has it" if wrong in self._news else "the job has no such operator with state"),
-                f"those that go: {', '.join(gone) or 'none'}",
+                f"operators whose state can be dropped: {', '.join(gone) or 'none'}",
             )
         self.dropped = tuple(name for name in gone if name in drop)
         self._gone = [name for name in gone if name not in drop]
@@ -223,7 +221,7 @@ class _Stateful:
             else:
                 yield Reason(
                     f"{node.kind} {name!r} keeps state, and the new version doesn't have it",
-                    f"say that its state may go: --drop-state {name}",
+                    f"allow its state to be dropped: --drop-state {name}",
                 )
         for name, node in self._news.items():
             if name in self.olds:
@@ -234,14 +232,14 @@ class _Stateful:
             yield f"the state of {name} is dropped"
         for name in self._news:
             if name not in self.olds:
-                yield f"{name} begins without state, at the present positions"
+                yield f"{name} begins without state, at the current positions"
 
     def _differences(self, old: Node, new: Node) -> Iterator[Reason]:
         label = f"{new.kind} {new.name!r} ({new.where})"
         if not _same(old, new):
             differing = sorted(k for k in {*old.args, *new.args} if old.args.get(k) != new.args.get(k))
             what = f"was {old.kind}" if old.kind != new.kind else f"has another {' and '.join(differing)}"
-            yield Reason(f"the state of {label} is another one: it {what}")
+            yield Reason(f"the state of {label} has changed: the operator {what}")
             return
         before, after = (_stage_of(v.graph, n) for v, n in ((self._before, old), (self._after, new)))
         keys = [self._key(*each) for each in ((self._before, before, old), (self._after, after, new))]
@@ -253,7 +251,7 @@ class _Stateful:
         used = _changes(self._used(self._before, old), self._used(self._after, new), common=True)
         made = _changes(self._before.columns(old.id), self._after.columns(new.id))
         if used or made:
-            yield Reason(f"the state of {label} is another one: {used or made}")
+            yield Reason(f"the columns of the state of {label} have changed: {used or made}")
 
     def _key(self, version: Version, stage: Stage, node: Node) -> tuple[tuple[str, str], ...]:
         names = stages.key_columns(version.graph, stage)[node.inputs[0]].columns
@@ -314,7 +312,7 @@ def _moved(before: Version, after: Version) -> Iterator[str]:
         for stream in sorted(new - old):
             yield f"{stream} is {verb} from now on"
         for stream in sorted(old - new):
-            yield f"{stream} is {verb} no more"
+            yield f"{stream} is no longer {verb}"
 
 
 def _changes(old: Mapping[str, str], new: Mapping[str, str], common: bool = False) -> str:

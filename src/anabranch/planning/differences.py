@@ -39,7 +39,7 @@ def described(
             found += _operator(operator, _node(before, operator), _node(after, operator), before, after)
         else:
             found.append(_other(name, fingerprint.get(name), following.get(name)))
-    return tuple(found) if found or not names else ("the order of its operators is another one",)
+    return tuple(found) if found or not names else ("the order of its operators has changed",)
 
 
 def _node(graph: Graph, name: str) -> Node | None:

@@ -139,7 +139,7 @@ def _check_stateful(graph: Graph, stage: Stage, node: Node, keys: dict[int, KeyC
         raise GraphError(
             f"{node.kind} {node.name!r} ({node.where}) comes after join_table {table.name!r} ({table.where}) in one "
             "stage",
-            "put a partition_by between them, or the join_table behind it: a table is refreshed between batches, and "
+            "put a partition_by between them, or the join_table after it: a table is refreshed between batches, and "
             "what leads to state is fixed while a lane runs",
         )
     for merge in (n for n in before_it if n.kind == "merge"):
@@ -149,7 +149,7 @@ def _check_stateful(graph: Graph, stage: Stage, node: Node, keys: dict[int, KeyC
             raise GraphError(
                 f"merge ({merge.where}) brings branches of {graph[twice].name!r} together again before the stateful "
                 f"{node.kind} {node.name!r}",
-                "say it in one branch (a case expression, say), or put a partition_by between them",
+                "write it as one branch, for example with a case expression, or put a partition_by between them",
             )
     for merge in (n for n in stage.nodes if n.kind == "merge"):
         before = list(stages.upstream(graph, stage, merge))
@@ -171,6 +171,6 @@ def _check_key(graph: Graph, sink: Node, keys: dict[int, KeyColumns]) -> None:
             raise GraphError(
                 f"write {sink.name!r} ({sink.where}) has no key: after map_arrow ({node.where}) the message key of a "
                 f"row is unknown ({keys[node.id].lost})",
-                'say write(..., key="an expression"), or declare the key in read(..., key=...)',
+                'use write(..., key="an expression"), or declare the key in read(..., key=...)',
             )
         node = graph[node.inputs[0]]

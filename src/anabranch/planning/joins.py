@@ -21,14 +21,14 @@ def check(graph: Graph, stage: Stage, join: Node, keys: Mapping[int, KeyColumns]
     if left != right:
         raise GraphError(
             f"{where} takes rows with the key {_listed(left)} on its left, and {_listed(right)} on its right",
-            "sides are joined by the stage's key, under one name: name it alike in read(..., key=...) or partition_by",
+            "the sides are joined by their stage keys: give these the same names in read(..., key=...) or partition_by",
         )
     before = [list(stages.upstream(graph, stage, graph[i])) for i in join.inputs]
     shared = next((node for node in before[0] if node in before[1]), None)
     if shared is not None:
         raise GraphError(
             f"{where} takes rows of {shared.kind} {shared.name!r} on both sides",
-            "put a partition_by on one of them: the sides of a join are of different streams",
+            "put a partition_by on one of them: the sides of a join must come from different streams",
         )
     broadcast = next((n for side in before for n in side if n.kind == "read" and n.args.get("broadcast")), None)
     if broadcast is not None:

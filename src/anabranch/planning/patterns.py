@@ -58,15 +58,15 @@ def found(
         lost = next((stream for stream in has if stream not in matching), None)
         if lost is not None:
             raise NotFoundError(
-                f"{_label(node)} has read stream {lost!r} so far, and {systems[name]} has none of that name that "
+                f"{_label(node)} has read stream {lost!r} so far, and {systems[name]} has no stream of that name that "
                 f"matches {patterns[name]!r}",
                 f"restore it, or let [streams.{name}] pattern match it; or run the job under another name",
             )
         its = (*has, *(stream for stream in matching if stream not in has and (new or not has)))
         if not its:
             raise NotFoundError(
-                f"{_label(node)}: no stream in {systems[name]} has a name that matches {patterns[name]!r}, all of it",
-                f"see anabranch stream list; make one, or correct [streams.{name}] pattern",
+                f"{_label(node)}: no stream in {systems[name]} has a name that matches {patterns[name]!r} completely",
+                f"see anabranch stream list; create one, or correct [streams.{name}] pattern",
             )
         result[name] = msgspec.structs.replace(empty, streams=its)
     return result
@@ -104,7 +104,8 @@ def widened(stage: StageModel, new: Collection[str]) -> StageModel:
         if len(takers) > 1:
             raise ConflictError(
                 f"stream {name} matches the patterns of {' and '.join(takers)}, inputs of stage {stage.stage}",
-                "the job goes on without it; let one pattern match it: drain the job, and start it with that",
+                "the job continues without the stream; to read it, let only one pattern match it, then drain and "
+                "start the job",
             )
         for each in takers:
             matched = patterns[each]

@@ -36,5 +36,5 @@ def fetch(system: System, stream: str, partition: int, offsets: Sequence[int]) -
         raise LogError(
             f"{len(missing)} of {len(wanted)} records of {stream}/{partition} aren't there, the first at offset "
             f"{missing[0]}",
-            "they were deleted since, or never were records: transactions take offsets, too",
+            "they have been deleted, or were never records: transactions take up offsets, too",
         )

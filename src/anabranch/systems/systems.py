@@ -44,8 +44,8 @@ class Systems:
         output = next((output for output, each in self._settings.outputs.items() if each.to == name), None)
         if output is not None and name not in self._settings.systems.sections:
             raise ConfigError(
-                f"{output!r} is a table, outputs.{output}, and no stream",
-                "read it with what reads such tables; a job can only write it",
+                f"{output!r} is a table, outputs.{output}, not a stream",
+                "a job can only write a table: read it with other tools",
             )
         kind = registry.class_of(name, self._settings)
         _check_streams(name, kind, self._settings)

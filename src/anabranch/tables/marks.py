@@ -43,8 +43,8 @@ def check(mark: Mark | None, owner: Owner, where: str) -> Mark:
         raise _unmarked(owner, where)
     if mark.epoch > owner.epoch:
         raise FencedError(
-            f"{owner}, may not write to {where}: epoch {mark.epoch} has taken over",
-            "nothing was written; this process must stop, the lane goes on elsewhere",
+            f"{owner}, must not write to {where}: epoch {mark.epoch} has taken over",
+            "nothing was written; this process must stop, the lane continues elsewhere",
         )
     return mark
 
@@ -62,7 +62,7 @@ def fenced(mark: Mark | None, owner: Owner, where: str, new: bool | None) -> Mar
     if new and mark.batch > NOTHING:
         raise StateError(
             f"lane {owner.lane} of {owner.job} is new, but {where} holds batch {mark.batch} of it",
-            "the coordinator's store was set back: restore the newest one; to go on would lose or repeat records",
+            "the coordinator's store is an older copy: restore the newest one; going on would lose or repeat records",
         )
     return None if mark.epoch == owner.epoch else Mark(owner.epoch, mark.batch)
 

@@ -88,7 +88,7 @@ class JsonLinesPublisher:
                 if new and found is not None and found.batch >= 0:
                     raise StateError(
                         f"lane {self._lane.id} is new, but {stream} holds batch {found.batch} of it",
-                        "the store was set back: restore the newest copy of it",
+                        "the store is an older copy: restore the newest one",
                     )
                 fence(file, self._lane, self._epoch)
 

@@ -88,8 +88,8 @@ def checked(known: Sequence[Entry], lane: str, epoch: int, where: str) -> Mark:
     found = mark(known, lane) or Mark(epoch, -1, 0)
     if found.epoch > epoch:
         raise FencedError(
-            f"lane {lane} at epoch {epoch} may not write to {where}: epoch {found.epoch} has taken over",
-            "nothing was written; this process must stop, the lane goes on elsewhere",
+            f"lane {lane} at epoch {epoch} must not write to {where}: epoch {found.epoch} has taken over",
+            "nothing was written; this process must stop, the lane continues elsewhere",
         )
     return found
 

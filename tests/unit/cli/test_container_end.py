@@ -45,7 +45,7 @@ def test_a_job_that_was_stopped_is_none(coordinator: Coordinator, client: Client
 
 def test_how_a_job_has_ended_may_not_be_known(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
     container.check_ended_well(Client("http://127.0.0.1:9"), "delays", 1)
-    assert "how job delays has ended isn't known: nothing runs at http://127.0.0.1:9" in capsys.readouterr().err
+    assert "it isn't known how job delays ended: nothing runs at http://127.0.0.1:9" in capsys.readouterr().err
 
 
 def test_other_code_that_runs_is_an_error_for_who_starts_containers(coordinator: Coordinator, client: Client) -> None:

@@ -161,7 +161,7 @@ def test_a_surface_of_spark_that_is_missing_fails_where_there_is_no_other_way(
     found[1] = Probe(special, "4.4.0", "it has no class Y")
     said = look("")
     assert not said["spark internals"][0]
-    assert said["spark internals: special"] == (False, "Spark 4.4.0: it has no class Y; not to be had: something")
+    assert said["spark internals: special"] == (False, "Spark 4.4.0: it has no class Y; not available: something")
 
     def refuse(_: object) -> None:
         raise UnsupportedSparkError("Spark 4.4.0 can't be used for all jobs")

@@ -16,7 +16,7 @@ from tests.support.reports import lane_report
     ("watermark", "held_by", "said"),
     [
         (None, None, ""),
-        (None, "embedded/a/1", "; no watermark: embedded/a/1 has had no event time, and holds every window open"),
+        (None, "embedded/a/1", "; no watermark: embedded/a/1 has had no event time yet, which keeps every window open"),
         (1_388_546_100_000, "embedded/a/1", "; watermark 2014-01-01 03:15:00, held by embedded/a/1"),
     ],
 )
@@ -35,7 +35,7 @@ def test_standbys_are_shown_with_who_keeps_them_and_how_far_behind_they_are() ->
     status = JobStatus(job="j", deployment=1, generation=1, state=DeploymentState.RUNNING, copies=copies)
     assert progress.standbys(status) == [
         "standby 0 of lane 0-a: kept by j:1:4, error: No space left on device",
-        "standby 1 of lane 0-a: kept by one that stands by, 2 batch(es) behind",
+        "standby 1 of lane 0-a: kept by a process that stands by, 2 batch(es) behind",
         "standby 0 of lane 0-b: kept by j:1:4 in rack a, up to date",
-        "standby 0 of lane 0-c: kept by j:1:4, not whole yet",
+        "standby 0 of lane 0-c: kept by j:1:4, not complete yet",
     ]

@@ -49,7 +49,7 @@ def test_what_readers_keep_is_shown_and_may_be_given_up(tmp_path: Path) -> None:
     Log(tmp_path / ".anabranch" / "streams").readers("s").hold("j", {0: 1})
     said = stream("retain", "s", "--retain-for", "0 seconds").stderr
     assert "; 1 record deleted" in said
-    assert "kept beyond the retention, because job j has still to read it: 2 records" in said
+    assert "kept beyond the retention, because job j must still read them: 2 records" in said
     assert "anabranch reset j; or anabranch stream retain s --past-readers" in said
     said = stream("describe", "s").stdout
     assert "reader j: 2 records to read, as of less than a minute ago" in said

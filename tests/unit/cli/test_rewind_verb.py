@@ -87,7 +87,7 @@ def test_a_plan_shows_what_is_read_again_and_changes_nothing(coordinator: Coordi
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert "│ embedded/in/0 │ 0 │ 5 │" in lines
     assert "the state of counted is cleared" in lines
-    assert "no lane runs on as it is" in lines
+    assert "no lane keeps running" in lines
     assert any(line.startswith("output pauses for about") for line in lines)
     assert coordinator.status(JOB).generation == 1
     assert json.loads(said("plan", "rewind", JOB, "--to", "earliest", "--state", "keep", "--json").stdout)["to"]

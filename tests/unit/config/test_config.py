@@ -196,5 +196,5 @@ def test_settings_that_were_handed_on_are_the_same() -> None:
 
 
 def test_no_time_at_all_for_a_message_is_refused() -> None:
-    with pytest.raises(ValidationError, match="give some time"):
+    with pytest.raises(ValidationError, match="give a duration"):
         JobSettings(message_timeout="0 seconds")

@@ -143,7 +143,7 @@ def test_whatever_goes_wrong_is_a_missed_beat(script: Scripted, clock: Clock, er
         script.until(lambda come: len(come) >= more)
         script.answered = lambda _beat, _wait: ok(4)
         until(lambda: len(said) == 2)
-        assert said[1] == "the coordinator is heard again"
+        assert said[1] == "the coordinator answers again"
         until(lambda: heartbeats.take([]) == ok(4))
     assert len(said) == 2
 
@@ -233,7 +233,7 @@ def test_in_one_process_a_store_that_is_full_is_waited_for(script: Scripted, clo
         assert heartbeats.take([report(FIRST, "running")]) == ok(1)  # what it was told last
         clock.at += 0.25
     assert len(script.heartbeats) == 7  # it isn't asked at every turn
-    assert said == ["the disk of the store /s is full; the lanes go on, and it is tried again: make room"]
+    assert said == ["the disk of the store /s is full; the lanes keep running, and the store is tried again: make room"]
     script.answered = good
     clock.at += 1
     assert heartbeats.take([]) is not None

@@ -18,8 +18,8 @@ def sample(name: str) -> str:
 
 TOLD = {
     "fenced": (
-        "lane 0-00000000 of j, epoch 1, may not write to out, partition 0: epoch 5 has taken over\n"
-        "  nothing was written; this process must stop, the lane goes on elsewhere"
+        "lane 0-00000000 of j, epoch 1, must not write to out, partition 0: epoch 5 has taken over\n"
+        "  nothing was written; this process must stop, the lane continues elsewhere"
     ),
     "segment_missing": (
         "/log/in/0/segments/X.arrow, which holds the offsets 0 to 4, is missing\n"

@@ -74,7 +74,7 @@ def test_who_may_not_survive_stops_before_its_lease_ends_and_for_ever(clock: Clo
     clock.at += 5.9
     assert seat_lease.must_stop == ""
     clock.at += 0.2
-    why = "the coordinator was not heard for 6 s, and what it writes can't be fenced (nothing runs there)"
+    why = "the coordinator was not heard for 6 s, and this container's outputs can't be fenced (nothing runs there)"
     assert seat_lease.must_stop == why
     assert seat_lease.lease_left > 0
     seat_lease.hear(seat_lease.beat([]), ok(1))

@@ -124,7 +124,7 @@ def test_a_rollback_deploys_the_version_before(store: Store) -> None:
     new.work()
     told = coordinator.rollback("j", RollbackRequest())
     assert (told.deployment, told.version_of) == (3, 1)
-    assert "below is written no more" in told.notes
+    assert "below is no longer written" in told.notes
     back = relieved(new, 3)
     back.work()
     assert coordinator.status("j").state == "running"
@@ -144,7 +144,7 @@ def test_a_rollback_goes_by_the_same_check(store: Store) -> None:
     with pytest.raises(ConflictError, match="was called 'other', and its state belongs to that name"):
         coordinator.rollback("j", RollbackRequest())
     told = coordinator.rollback("j", RollbackRequest(drop_state=("other",)))
-    assert "counted begins without state, at the present positions" in told.notes
+    assert "counted begins without state, at the current positions" in told.notes
 
 
 def test_what_cannot_follow_is_refused_and_nothing_happens(store: Store) -> None:

@@ -116,4 +116,4 @@ def test_the_sets_are_what_others_look_for() -> None:
 def test_a_set_that_nobody_knows(served: tuple[Path, Repository]) -> None:
     result = CliRunner().invoke(app, ["jars", "fetch", "kafka"])
     assert isinstance(result.exception, UsageError)
-    assert str(result.exception) == "there are no jars called kafka\n  name some of: connector, broker, avro"
+    assert str(result.exception) == "there are no jars called kafka\n  choose from: connector, broker, avro"

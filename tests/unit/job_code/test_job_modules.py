@@ -199,10 +199,10 @@ def test_a_job_file_that_builds_another_job_on_workers_is_told(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("helper", "text", "fault"),
     [
-        ("logging.py", "import logging\n", "job.py:1 imports 'logging', and logging.py beside the job file has"),
-        ("queue.py", "from queue import mine\n", "job.py:1 imports 'queue', and queue.py beside the job file"),
-        ("numpy.py", "\n\nimport numpy as np\n", "job.py:3 imports 'numpy', and numpy.py beside the job file"),
-        ("json/__init__.py", "import json.mine\n", "job.py:1 imports 'json', and json beside the job file"),
+        ("logging.py", "import logging\n", "job.py:1 imports 'logging', and logging.py next to the job file has"),
+        ("queue.py", "from queue import mine\n", "job.py:1 imports 'queue', and queue.py next to the job file"),
+        ("numpy.py", "\n\nimport numpy as np\n", "job.py:3 imports 'numpy', and numpy.py next to the job file"),
+        ("json/__init__.py", "import json.mine\n", "job.py:1 imports 'json', and json next to the job file"),
     ],
 )  # fmt: skip
 def test_a_module_that_can_t_be_told_from_python_s_own_is_refused(

@@ -99,7 +99,7 @@ def lanes_of(plan: Plan) -> dict[str, Lane]:
 @pytest.mark.parametrize(
     ("grouper", "first", "count", "says"),
     [
-        ("partition", {"in_a": 2}, 4, "in-b has come with 4 partitions, and embedded/in-a had 2"),
+        ("partition", {"in_a": 2}, 4, "in-b is new and has 4 partitions, but embedded/in-a had 2"),
         ("ssp", {"in_a": 2}, 2, "with grouper 'ssp', records of one key would be in"),
         ("cogroup", {"in_a": 4}, 6, "in-b has 6 partitions, and stage 0 has 4 groups of keys"),
     ],

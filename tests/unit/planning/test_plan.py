@@ -173,7 +173,7 @@ def test_cogroup_without_a_common_divisor_is_a_warning_with_the_counts() -> None
     job = Job("j")
     job.read("a", key="k int").merge(job.read("b", key="k int")).agg(n="count(*)").write("out")
     (warning,) = make(job, around("cogroup", a=3, b=4)).warnings
-    assert "one single task" in warning
+    assert "has only one task" in warning
     assert "embedded/a: 3, embedded/b: 4" in warning
 
 

@@ -45,7 +45,7 @@ def test_a_coordinator_lets_streams_come() -> None:
     clock.at += 60
     coordinator.look()
     (warning,) = coordinator.status("j").warnings
-    assert "in-c has come with 4 partitions" in warning
+    assert "in-c is new and has 4 partitions" in warning
     counts.counts = named({"a": 2, "b": 0})
     clock.at += 60
     coordinator.look()

@@ -122,7 +122,7 @@ def test_a_stream_has_only_settings_that_its_system_has_a_meaning_for() -> None:
 
 def test_a_secret_of_a_system_is_not_kept() -> None:
     settings = Settings.model_validate({"systems": {"mine": {"class": LINES, "root": "x", "password": "s3cret"}}})
-    with pytest.raises(ConfigError, match=r"systems\.mine\.password is written out"):
+    with pytest.raises(ConfigError, match=r"systems\.mine\.password contains a secret in plain text"):
         config.dumped(settings)
 
 

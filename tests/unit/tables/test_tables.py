@@ -179,7 +179,7 @@ def test_a_coordinator_keeps_no_secret(options: dict[str, object], kept: bool) -
     if kept:
         assert config.restored(config.dumped(settings)).outputs["orders"].options == options
         return
-    with pytest.raises(ConfigError, match=r"the setting outputs.orders\.\S+ is written out"):
+    with pytest.raises(ConfigError, match=r"the setting outputs.orders\.\S+ contains a secret in plain text"):
         config.dumped(settings)
 
 

@@ -49,7 +49,7 @@ def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> StoredState:
         folder.clear_leftovers(anew=False)
     if folder.pending:
         raise StateError(
-            f"lane {lane.id} has begun batch {folder.planned()}, and not finished it",
+            f"lane {lane.id} has started batch {folder.planned()}, and hasn't finished it",
             f"start job {lane.job!r}, and stop it once it runs",
         )
     batch = folder.committed()

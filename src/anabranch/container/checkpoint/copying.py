@@ -114,7 +114,7 @@ def _becomes(folder: Folder, copy: Folder) -> bool:
     try:
         return folder.tree.move(copy.tree)
     except Exception as error:
-        log.warning("a standby is of no use", folder=folder.uri, error=str(error))
+        log.warning("a standby can't be used", folder=folder.uri, error=str(error))
         copy.remove()
         return False
 
@@ -127,7 +127,7 @@ def _fill(folder: Folder, copy: Folder, names: Sequence[str], *, warm: bool) -> 
     except Exception as error:
         if not warm:
             raise
-        log.warning("a standby is of no use, and all is copied", folder=folder.uri, error=str(error))
+        log.warning("a standby can't be used, and the whole folder is copied", folder=folder.uri, error=str(error))
         copy.remove()
         copy.make()
         return _fill(folder, copy, names, warm=False)

@@ -52,7 +52,7 @@ def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
     if resumed is None:
         raise damaged(lane, folder.uri, faults)
     log.warning(
-        "batches weren't whole in a lane's folder, and count as not written",
+        "a lane's folder has incomplete batches, which count as not written",
         lane=lane.id,
         faults=[f"{folder.uri}/{fault.name} {fault.problem}" for fault in faults],
         last=resumed.batch,

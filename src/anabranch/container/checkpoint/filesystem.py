@@ -240,7 +240,7 @@ class Tree:
         elif not self.far.create(self.at(name), text):
             raise ConflictError(
                 f"{self.path.toString()}/{name} is there already: another process has written it",
-                "see that one process at a time runs the job: another may have a copy of its store",
+                "make sure that only one process runs the job: another may be running it with a copy of its store",
             )
 
     @staticmethod

@@ -261,7 +261,7 @@ class Folder:
         except (ValueError, KeyError, TypeError):
             known = False
         if not known:
-            log.warning("the id of a lane's query couldn't be read, and is another one now", folder=self.uri)
+            log.warning("the id of a lane's query couldn't be read, so the query gets a new one", folder=self.uri)
             self.note_id()
 
     def note_id(self) -> None:

@@ -109,7 +109,7 @@ class LaneFolders:
         if published >= 0:
             raise StateError(
                 f"lane {lane.id} is new, but its outputs hold batch {published} of it",
-                "the store was set back: restore the newest copy of it",
+                "the store is an older copy: restore the newest one",
             )
 
     def _split(self, lane: Lane, folder: Folder) -> Folder:

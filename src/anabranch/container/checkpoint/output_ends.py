@@ -108,7 +108,7 @@ class Outputs:
                 continue
             where = f"{self._lane.system(stream)}/{stream}/{number}"
             if self._systems.on_data_loss(stream) != "fail":
-                log.warning("an output has lost records, and the lane goes on", ssp=where, end=now, before=before)
+                log.warning("an output has lost records, and the lane continues", ssp=where, end=now, before=before)
                 continue
             raise StateError(
                 f"the output {where} ends at offset {now}, but it used to end at {before}: it was restored from an "
@@ -128,7 +128,8 @@ class Outputs:
         if "on_data_loss" in self._of(stream).stream_settings:
             name = self._systems.bound_as(stream)
             return (
-                f'to go on without those records, which are lost then, set [streams.{name}] on_data_loss = "earliest"'
+                f"to continue without these records, which are then lost, set [streams.{name}] "
+                'on_data_loss = "earliest"'
             )
         job = self._lane.job
         return f"without it those records are lost: after `anabranch reset {job}` the job writes its outputs once more"

@@ -229,8 +229,9 @@ class Ownership:
     def _raise_if_lost(self, folder: str) -> None:
         if folder in self._lost:
             raise FencedError(
-                f"{self._lost[folder]} has taken {folder}, as this process gave no sign of life for {EXPIRES:.0f} s",
-                "nothing more is written here",
+                f"{self._lost[folder]} has taken {folder}, because this process gave no sign of life "
+                f"for {EXPIRES:.0f} s",
+                "this process writes nothing more to it",
             )
 
     def _have(self, folder: str, number: int) -> None:

@@ -101,7 +101,7 @@ def of_lane(
     try:
         seen = published(lane)
     except AnabranchError as error:
-        findings.append(Finding(part, "", f"what its outputs hold of it isn't known: {error.what}"))
+        findings.append(Finding(part, "", f"it isn't known which of its batches the outputs contain: {error.what}"))
         seen = None
     resumed = None
     if faults and seen is not None:
@@ -115,7 +115,9 @@ def of_lane(
         findings += _inputs(found, systems)
         last = found.files.planned
         if seen is not None and seen > last:
-            problem = f"its outputs hold batch {seen}, and its folder knows none after {last}: it was set back"
+            problem = (
+                f"its outputs hold batch {seen}, but its folder has none after {last}: the folder is an older copy"
+            )
             findings.append(Finding(part, found.uri, problem, f"the positions and the state after batch {last}"))
     return findings, resumed
 
@@ -136,10 +138,10 @@ def _mends(resumed: Resumption | None) -> str:
     if resumed is None:
         return ""
     if resumed.batch < 0:
-        return "begins the lane anew: it has written nothing"
+        return "starts the lane from its beginning: it has written nothing yet"
     if resumed.pending:
-        return f"runs batch {resumed.batch} again: its outputs know what they have of it"
-    return f"goes on after batch {resumed.batch}: nothing of a later one was written"
+        return f"runs batch {resumed.batch} again: outputs skip what they already have of the batch"
+    return f"continues after batch {resumed.batch}: nothing of a later batch was written"
 
 
 def _documents(found: LaneFiles) -> Iterator[Finding]:
@@ -182,9 +184,11 @@ def _inputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
             continue
         for number, position in positions.items():
             if ends.get(number, 0) < position:
-                problem = f"ends at offset {ends.get(number, 0)}, before {position}, up to where the lane has read it"
+                problem = f"ends at offset {ends.get(number, 0)}, but the lane has already read it up to {position}"
                 where = f"{at[stream]}/{stream}/{number}"
-                yield Finding(f"lane {found.lane.id}", where, problem, "what was processed is gone from it")
+                yield Finding(
+                    f"lane {found.lane.id}", where, problem, "records at its end, which the lane has already processed"
+                )
 
 
 def _outputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:

@@ -188,7 +188,7 @@ class Checkpoint:
             and self._is_read(name)
             and not checksums.agrees(self.read(name), self.read(checksum))
         ):
-            return Fault(name, role, f"isn't what its checksum was made of ({checksum.rpartition('/')[2]})")
+            return Fault(name, role, f"doesn't match its checksum ({checksum.rpartition('/')[2]})")
         return None
 
     def _is_read(self, name: str) -> bool:

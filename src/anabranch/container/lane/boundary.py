@@ -77,7 +77,7 @@ class Boundary:
             seen = not self._takes_back(query)
         if seen:
             attempt.reporter.update(
-                waits=breaking_off.told(folder.planned(), "was begun before, and is finished", None)
+                waits=breaking_off.told(folder.planned(), "was started before, and is being finished", None)
             )
         last = folder.batch(folder.planned()) if folder.planned() >= 0 else None
         if last is None or not folder.pending:
@@ -137,7 +137,7 @@ class Boundary:
         if not self._life.closes():
             return ""  # the batch stays planned
         if number == self._queries.pending_at_start and query.outputs.repeats and not self._life.closes_now():
-            return f"was begun before, and {query.outputs.repeats}"
+            return f"was started before, and {query.outputs.repeats}"
         try:
             return "is seen in part" if attempt.lane_folders.seen(attempt.lane) >= number else ""
         except AnabranchError as error:

@@ -206,9 +206,9 @@ def taken_back(lane_folders: LaneFolders, lane: Lane, epoch: int, folder: Folder
     seen = lane_folders.withdrawn(lane, epoch, began=folder.committed() >= lane.first_batch)
     crash_points.reach(crash_points.WITHDRAWN, lane.id, batch)
     if seen >= batch:
-        log.info("a batch that was broken off is finished: something of it is seen", lane=lane.id, batch=batch)
+        log.info("a batch that was broken off is finished: part of it is already visible", lane=lane.id, batch=batch)
         return False
     folder.take_back()
     crash_points.reach(crash_points.TAKEN_BACK, lane.id, batch)
-    log.info("a batch was taken back: its records are read by those that follow", lane=lane.id, batch=batch)
+    log.info("a batch was taken back: later batches read its records", lane=lane.id, batch=batch)
     return True

@@ -197,7 +197,7 @@ class _Prestart(threading.Thread):
         try:
             self._result = self._begin(self._lane, self._starting)
         except Exception as error:
-            log.info("a coming lane isn't begun ahead", lane=self._lane.id, error=str(error))
+            log.info("a coming lane isn't started ahead", lane=self._lane.id, error=str(error))
 
     def result(self) -> PrestartedQuery | None:
         self.join()

@@ -153,7 +153,7 @@ class Queries:
         query = self._made()
         self._monitor.carry_idle(-1, query.job.settings.job.idle_seconds)
         self._attempt.reporter.update(begun=True)
-        log.debug("a lane goes on with a query that was begun ahead", lane=self._attempt.lane.id)
+        log.debug("a lane continues with a query that was started ahead", lane=self._attempt.lane.id)
         return self._runs(query, prestarted.go_on(query))
 
     def _runs(self, query: LaneQuery, started: StreamingQuery) -> StreamingQuery:

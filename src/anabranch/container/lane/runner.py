@@ -325,7 +325,7 @@ class LaneRunner:
         try:
             return error_attribution.attributed(self._attempt, error)
         except Exception as another:
-            log.error("why a lane failed can't be told", lane=self.lane.id, trace=root_cause.text_of(another))
+            log.error("it can't be determined why a lane failed", lane=self.lane.id, trace=root_cause.text_of(another))
             return error_text.failure(error)
 
     def _quietly(self, act: Callable[..., object], *args: object) -> None:

@@ -92,6 +92,6 @@ class SurroundingsWait:
         if not goes_on and self._clock() <= self._runs_since + _RUNS_WELL:
             return False
         seconds = round(self._clock() - self._wait.since)
-        log.warning("a lane goes on", lane=self._lane, waited_for=self._wait.awaited, seconds=seconds)
+        log.warning("a lane continues", lane=self._lane, waited_for=self._wait.awaited, seconds=seconds)
         self._wait = None
         return True

@@ -91,7 +91,7 @@ def tasks_of(stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warn
         if around.grouper_name == "cogroup" and grouping_keys.single_group(keyed) is not None:
             listed = ", ".join(f"{i}: {i.partitions}" for i in keyed)
             warnings.append(
-                f"stage {stage.id} is one single task: its partition counts have no common divisor ({listed})"
+                f"stage {stage.id} has only one task: its partition counts have no common divisor ({listed})"
             )
     return tasks
 

@@ -51,8 +51,9 @@ def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
                 whole, at = position.ssp.whole, position.offset
                 if left.setdefault(whole, at) != at and deployment == last:
                     raise StateError(
-                        f"the lanes of deployment {deployment} have left {whole} at {left[whole]} and {at}",
-                        "this is a bug in anabranch: drained lanes end at one place",
+                        f"the lanes of deployment {deployment} ended at different offsets of {whole}: {left[whole]} "
+                        f"and {at}",
+                        "this is a bug in anabranch: drained lanes end at the same offset",
                     )
                 left[whole] = min(at, left[whole])
         found = {**left, **found}
@@ -175,15 +176,15 @@ def _check_kept(former: Lane, mine: Sequence[Lane], tasks: set[str]) -> None:
     missing = [name for name in former.tasks if name not in tasks]
     if missing or read[0] != read[1] or former.seat not in {lane.seat for lane in mine}:
         why = (
-            f"it has that of task {missing[0]}, which is no more"
+            f"it contains that of task {missing[0]}, which no longer exists"
             if missing
-            else f"it read {_listed(read[0])}, and reads {_listed(read[1])} now"
+            else f"its lane read {_listed(read[0])}, and now reads {_listed(read[1])}"
             if read[0] != read[1]
-            else f"it was in container seat {former.seat}"
+            else f"its lane was in seat {former.seat}, which has no such lane now"
         )
         raise ConflictError(
             f"the state of {former.group!r} can't be kept: {why}",
-            "undo that, or begin without state: --reset-state",
+            "undo this change, or begin without state: --reset-state",
         )
 
 

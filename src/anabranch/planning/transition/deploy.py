@@ -143,15 +143,15 @@ def _lanes(
     if len({_group(lane) for lane in continued}) > 1:
         names = ", ".join(sorted({name for lane in continued for name in _sinks(lane) & _sinks(like)}))
         raise ConflictError(
-            f"outputs {names} come from one lane now, and came from several, which may be at different places", DRAIN
+            f"outputs {names} come from one lane now, but came from several, which may be at different offsets", DRAIN
         )
     of = continued or former
     between = {name for lane in former for name in lane.outputs} & streams
     unread = between - {ssp.stream for lane in of for ssp in (*lane.ssps, *lane.broadcast)}
     if continued and unread:
         raise ConflictError(
-            f"{', '.join(sorted(_sinks(like)))} comes from {', '.join(sorted(unread))} too, and others have read that "
-            "intermediate stream",
+            f"{', '.join(sorted(_sinks(like)))} comes from {', '.join(sorted(unread))} too, but other lanes have read "
+            "that intermediate stream",
             DRAIN,
         )
     found = []

@@ -72,7 +72,7 @@ def expanded(
     if gone is not None:
         raise ConflictError(
             f"stream {gone} is gone, and job {model.job!r} reads it",
-            "restore it: its lanes go on as long as they can; or stop the job, and run one without it",
+            "restore it (its lanes continue as long as they can); or stop the job, and run a version without it",
         )
     after = []
     new = patterns.coming(graph, model, counts)
@@ -86,8 +86,8 @@ def expanded(
         ssp = next((ssp for task in before.tasks for ssp in task.broadcast), None)
         if ssp is not None and len(stage.tasks) > len(before.tasks):
             raise ConflictError(
-                f"stage {stage.stage} of job {model.job!r} would have new tasks, and the broadcast input "
-                f"{ssp.system}/{ssp.stream}: from where on those are to have its records isn't settled yet",
+                f"stage {stage.stage} of job {model.job!r} would have new tasks, but it reads the broadcast "
+                f"{ssp.system}/{ssp.stream}, and it isn't defined from which offset new tasks would read it",
                 "the job continues unchanged; run it under another name",
             )
     change = follow.following(model, after, lanes, factor, new_id, placing or assignor.plain(containers))
@@ -107,7 +107,7 @@ def _check_together(stage: StageModel, had: int, inputs: tuple[Input, ...]) -> N
     apart = grouping_keys.apart(tasks, keyed)
     if apart is not None:
         raise ConflictError(
-            f"stream {apart.right} has come with {apart.right.partitions} partitions, and {apart.left} had "
+            f"stream {apart.right} is new and has {apart.right.partitions} partitions, but {apart.left} had "
             f"{apart.left.partitions} when state was first written: with grouper {stage.grouper!r}, records of "
             f"one key would be in different tasks of stage {stage.stage}",
             "the job continues without it; create it again with that count, or run the job under another name with "

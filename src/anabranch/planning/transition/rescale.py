@@ -57,16 +57,16 @@ def check_grouper(model: JobModel, containers: int) -> None:
     number of containers.
     """
     if not model.stages:
-        raise ConflictError(f"job {model.job!r} has no stages: there are no tasks to make anew", "start another plan")
+        raise ConflictError(f"job {model.job!r} has no stages, so its tasks can't be changed", "start another plan")
     name = model.stages[0].grouper
     if ":" in name:
         raise ConflictError(
-            f"job {model.job!r} has a grouper of its own, {name}: it can't be asked while the job runs",
-            "use a grouper of anabranch's: partition, ssp or cogroup",
+            f"job {model.job!r} has the custom grouper {name}, which can't be called while the job runs",
+            "use a built-in grouper: partition, ssp or cogroup",
         )
     if name == "all" and containers != len(model.containers):
         raise ConflictError(
-            f'job {model.job!r} has the grouper "all": in each container a task would read all there is',
+            f'job {model.job!r} has the grouper "all": each container would read all records',
             "use another grouper: partition, ssp or cogroup",
         )
 

@@ -60,7 +60,7 @@ def rewound(
         raise UsageError(
             f"job {model.job!r} has state in {', '.join(holding)}, and its records would be processed a second time",
             "add --state clear, to begin as if nothing had been read before, or --state keep, to add the repeated "
-            "records to the present state",
+            "records to the current state",
         )
     clear = bool(holding) and state == "clear"
     if clear:
@@ -128,7 +128,7 @@ def _lowered(position: Position, lane: Lane, how: Rewind, ends: Mapping[str, int
         return position
     if whole not in ends:
         raise StateError(
-            f"lane {lane.id} begins where {whole} ended, and no lane that wrote it has told where that is",
+            f"lane {lane.id} begins where {whole} ended, but no lane that wrote it has reported that offset",
             "restore a copy of the store",
         )
     return Position(ssp=position.ssp, offset=ends[whole])
@@ -196,8 +196,8 @@ def _check_clear(present: Sequence[Lane], reached: Sequence[Lane], own: Collecti
     if left or others:
         named = ", ".join(map(str, sorted(left, key=lambda ssp: ssp.order)[:3])) or others[0].group
         raise UsageError(
-            f"state can't be cleared: it has to do with {named} too, which would not be read again",
-            "give offsets for all partitions of the streams behind it, or --to earliest; or --state keep",
+            f"state can't be cleared: it also depends on {named}, which would not be read again",
+            "give offsets for all partitions on which the state depends, or --to earliest; or --state keep",
         )
 
 

@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 LIMIT = 2000
 """The limit for the text about an exception, in characters."""
 
-UNPICKLABLE = "make such an object inside the function, or in a module beside the job file that workers import"
+UNPICKLABLE = "make such an object inside the function, or in a module next to the job file that workers import"
 """What to do about an object that can't be sent to a Python worker."""
 
 _SHORT = 80

@@ -144,7 +144,7 @@ class _Fork:
                     messages.send(self._socket, _answered(answer, content))
         except messages.OutOfTime:
             self.kill()
-            how = f"it hasn't begun within {_BEGINNING:g} s" if at == _BEFORE else overdue(seconds)
+            how = f"it hasn't started within {_BEGINNING:g} s" if at == _BEFORE else overdue(seconds)
             raise LostError(at, how, late=True) from None
         except messages.Closed:
             raise LostError(at, _told(self.kill()), late=False) from None
@@ -203,7 +203,7 @@ class Host:
             failed = f"it hasn't loaded the job's functions within {_BEGINNING:g} s"
         if failed:
             self.close()
-            raise RuntimeError(f"the process for user code can't begin: {failed}")
+            raise RuntimeError(f"the process for user code can't start: {failed}")
 
     def fork(self, connection: socket.socket) -> int:
         with self._lock:

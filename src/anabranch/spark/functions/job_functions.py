@@ -25,7 +25,7 @@ __all__ = ["JobFunction", "culprit", "of_node"]
 _DEPTH = 6
 """How deeply :func:`culprit` follows references."""
 
-_MISSING = "install it where Python workers run, in the Python that runs anabranch, or put it beside the job file"
+_MISSING = "install it where Python workers run, in the Python that runs anabranch, or put it next to the job file"
 _OWN = 'put what only the user\'s process can do under if __name__ == "__main__":, or into a function'
 
 
@@ -91,8 +91,8 @@ def _from_file(code: JobCode, home: str, node: Node) -> JobFunction:
     if found is None or not same or node.id not in found.functions:
         raise GraphError(
             f"{label(node)} isn't in the job that {code.file} builds when a Python worker imports it",
-            "let the file build the same job wherever it is imported: not by arguments, the time, or what the user's "
-            "process alone has",
+            "let the file build the same job wherever it is imported, independent of arguments, the time, and "
+            "what only the user's process has",
         )
     return JobFunction(found.functions[node.id], job_modules.home_of(code), node, code)
 

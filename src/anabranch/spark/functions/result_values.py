@@ -113,7 +113,7 @@ def integer(bits: int) -> Callable[[Any], int]:
 
     def convert(value: Any) -> int:
         if isinstance(value, bool | np.bool_):
-            raise Wrong(value, "a truth value is no number; give 1 or 0")
+            raise Wrong(value, "a truth value isn't a number; give 1 or 0")
         if isinstance(value, np.integer):
             value = int(value)
         if not isinstance(value, int):
@@ -163,17 +163,17 @@ def decimal(precision: int, scale: int) -> Callable[[Any], Decimal]:
         if isinstance(value, bool) or not isinstance(value, int | Decimal):
             raise Wrong(value, "give a Decimal; Decimal(str(…)) makes one of a float")
         if isinstance(value, int) and value.bit_length() > 400:
-            raise Wrong(value, f"it has more than {precision - scale} digits before the point")
+            raise Wrong(value, f"it has more than {precision - scale} digits before the decimal point")
         given = Decimal(value)
         if not given.is_finite():
             raise Wrong(value, "it isn't finite; give None")
         if given and given.adjusted() >= precision - scale:
-            raise Wrong(value, f"it has more than {precision - scale} digits before the point")
+            raise Wrong(value, f"it has more than {precision - scale} digits before the decimal point")
         if given and given.adjusted() < -scale - 1:
-            raise Wrong(value, f"it has more than {scale} digits behind the point; round(…, {scale}) cuts them")
+            raise Wrong(value, f"it has more than {scale} digits after the decimal point; round(…, {scale}) cuts them")
         found = given.quantize(step, context=_EXACT)
         if found != given:
-            raise Wrong(value, f"it has more than {scale} digits behind the point; round(…, {scale}) cuts them")
+            raise Wrong(value, f"it has more than {scale} digits after the decimal point; round(…, {scale}) cuts them")
         return found
 
     return convert
@@ -205,7 +205,7 @@ def date(value: Any) -> dt.date:
 
 def zoned(value: Any) -> dt.datetime:
     if not isinstance(value, dt.datetime):
-        raise Wrong(value, "give a datetime with tzinfo, as datetime.now(UTC)")
+        raise Wrong(value, "give a datetime with tzinfo, such as datetime.now(UTC)")
     found = _in_microseconds(value)
     if found.utcoffset() is None:
         raise Wrong(value, "it has no zone; give a datetime with tzinfo: value.replace(tzinfo=UTC) if it is in UTC")

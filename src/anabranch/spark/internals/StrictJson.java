@@ -437,7 +437,7 @@ public final class StrictJson implements UDF1, Serializable {
       }
       if (value.signum() == 0) return BigDecimal.ZERO.setScale(kind.scale);
       BigDecimal least = value.stripTrailingZeros();
-      if (least.scale() > kind.scale) throw wrong(kind, above, step, "it has too many digits behind the point");
+      if (least.scale() > kind.scale) throw wrong(kind, above, step, "it has too many digits after the decimal point");
       if ((long) least.precision() - least.scale() > kind.precision - kind.scale) {
         throw wrong(kind, above, step, "it is out of range");
       }

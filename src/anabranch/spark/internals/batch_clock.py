@@ -36,7 +36,7 @@ def _tried(spark: SparkSession) -> str:
 
 SURFACE = Surface(
     "batch_clock",
-    "processing time that goes on where a machine's clock is set back",
+    "processing time that continues when a machine's clock is set back",
     [
         *java_functions.SURFACE.needs,
         JavaMembers(f"{_RUNTIME}.MicroBatchExecution", ("triggerClock",)),
@@ -46,7 +46,7 @@ SURFACE = Surface(
         JavaMembers("org.apache.spark.unsafe.Platform", ("throwException",)),
     ],
     tried=_tried,
-    otherwise="a batch that is planned before windows of processing time that are closed is planned anew, by a restart",
+    otherwise="a lane whose batch is planned before closed windows of processing time restarts and plans it again",
 )
 probe = SURFACE.probe
 
@@ -64,7 +64,7 @@ def starting(spark: SparkSession, name: str, since: int) -> Iterator[None]:
     yield
     failure = listener.failure(name)
     if failure:
-        log.warning("a lane goes by the machine's clock, which may go back", lane=name, why=failure)
+        log.warning("a lane follows the machine's clock, which can be set back", lane=name, why=failure)
 
 
 def _listener(spark: SparkSession) -> Any:

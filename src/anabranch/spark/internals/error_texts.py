@@ -29,9 +29,9 @@ def _others(spark: SparkSession) -> str:
 
 SURFACE = Surface(
     "error_texts",
-    "saying in our words why a lane failed",
+    "saying in anabranch's words why a lane failed",
     [JavaMembers(f"{_HELPER}$", ("getMessage",))],
     tried=_others,
-    otherwise="errors are shown as Spark has them, and what may help isn't known",
+    otherwise="errors are shown in Spark's words, without advice",
 )
 probe = SURFACE.probe

@@ -32,7 +32,7 @@ SURFACE = Surface(
     "java_process",
     "noticing at once that Spark's Java process has ended, and replacing it",
     [PythonName("pyspark.java_gateway", "launch_gateway"), _Started()],
-    otherwise="a container notices it by the next call that fails, and ends",
+    otherwise="a container notices it when its next call fails, and ends",
 )
 probe = SURFACE.probe
 

@@ -74,7 +74,7 @@ SURFACE = Surface(
         JavaMembers(_PROGRESS),
         *read_limits.SURFACE.needs,
     ],
-    otherwise="a query that drains is stopped, and started for each batch that is planned for it",
+    otherwise="a query that drains is stopped, and started again for each planned batch",
 )
 probe = SURFACE.probe
 
@@ -194,9 +194,7 @@ class HeldQuery:
             if self._is_under_way():
                 self._ran_at = monotonic()
             elif monotonic() > self._ran_at + RUNS_WITHIN:
-                raise NotHeldError(
-                    f"the query was waited for {RUNS_WITHIN:.0f} s, and runs no batch", "it can be stopped"
-                )
+                raise NotHeldError(f"the query has run no batch for {RUNS_WITHIN:.0f} s", "it can be stopped")
             if self._batch() > self._last:
                 raise NotHeldError("the query plans batches where nothing can hold it", "it can be stopped")
         sleep(_LOOK)

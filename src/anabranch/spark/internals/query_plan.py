@@ -84,13 +84,13 @@ def _read_wrongly(spark: SparkSession) -> str:
     if lost:
         return f"its plans don't name {', '.join(lost)}"
     if not _is_by_chance(counted.select("chance")) or _is_by_chance(counted.select("id")):
-        return "its plans don't tell which values come by chance"
+        return "its plans don't say which values are random"
     return ""
 
 
 SURFACE = Surface(
     "query_plan",
-    "checking what operators do: keys that come by chance, steps that keep state, several rows of one",
+    "checking what operators do: random keys, steps that keep state, several rows made from one",
     [JavaMembers("org.apache.spark.sql.execution.QueryExecution", ("analyzed", "executedPlan"))],
     tried=_read_wrongly,
 )

@@ -20,7 +20,7 @@ SURFACE = Surface(
     "source_environment",
     "the environment of Python sources",
     [JavaMembers(_UTILS, ("getLocalDir",))],
-    otherwise="sources begin with values from Spark's public settings, which Spark sets anew when a query starts",
+    otherwise="sources begin with values from Spark's public settings, which Spark sets again when a query starts",
 )
 probe = SURFACE.probe
 

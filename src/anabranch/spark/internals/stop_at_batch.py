@@ -36,7 +36,7 @@ SURFACE = Surface(
         JavaMembers(f"{_RUNTIME}.MicroBatchExecution", ("queryExecutionThread", "state")),
         JavaMembers(f"{_RUNTIME}.TERMINATED$", ("MODULE$",)),
     ],
-    otherwise="the query is stopped once a batch is written; another one finishes what it has begun by then",
+    otherwise="the query is stopped once a batch is written; another query finishes the batch that has started by then",
 )
 probe = SURFACE.probe
 

@@ -115,7 +115,7 @@ class Probe:
         """The result in one sentence, without a full stop."""
         if self.works:
             return f"as in {SUPPORTED}"
-        instead = self.surface.otherwise or f"not to be had: {self.surface.used_for}"
+        instead = self.surface.otherwise or f"not available: {self.surface.used_for}"
         return f"Spark {self.version}: {self.missing}; {instead}"
 
     def refusal(self) -> UnsupportedSparkError:
@@ -215,7 +215,7 @@ class Surface:
         return there[1] if there is not None and there[0] is spark.sparkContext else self._in_vain(DEADLINE)
 
     def _in_vain(self, seconds: float) -> Probe:
-        return Probe(self, pyspark.__version__, f"it was looked for in vain for {seconds:g} s")
+        return Probe(self, pyspark.__version__, f"it wasn't found within {seconds:g} s")
 
     def _looked(self, spark: SparkSession, missing: str) -> tuple[object, Probe]:
         self._there = spark.sparkContext, Probe(self, pyspark.__version__, missing)

@@ -15,9 +15,9 @@ _MODES = "org.apache.spark.sql.streaming.OutputMode"
 
 SURFACE = Surface(
     "unsupported_operations",
-    "telling before a job starts what Spark can't run on a stream",
+    "reporting before a job starts what Spark can't run on a stream",
     [JavaMembers(_CHECKER, ("checkForStreaming",)), JavaMembers(_MODES, ("Append", "Update"))],
-    otherwise="Spark tells it when the lanes start",
+    otherwise="Spark reports it when the lanes start",
 )
 probe = SURFACE.probe
 

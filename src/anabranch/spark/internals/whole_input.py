@@ -19,7 +19,7 @@ __all__ = ["SURFACE", "CutShortError", "insist", "probe", "whole"]
 
 SURFACE = Surface(
     "whole_input",
-    "committing nothing of a task that was ended in its middle",
+    "committing nothing of a task that ended before it was complete",
     [PythonName("pyspark.sql.pandas.serializers", "ArrowStreamSerializer.load_stream")],
     always=True,
 )

@@ -38,7 +38,7 @@ SOURCES = Surface(
     "source_start",
     "starting the processes of Python sources from one that has imported what they need",
     [PythonName(_RUNNER, "main")],
-    otherwise="each process of a source imports all by itself",
+    otherwise="each process of a source imports everything itself",
 )
 
 

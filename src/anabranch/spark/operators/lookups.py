@@ -207,8 +207,8 @@ def _check_types(node: Node, frame: DataFrame, table: DataFrame, keys: Mapping[s
         alike = mine.simpleString() == its.simpleString()
         if not alike and not (isinstance(mine, IntegralType) and isinstance(its, IntegralType)):
             raise GraphError(
-                f"{label(node)}: the column {name!r} of the stream is {mine.simpleString()}, and that of the table "
-                f"which it is compared with is {its.simpleString()}",
+                f"{label(node)}: the column {name!r} of the stream is {mine.simpleString()}, but the column of "
+                f"the table that it is compared with is {its.simpleString()}",
                 f'give them one type before: with_columns({name}="cast({name} as {its.simpleString()})"), or in the '
                 "table",
             )

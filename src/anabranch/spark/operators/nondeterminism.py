@@ -31,7 +31,7 @@ def check(node: Node, frames: Mapping[int, DataFrame]) -> None:
             raise GraphError(
                 f"{label(node)} has the key {key.strip('`')}, which changes when a batch is computed again: the "
                 "row would be in the output twice, or not at all",
-                "take it from what is in the record: a hash, as xxhash64(column), spreads rows as rand() does",
+                "compute it from the content of the record: a hash such as xxhash64(column) spreads rows like rand()",
             )
 
 

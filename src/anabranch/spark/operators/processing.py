@@ -146,7 +146,8 @@ def _schemas(label: str, name: str, state: State) -> Schemas:
     names, simple = _struct(label, name, state.names)
     if not simple or not isinstance(names.fields[0].dataType, AtomicType):
         raise GraphError(
-            f"{label}: the entries of state {name!r} are named by {state.names!r}", "use one simple type, as string"
+            f"{label}: the entries of state {name!r} are named by {state.names!r}",
+            "use one simple type, such as string",
         )
     return Schemas(names, values, single)
 
@@ -155,12 +156,12 @@ def _struct(label: str, name: str, declared: str) -> tuple[StructType, bool]:
     try:
         kind = codec.parse_type(declared)
     except ParseException:
-        cure = 'write an SQL type, as "long", or named fields, as "count long, last timestamp"'
+        cure = 'write an SQL type such as "long", or named fields such as "count long, last timestamp"'
         raise GraphError(f"{label}: state {name!r} is declared with {declared!r}, no type of SQL", cure) from None
     odd = next((field for field in _field_names(kind) if not _STORED.fullmatch(field)), None)
     if odd is not None:
         raise GraphError(
-            f"{label}: state {name!r} has a field {odd!r}; Spark keeps no such name",
+            f"{label}: state {name!r} has a field {odd!r}; Spark can't store this name",
             "use letters, digits and underscores, not a digit first",
         )
     if isinstance(kind, StructType):

@@ -224,7 +224,7 @@ class LaneQuery:
         rows = evaluation.fan_out(self.plan.group, *way, self.outputs.sinks) if way is not None and one_pass else None
         if rows is None:
             raise GraphError(
-                f"lane {self.lane.id} can't run in real time: its records take several paths that can't be one pass",
+                f"lane {self.lane.id} can't run in real time: its records can't be processed in one pass",
                 'set [job] trigger = "micro-batch"',
             )
         numbers = {s.number: stages.stream_of(self.job.graph, s.node) for s in self.outputs.sinks.values()}
@@ -356,8 +356,8 @@ class LaneQuery:
         if batch is not None and self.outputs.out_of_time(batch):
             raise StateError(
                 f"the clock of this machine was set back by {(batch.watermark - batch.at) / 1000:.1f} s or more: batch "
-                f"{number} of lane {self.lane.id} was planned before windows of processing time that are closed",
-                "nothing is lost: the lane begins anew, and takes the time of the last one; keep the clocks in step",
+                f"{number} of lane {self.lane.id} was planned before closed windows of processing time",
+                "nothing is lost: the lane restarts from the time of its last batch; keep clocks synchronized",
             )
 
     @cached_property

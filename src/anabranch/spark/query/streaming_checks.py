@@ -33,7 +33,7 @@ _CURES = (
     ),
     ("indow", "window functions look at many rows at once: use agg, or window(...).agg(...) of the stream"),
 )
-_CURE = "Spark can't keep this up to date as rows come: say it with agg, process or join of the stream"
+_CURE = "Spark can't keep this up to date as rows come: use agg, process or join of the stream"
 
 
 def check(

@@ -225,8 +225,8 @@ def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure:
     except Exception as error:
         if packages and "JAVA_GATEWAY_EXITED" in str(error):
             raise AnabranchError(
-                f"Spark hasn't started with {packages}, which it gets from a Maven repository: see what it has printed",
-                f"where that doesn't have them: {cure}" if cure else "name others in [formats]",
+                f"Spark hasn't started with {packages}, which it gets from a Maven repository: see Spark's output",
+                f"if the repository doesn't have them: {cure}" if cure else "name others in [formats]",
             ) from error
         if not cluster.is_cluster(master):
             if "JAVA_GATEWAY_EXITED" in str(error):
@@ -235,8 +235,8 @@ def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure:
         lines = str(error).strip().splitlines()
         why = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
         raise AnabranchError(
-            f"{master} has not taken the application: {why}",
-            f"see that it is a master of Spark {pyspark.__version__}, what Spark has printed, and [spark] conf",
+            f"{master} hasn't accepted the application: {why}",
+            f"check that it is a master of Spark {pyspark.__version__}; see also Spark's output, and [spark] conf",
         ) from error
 
 
@@ -251,10 +251,10 @@ def _java_ended() -> AnabranchError:
     if _INCUBATOR in tried.stdout + tried.stderr and tried.returncode:
         return AnabranchError(
             f"{java} lacks the module {_INCUBATOR}, without which Spark doesn't start",
-            "it is only a part of Java, as jlink makes it: set JAVA_HOME to a complete Java 17 or 21",
+            "it is an incomplete Java, such as jlink makes: set JAVA_HOME to a complete Java 17 or 21",
         )
     return AnabranchError(
-        "Java ended before Spark had started; what it has printed says why",
+        "Java ended before Spark had started; see its output",
         f"see that {java} starts with the options in JAVA_TOOL_OPTIONS and JDK_JAVA_OPTIONS, if they are set, and that "
         "this machine has the memory of [spark] memory",
     )

@@ -67,7 +67,7 @@ class Appender:
                 published += ref.rows
         except OSError as error:
             raise PartlyWrittenError(
-                f"{published} of {batch.num_rows} records could be added to {self._stream}, in {self._log.root}: "
+                f"only {published} of {batch.num_rows} records could be added to {self._stream}, in {self._log.root}: "
                 f"{error.strerror or error}",
                 "make room on that disk, or see what is wrong with it",
                 published,

@@ -191,5 +191,5 @@ def check_same(info: StreamInfo, tail: Tail) -> None:
     if tail.stream != info.id:
         raise LogError(
             f"the stream {info.name} was deleted and created again while it was in use",
-            "positions in the old one mean nothing in the new: start the job that uses it as a new job",
+            "positions in the old stream mean nothing in the new one: start the job that uses it as a new job",
         )

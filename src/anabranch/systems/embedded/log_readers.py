@@ -45,8 +45,8 @@ class LogReaders:
             if not may_not or self._log.describe(stream).retention != Retention():
                 raise
             log.warning(
-                "the job may only read a stream, which doesn't know it as a reader: if the stream gets a retention, "
-                "that may delete records that the job has still to read",
+                "the job can't register as a reader of a stream, which it has no right to write to: if the stream gets "
+                "a retention, records may be deleted before the job has read them",
                 job=job,
                 stream=stream,
                 error=error.what,

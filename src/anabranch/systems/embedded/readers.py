@@ -81,9 +81,9 @@ class StreamReaders:
                     pass
         except OSError as error:
             raise LogError(
-                f"that {job} reads {self._stream} can't be stored in {self._folder}: {error.strerror}",
-                "let the job's user write to that folder, and make room on its disk: without this, a retention would "
-                "delete records that the job has still to read",
+                f"{job} can't be registered as a reader of {self._stream} in {self._folder}: {error.strerror}",
+                "let the job's user write to that folder, and make room on its disk: without this, a retention could "
+                "delete records that the job must still read",
             ) from error
 
     def advance(self, job: str, positions: Mapping[int, int], revision: str) -> bool:

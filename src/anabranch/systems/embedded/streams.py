@@ -80,7 +80,7 @@ class Streams:
             if partitions < info.partitions or partitions % info.partitions:
                 raise UsageError(
                     f"{stream} has {info.partitions} partitions and can't have {partitions}",
-                    f"keys keep together only in a multiple: {info.partitions * 2}, {info.partitions * 3}, …",
+                    f"use a multiple, so that keys stay together: {info.partitions * 2}, {info.partitions * 3}, …",
                 )
             wider = msgspec.structs.replace(info, partitions=partitions)
             self._prepare(wider, range(info.partitions, partitions), range(info.partitions))

@@ -157,7 +157,9 @@ class EmbeddedSystem(System):
         return EmbeddedArchive(self.log)
 
     def folders(self) -> Sequence[Folder]:
-        cure = "put streams on Kafka, [systems] default, or [systems.embedded] root into a folder that all share"
+        cure = (
+            "put streams on Kafka ([systems] default), or let all machines share the folder of [systems.embedded] root"
+        )
         return (Folder("embedded root", self.log.root, cure),)
 
     def checks(self) -> Mapping[str, Callable[[], str]]:

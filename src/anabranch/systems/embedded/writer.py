@@ -130,9 +130,9 @@ class LaneWriter:
 
     def _fenced(self, stream: str, number: int, reason: str) -> FencedError:
         return FencedError(
-            f"lane {self._lane} of {self._job}, epoch {self._epoch}, may not write to {stream}, "
+            f"lane {self._lane} of {self._job}, epoch {self._epoch}, must not write to {stream}, "
             f"partition {number}: {reason}",
-            "nothing was written; this process must stop, the lane goes on elsewhere",
+            "nothing was written; this process must stop, the lane continues elsewhere",
         )
 
     def _check_segment(self, stream: str, number: int, ref: SegmentRef) -> None:
@@ -163,7 +163,7 @@ def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
         if known is not None and known.epoch > epoch:
             raise ConflictError(
                 f"lane {lane} of {job} can't be fenced at epoch {epoch}: epoch {known.epoch} has it",
-                f"its holder is newer than this fence: see `anabranch status {job}` (found in {stream})",
+                f"a process newer than this fence has the lane: see `anabranch status {job}` (found in {stream})",
             )
         if known is not None and known.epoch == epoch:
             return None

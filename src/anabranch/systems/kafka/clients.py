@@ -162,7 +162,7 @@ def _readable(name: str, path: str) -> str:
         why = error.strerror if isinstance(error, OSError) else "it isn't text"
         raise ConfigError(
             f"{path}, the setting systems.kafka.{name}, can't be read: {why}",
-            "name a PEM file that is there, readable for this user",
+            "name an existing PEM file that this user can read",
         ) from None
 
 

@@ -233,7 +233,7 @@ class Cluster:
             return UsageError(f"{doing} on the Kafka cluster {self.shown} failed: {said}", "change what it names")
         return AnabranchError(
             f"{doing} on the Kafka cluster {self.shown} failed: {said} ({error.name()})",
-            "see the log of the broker; what passes may work when tried again",
+            "see the log of the broker; if the problem is temporary, try again",
         )
 
     def _answers(

@@ -188,7 +188,7 @@ def _decoded(raw: bytes, where: str) -> _Value:
     except msgspec.DecodeError as error:
         raise UnsupportedFormatError(
             f"{where} holds something that isn't a control record: {error}",
-            "give the job a topic of its own: nobody else writes it",
+            "give the job a topic of its own, to which nothing else writes",
         ) from None
     if value.version != _VERSION:
         raise UnsupportedFormatError(

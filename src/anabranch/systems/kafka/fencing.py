@@ -69,7 +69,7 @@ def fence(
                 if not passes(error.args[0]) or time.monotonic() > deadline:
                     raise AnabranchError(
                         f"slot {slot} of lane {lane} of {job} can't be fenced at epoch {epoch}: {error.args[0].str()}",
-                        "if another process opens it again and again, end that one; else check the brokers; try again",
+                        "if another process keeps opening it, end that process; otherwise check the brokers; try again",
                     ) from error
             else:
                 return marker
@@ -105,7 +105,7 @@ def successor(
     if new and found.batch > markers.NOTHING:
         raise StateError(
             f"lane {lane} of {job} is new, but its slot {slot} in Kafka holds batch {found.batch} of it",
-            "the coordinator's store was set back: restore the newest one; to go on would lose or repeat records",
+            "the coordinator's store is an older copy: restore the newest one; going on would lose or repeat records",
         )
     return msgspec.structs.replace(found, epoch=epoch, instance=instance, closed=(found.closed and not opens) or closed)
 
@@ -113,8 +113,8 @@ def successor(
 def fenced(job: str, lane: str, slot: int, epoch: int, reason: str) -> FencedError:
     """The error for an incarnation that must stop."""
     return FencedError(
-        f"lane {lane} of {job}, epoch {epoch}, may not write to Kafka from its slot {slot}: {reason}",
-        "nothing was written; this process must stop, the lane goes on elsewhere",
+        f"lane {lane} of {job}, epoch {epoch}, must not write to Kafka from its slot {slot}: {reason}",
+        "nothing was written; this process must stop, the lane continues elsewhere",
     )
 
 
@@ -123,7 +123,7 @@ def unmarked(job: str, lane: str, slot: int) -> StateError:
     return StateError(
         f"slot {slot} of lane {lane} of {job} has no marker in Kafka, so what it has written is not known: the marker "
         f"expired while the job was stopped (offsets.retention.minutes of the brokers), or topic {markers.topic(job)} "
-        "or a group of its was deleted",
-        "going on could lose or repeat a batch: look at the ends of the output topics, then start the job anew; keep "
+        "or one of its groups was deleted",
+        "going on could lose or repeat a batch: look at the ends of the output topics, then start a new job; keep "
         "offsets.retention.minutes above the longest stop",
     )

@@ -282,7 +282,7 @@ def prepare(settings: KafkaSettings, job: str, slots: int) -> None:
 
     def late() -> AnabranchError:
         return AnabranchError(
-            f"topic {name} still has {count} partitions of {slots}", "look at the cluster's controller, try again"
+            f"topic {name} still has {count} partitions of {slots}", "check the cluster's controller, then try again"
         )
 
     wait_until(look, _PATIENCE, late, 0.05)

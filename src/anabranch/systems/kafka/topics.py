@@ -151,7 +151,7 @@ class Topics:
         if partitions < there or partitions % there:
             raise UsageError(
                 f"{stream} has {there} partitions and can't have {partitions}",
-                f"keys keep together only in a multiple: {there * 2}, {there * 3}, …",
+                f"use a multiple, so that keys stay together: {there * 2}, {there * 3}, …",
             )
         topic, wait = self.topic(stream), self.cluster.patience
         wider = NewPartitions(topic, partitions)

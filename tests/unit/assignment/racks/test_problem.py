@@ -199,7 +199,7 @@ def test_the_command_line_takes_another_strategy(tmp_path: Path) -> None:
     file = tmp_path / "problem.json"
     moved = [{"id": "c1", "rack": "x"}, {"id": "c2", "rack": "a"}]
     file.write_text(json.dumps(document(containers=moved)))
-    assert "balance needs 0 of the actives' moves; the others save 9" in run(str(file))[1]
+    assert "balance needs 0 moves of active tasks; the others save 9" in run(str(file))[1]
     assert json.loads(run(str(file), "--json")[1])["active"] == {"Partition_0": "c2"}
     assert json.loads(run(str(file), "--json", "--strategy", "none")[1])["active"] == {"Partition_0": "c1"}
     both = [task(), task(name="other", stateful=False)]

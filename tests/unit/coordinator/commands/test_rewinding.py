@@ -186,7 +186,7 @@ def test_a_job_is_scaled_after_it_was_rewound(coordinator: Coordinator, store: S
     ("wish", "match"),
     [
         (RewindRequest(to="earliest"), "(?s)has state in counted.*--state clear.*--state keep"),
-        (clear({"embedded/in/0": 0}), "it has to do with embedded/in/1 too"),
+        (clear({"embedded/in/0": 0}), "it also depends on embedded/in/1"),
         (clear({"embedded/in/0": 99, "embedded/in/1": 0}), "no offset 99: that is beyond its end"),
         (clear({"embedded/in/0": -1, "embedded/in/1": 0}), "no offset -1: that is before its first record, 0"),
         (clear({"embedded/in/2": 0}), "(?s)the stream has no such partition.*embedded/in/0 to 1"),

@@ -77,10 +77,10 @@ def test_a_jobs_sizing() -> None:
 @pytest.mark.parametrize(
     ("proposed", "catch_up", "then", "text"),
     [
-        (4, 70.0, 70.0, "it has none in 70 s"),
-        (16, 70.0, 6.2, "it has none in 70 s; with factor 16, it has none in 6 s, the change included"),
-        (16, None, 12.0, "it never has none; with factor 16, it has none in 12 s, the change included"),
-        (0, None, None, "it never has none"),
+        (4, 70.0, 70.0, "it is cleared in 70 s"),
+        (16, 70.0, 6.2, "it is cleared in 70 s; with factor 16, it is cleared in 6 s, including the change"),
+        (16, None, 12.0, "it is never cleared; with factor 16, it is cleared in 12 s, including the change"),
+        (0, None, None, "it is never cleared"),
     ],
 )
 def test_it_says_when_no_backlog_is_left(proposed: int, catch_up: float | None, then: float | None, text: str) -> None:
@@ -112,5 +112,5 @@ def test_it_says_when_no_backlog_is_left(proposed: int, catch_up: float | None, 
         target_lag_seconds=10.0,
     )
     said = sizing_verb.rates(lane, job)
-    assert said.startswith(f"lane {FIRST} does 850 records a second while it is busy, and needs 6,005 for no backlog")
+    assert said.startswith(f"lane {FIRST} does 850 records per second while it is busy, and needs 6,005 to clear")
     assert said.endswith(f"in 10 s: {text}")

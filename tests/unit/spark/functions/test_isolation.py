@@ -168,7 +168,7 @@ def test_what_cannot_be_loaded_says_so() -> None:
             return exec, ("raise ValueError('not here')",)
 
     user = UserFunction("map", Odd(), SCHEMA, "", math.inf)  # type: ignore[arg-type]
-    with pytest.raises(RuntimeError, match="the process for user code can't begin: ValueError: not here"):
+    with pytest.raises(RuntimeError, match="the process for user code can't start: ValueError: not here"):
         Host(isolation.service(user))
 
 

@@ -93,7 +93,7 @@ def test_one_that_waits_where_it_plans_is_held_and_released() -> None:
 @pytest.mark.parametrize(
     ("query", "why"),
     [
-        (Query("Another.planNextBatch(Another.scala:1)"), "runs no batch"),
+        (Query("Another.planNextBatch(Another.scala:1)"), "has run no batch"),
         (Query("Another.planNextBatch(Another.scala:1)", iter(range(100)).__next__, under_way=True), "plans batches"),
     ],
 )
@@ -106,7 +106,7 @@ def test_one_that_plans_elsewhere_is_given_up_and_its_lock_given_back(query: Que
 def test_one_whose_lock_is_never_free_is_given_up() -> None:
     query = Query()
     query.free = False
-    with pytest.raises(NotHeldError, match="runs no batch"):
+    with pytest.raises(NotHeldError, match="has run no batch"):
         held(query)
 
 

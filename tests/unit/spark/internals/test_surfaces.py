@@ -76,7 +76,7 @@ def test_a_probe_without_an_answer_is_one(monkeypatch: pytest.MonkeyPatch) -> No
     several = Surface("mine", "mining", [Silent()]), Surface("mine", "mining", tried=Silent().missing)
     mine_only = spark()
     for mine in several:
-        assert mine.probe(mine_only).missing == "it was looked for in vain for 0.2 s"
+        assert mine.probe(mine_only).missing == "it wasn't found within 0.2 s"
     slow, quick = Surface("slow", "mining", [Silent()]), Surface("quick", "mining", [Needed()])
     assert [each.works for each in surface.look(spark(), [quick, slow])] == [True, False]
     assert time.monotonic() - begun < 20

@@ -131,7 +131,7 @@ def test_a_session_that_a_master_does_not_take_names_it(text: str, why: str) -> 
         raise RuntimeError(text)
 
     builder: Any = SimpleNamespace(getOrCreate=failing)
-    with pytest.raises(AnabranchError, match=f"^{MASTER} has not taken the application: {why}\n"):
+    with pytest.raises(AnabranchError, match=f"^{MASTER} hasn't accepted the application: {why}\n"):
         session.opened(builder, MASTER)
 
 
@@ -202,7 +202,7 @@ def test_it_says_that_it_waits_and_stops_when_it_is_told(monkeypatch: pytest.Mon
 def test_too_few_slots_in_real_time_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     _slots(monkeypatch, 2)
     monkeypatch.setattr(executors, "SLOTS_WITHIN", 0.01)
-    with pytest.raises(ConfigError, match="has given 2 task slots in 0 s, and 4 tasks"):
+    with pytest.raises(ConfigError, match="has given 2 task slots in 0 s, but 4 tasks"):
         executors.wait_for_slots(_spark(), 4, lambda _: None, lambda: False)
 
 

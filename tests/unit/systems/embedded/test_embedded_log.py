@@ -109,7 +109,7 @@ def test_a_root_without_links_is_refused(log: Log, monkeypatch: pytest.MonkeyPat
 def test_only_a_multiple_of_partitions(log: Log) -> None:
     log.create("s", 4)
     for count in (0, 2, 6):
-        with pytest.raises(UsageError, match="only in a multiple: 8, 12"):
+        with pytest.raises(UsageError, match="use a multiple, so that keys stay together: 8, 12"):
             log.expand("s", count)
     before = log.describe("s")
     known = log.ends("s")

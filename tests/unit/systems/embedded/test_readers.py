@@ -214,7 +214,7 @@ def test_what_is_not_durable_is_no_registration(log: Log, monkeypatch: pytest.Mo
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", broken)
-        with pytest.raises(LogError, match=r"that j reads s can't be stored in .*readers: Input/output error"):
+        with pytest.raises(LogError, match=r"j can't be registered as a reader of s in .*readers: Input/output error"):
             log.readers("s").hold("j", {0: 4})
 
 
@@ -331,7 +331,7 @@ def test_a_job_that_may_only_read_a_stream_reads_it_unless_that_has_a_retention(
     monkeypatch.setattr(disk, "replace", refuse)
     for register in (lambda: LogReaders(log).hold("s", "j", {0: 4}), lambda: LogReaders(log).hold_all("s", "j")):
         if retained or code == errno.ENOSPC:
-            with pytest.raises(LogError, match="that j reads s can't be stored"):
+            with pytest.raises(LogError, match="j can't be registered as a reader of s"):
                 register()
         else:
             with capture_logs() as lines:

@@ -122,7 +122,7 @@ def test_the_first_fence_of_a_lane() -> None:
 
 
 def test_what_a_fence_refuses() -> None:
-    with pytest.raises(FencedError, match=r"epoch 6, may not write .* slot 3: epoch 7 has taken over"):
+    with pytest.raises(FencedError, match=r"epoch 6, must not write .* slot 3: epoch 7 has taken over"):
         successor(MARKER, 6, new=False)
     with pytest.raises(FencedError, match="epoch 7 has taken over"):
         successor(MARKER, 6, new=True)
