@@ -40,7 +40,8 @@ _MODULES = {
     "api.timers": ("Timers",),
     "api.windowed": ("Windowed",),
 }
-"""The modules of the public names. They are imported on demand, because verbs and Spark's workers don't need them."""
+"""The modules that define the public names. A module is imported when one of its names is first used, because the
+verbs of the CLI and Spark's workers can often do without it."""
 _PLACES = {name: f"anabranch.{module}" for module, names in _MODULES.items() for name in names}
 
 

@@ -1,4 +1,4 @@
-"""``python -m anabranch``."""
+"""Runs the command line for ``python -m anabranch``."""
 
 from anabranch.cli import main
 

@@ -1,4 +1,4 @@
-"""The steps of a lane's batch, by name, with hooks at which crash tests kill a process or let a lane fail."""
+"""Names the steps of a lane's batch. At each step, a crash test can kill the process or let the lane fail."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AHEAD = "ahead"
 ADOPTED = "adopted"
 """Steps of a successor.
 
-``AHEAD``: the lane has planned its first batch. The batch waits while the predecessors write their last batches.
+``AHEAD``: the lane has planned its first batch, which waits until the predecessors have written their last batches.
 ``ADOPTED``: a standby has become the lane's folder, and nothing newer has been copied to the folder yet.
 """
 BROKEN = "broken"
@@ -37,11 +37,11 @@ NAMES = (PLANNING, PLANNED, PUBLISHED, COMMITTED)
 OF_SLOTS = (OPENING, PRODUCED, MARKED, TRANSACTED)
 """Steps of a slot's output to Kafka.
 
-``OPENING``: the producer is being opened. ``PRODUCED``: the records have been sent. ``MARKED``: the marker has been
-sent, too, and nothing is committed. ``TRANSACTED``: the transaction is committed.
+``OPENING``: the producer is being opened. ``PRODUCED``: the records have been sent. ``MARKED``: the marker has also
+been sent, but nothing is committed. ``TRANSACTED``: the transaction is committed.
 """
 OF_DRAINS = (HALTED, ENDING, ENDED, DRAINED)
-"""Steps of a lane that drains. Its last batch has the watermark at which all windows close.
+"""Steps of a lane that drains. At the watermark of the last batch, all windows close.
 
 ``HALTED``: the lane has reported that it has read everything that it must read so far. ``ENDING``: the last batch
 is planned. ``ENDED``: the last batch is published. ``DRAINED``: the last batch is committed, but not reported.
@@ -55,9 +55,9 @@ longer in the lane's folder.
 OF_TABLES = (STAGED, NAMED)
 """Steps of an output to a table.
 
-``STAGED``: Spark's tasks have written the rows, and nothing is committed. ``NAMED``: the batch is committed, but
-perhaps not visible to readers yet. (``REWRITTEN``, above: the state of a lane was rewritten after the batch, next to
-the old state.)
+``STAGED``: Spark tasks have written the rows, but nothing is committed. ``NAMED``: the batch is committed, but perhaps
+not visible to readers yet. (``REWRITTEN``, above: the state of a lane was rewritten after the batch, next to the old
+state.)
 """
 
 NOTED = "noted"
@@ -68,18 +68,19 @@ PLACED = "placed"
 FOLDERS_PLACED = "folders-placed"
 STORED = "stored"
 OF_BACKUPS = (NOTED, COPIED, LISTED)
-"""Steps of a job's backup. They are reached with the job's name in place of a lane's.
+"""Steps of a job's backup. The argument ``lane`` of :func:`reach` is then the job's name.
 
 ``NOTED``: only the note that a backup is being made has been written. ``COPIED``: everything is copied, but not marked
 as complete. ``LISTED``: the backup is complete."""
 OF_RESTORES = (FOUND_WHOLE, PLACED, FOLDERS_PLACED, STORED)
-"""Steps of a restore. They are reached with the job's name in place of a lane's.
+"""Steps of a restore. The argument ``lane`` of :func:`reach` is then the job's name.
 
 ``FOUND_WHOLE``: the backup was verified, and nothing was written. ``PLACED``: the streams are in place.
-``FOLDERS_PLACED``: the lanes' folders are in place, too. ``STORED``: the job has been entered in the store."""
+``FOLDERS_PLACED``: the streams and the lanes' folders are in place. ``STORED``: the job has been entered in the
+store."""
 
-# "<lane prefix>:<step>:<batch>". For example, "1-:published:3" is the lane of stage 1, after batch 3 was published;
-# "1-:published:3+" is the same after batch 3 or any later one, for steps that not every batch reaches.
+# "<lane prefix>:<step>:<batch>". For example, "1-:published:3" holds a lane of stage 1 after batch 3 was published.
+# "1-:published:3+" holds the lane after batch 3 or a later batch; use "+" for steps that not every batch reaches.
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")
 _NOTE = os.environ.get("ANABRANCH_HOLD_NOTE", "")
 RELEASED = ".released"

@@ -1,4 +1,4 @@
-"""What remains to be done in a drain, and the expected time, for ``status``, the terminal and metrics. Pure
+"""Computes the remaining work and the expected time of a drain, for ``status``, the terminal and metrics. Pure
 functions."""
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ __all__ = ["DrainRemainder", "foretold", "functions_part", "left", "seconds_left
 _HALTING = 0.5
 """The seconds until all lanes have halted and reported their positions, and have been told where to stop."""
 _STAGE = 0.3
-"""The seconds that a stage takes in addition to its last batch, in which all windows close. Lanes without state and
-event time have no such batch."""
+"""The seconds that a stage takes to drain, in addition to the lanes' last batches, in which all windows close. (Lanes
+without state and event time have no such batch.)"""
 _OF_A_BATCH = 0.5
 """The time of a batch without records, divided by the time that other batches spend outside functions."""
 _WINDOWS = 60_000
@@ -92,8 +92,8 @@ def functions_part(report: LaneReport) -> float:
 
 
 def _taking_in(report: LaneReport, until: Mapping[str, int]) -> float:
-    """The expected seconds until a lane has read everything up to where it stops, in its running batch and later
-    ones."""
+    """The expected seconds until a lane has read everything up to the positions at which it stops: the rest of the
+    running batch, and later batches."""
     at = report.progress.batch_progress
     batch, planned = 0.0, 0
     if at is not None:

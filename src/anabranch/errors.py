@@ -48,7 +48,7 @@ class AnabranchError(Exception):
 
 
 class UsageError(AnabranchError):
-    """A command, an option or a job file is invalid. Correct it as the message says."""
+    """A command, an option or a job file is invalid. The message says how to correct it."""
 
     exit_code = 2
 
@@ -62,8 +62,8 @@ class GraphError(UsageError):
 
 
 class UnsupportedSparkError(UsageError):
-    """This version of Spark lacks something that anabranch needs. Install the PySpark version that anabranch asks
-    for."""
+    """This version of Spark lacks something that anabranch needs. Install the PySpark version that anabranch
+    requires."""
 
 
 class JobFailedError(AnabranchError):
@@ -78,7 +78,7 @@ class NotFoundError(AnabranchError):
 
 
 class UnreachableError(NotFoundError):
-    """No coordinator answers at this address. Start it, or correct ``[coordinator] url``."""
+    """No coordinator answers at this address. Start the coordinator, or correct ``[coordinator] url``."""
 
 
 class ConflictError(AnabranchError):
@@ -89,21 +89,21 @@ class ConflictError(AnabranchError):
 
 
 class NotLeadingError(AnabranchError):
-    """This coordinator does not lead, so it changes nothing. Ask the coordinator that leads; the message gives
-    its address if that is known.
+    """This coordinator does not lead, so it changes nothing. Ask the coordinator that leads. If its address is known,
+    the message contains it.
     """
 
 
 class StoreUnavailableError(AnabranchError):
     """The store's database cannot be reached, or is locked, at the moment. The same call can succeed later.
 
-    It is not known whether an unfinished write has been stored.
+    If the call was a write, it is not known whether the write has been stored.
     """
 
 
 class FencedError(ConflictError):
-    """Another process has taken over a lane of this process. This process can write nothing more for that
-    lane, and must stop."""
+    """Another process has taken over a lane of this process. This process can write nothing more for the lane, and must
+    stop."""
 
 
 class LogError(AnabranchError):
@@ -135,6 +135,6 @@ class TooLongError(AnabranchError):
 
 
 class OutOfTimeError(AnabranchError):
-    """An operation did not end within the allowed time. It can still be under way."""
+    """An operation did not end within the allowed time. The operation can still be under way."""
 
     exit_code = 5

@@ -1,5 +1,5 @@
-"""The former name of :mod:`anabranch.api.hooks`. Job files of deployments from before the first release can still
-import it.
+"""The former name of :mod:`anabranch.api.hooks`. The module is kept for job files of deployments from before the first
+release, which may import it.
 """
 
 from anabranch.api.hooks import DrainedTask

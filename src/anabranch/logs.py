@@ -1,6 +1,6 @@
 """The log of a process, as text or JSON, with one line for each event.
 
-structlog is imported only when there is something to log, because importing it takes longer than most verbs.
+structlog is imported only when there is something to log, because the import takes longer than most verbs of the CLI.
 """
 
 from __future__ import annotations

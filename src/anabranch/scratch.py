@@ -1,7 +1,7 @@
-"""Temporary files of this process and its JVM, in one folder. If a process is killed, the next process removes its
-folder.
+"""Temporary files of this process and its JVM, in one folder. The folder of a process that was killed is removed by the
+next process.
 
-A process keeps a lock on its folder until it ends. The operating system releases the lock however the process ends, so
+A process locks its folder until the process ends. The operating system releases the lock however the process ends, so
 an unlocked folder is certainly unused. The lock is on the folder itself, because systemd-tmpfiles, which removes old
 files from /tmp, doesn't touch the contents of a locked folder.
 """
@@ -61,14 +61,15 @@ def _prefix() -> str:
 
 
 def _made(place: Path) -> Path:
-    """Create a folder and lock it. The folder gets a name that :func:`sweep` looks for only after it is locked."""
+    """Create a folder, lock it, and only then give it a name that :func:`sweep` looks for."""
     made = Path(tempfile.mkdtemp(prefix="anabranch-new-", dir=place))
     _locked(made)  # locked until the process ends
     return made.rename(made.with_name(f"{_prefix()}{made.name.removeprefix('anabranch-new-')}"))
 
 
 def _locked(folder: Path) -> int:
-    """Lock a folder. Raises OSError if another process has locked it, or if it belongs to another user."""
+    """Lock a folder, and return the file descriptor that holds the lock. Raises OSError if another process has locked
+    the folder, or if it belongs to another user."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,5 @@
-"""Checks of the arguments in a user's calls. Every error names the line of the call and says how to fix it."""
+"""Checks of the arguments in a user's calls. Every error names the line of the call, and says how to correct the
+call."""
 
 from __future__ import annotations
 

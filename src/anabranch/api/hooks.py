@@ -12,7 +12,8 @@ ON_DRAIN = -1
 
 @dataclass(frozen=True)
 class DrainedTask:
-    """A task that has drained: the results of everything that it read have been written, including windows and timers.
+    """A task that has drained. All results of the records that the task read have been written, including those of
+    windows and timers.
 
     Attributes:
         job: the job's name.

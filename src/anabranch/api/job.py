@@ -39,7 +39,7 @@ class Job:
         module: the name of the module that created the job.
 
     Raises:
-        GraphError: the name is empty, too long, or has other characters.
+        GraphError: the name is empty, is too long, or contains characters that are not allowed.
 
     Example:
         ```python
@@ -69,11 +69,11 @@ class Job:
         return self._builder.functions
 
     def on_drain(self, function: Callable[[DrainedTask], None]) -> Callable[[DrainedTask], None]:
-        """Call a function for each task that has drained, before its container ends. Use it as a decorator.
+        """Call a function for each task that has drained, before its container ends. Use this method as a decorator.
 
-        The function runs in the container's driver process, after the results of everything that the task read have
-        been written, including windows and timers. It is called again if it raises an exception, or if the container
-        dies before it has reported the drain, so make it idempotent.
+        The function runs in the container's driver process, after all results of the records that the task read have
+        been written, including those of windows and timers. If the function raises an exception, or if the container
+        dies before it has reported the drain, the function is called again, so it should be idempotent.
 
         Args:
             function: takes one :class:`~anabranch.api.hooks.DrainedTask`, with the names of the job, stage and task.
@@ -115,20 +115,20 @@ class Job:
         The columns are those of the key followed by those of the value. A column must not be in both.
 
         Args:
-            stream: the stream's name. ``[streams.NAME]`` in the configuration binds it to a system.
-            key: the columns in the message key, such as ``"tailnum string"``. Several columns are a JSON array in the
-                key.
+            stream: the stream's name. ``[streams.NAME]`` in the configuration binds the stream to a system.
+            key: the columns in the message key, such as ``"tailnum string"``. If there are several columns, the key is
+                a JSON array.
             schema: the columns in the value, such as ``"carrier string, dep_delay int"``. Required for JSON
                 streams. Streams of the formats ``string`` and ``raw`` have one column, ``value``, and take no schema.
-            read_as: for JSON columns whose values are not in the usual form of their type: how to read them, by column
-                name. ``"epoch-seconds"``, ``"epoch-millis"`` and ``"epoch-micros"`` read numbers as timestamps,
-                ``"epoch-days"`` as dates; ``"nan-is-null"`` reads NaN and infinity as null; ``"json"`` reads a value of
-                any kind into a string column, as JSON text. See docs/reference/values.md.
-            event_time: the ``timestamp`` column that says when the event in a record happened. Event-time windows,
-                joins and timers need it.
+            read_as: how to read JSON columns whose values are not in the usual form of their type, as a dict from
+                column names to forms. ``"epoch-seconds"``, ``"epoch-millis"`` and ``"epoch-micros"`` read numbers as
+                timestamps, and ``"epoch-days"`` as dates; ``"nan-is-null"`` reads NaN and infinity as null; ``"json"``
+                reads a value of any kind into a string column, as JSON text. See docs/reference/values.md.
+            event_time: the ``timestamp`` column that says when the event in a record happened. Required for event-time
+                windows and timers, and for joins.
             watermark: how much older a record can be than the newest record of its partition, such as ``"10 minutes"``.
                 Required with ``event_time``.
-            event_time_range: which event times are plausible: the earliest date, and by how much a time can be ahead of
+            event_time_range: the range of plausible event times: the earliest date, and how far a time can be ahead of
                 today. The default is ``("1900-01-01", "1 day")``. A record outside the range becomes a dead letter and
                 does not move the watermark.
             broadcast: let every task read the whole stream.
@@ -166,7 +166,8 @@ class Job:
         A record with a null value deletes its key.
 
         Args:
-            stream: the stream's name. Each refresh reads the whole stream, so keep it small (compact its topic).
+            stream: the stream's name. Each refresh reads the whole stream, so keep the stream small, for example by
+                compacting its topic.
             key: the columns in the message key, as for :meth:`read`.
             schema: the columns in the value, as for :meth:`read`.
             read_as: how to read JSON columns in other forms, as for :meth:`read`.
@@ -183,9 +184,8 @@ class Job:
         """The first rows of a stream as dicts, for notebooks. Writes nothing.
 
         For a stream that the job reads, these are the stream's first records, with the columns that ``read`` declares.
-        For a stream that the job writes, they are rows that the job would write, computed like those of
-        :meth:`to_dataframe` from the records that its inputs contain now. Uses this process's Spark session, or starts
-        one.
+        For a stream that the job writes, these are rows that the job would write, computed from the records that the
+        job's inputs contain now, as in :meth:`to_dataframe`. Uses this process's Spark session, or starts one.
 
         Args:
             stream: a stream that the job reads or writes.
@@ -204,8 +204,8 @@ class Job:
         return _frames().preview(self, stream, n, config)
 
     def to_dataframe(self, spark: Any, output: str | None = None, *, config: Path | str | None = None) -> Any:
-        """Everything that the job would write to a stream, as a DataFrame that isn't streaming, computed from the
-        records that the job's inputs contain now. Writes nothing.
+        """All rows that the job would write to a stream, as a DataFrame that isn't streaming. The rows are computed
+        from the records that the job's inputs contain now. Writes nothing.
 
         An ``agg`` without windows gives only the latest row of each key. A window gives the row that it would emit if
         no more records came. Records that cannot be processed are left out; with ``on_error = "fail"``, they raise an

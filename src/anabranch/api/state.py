@@ -1,8 +1,8 @@
 """Keyed state, as a processor declares and uses it: a value, a list or a map for each key.
 
-A processor works on one key after another: each key has its turn. Until the turn ends, reads and writes are buffered
-here. So a value that many messages use is read from Spark's store only once, and the changes of a message that fails
-can be undone.
+A processor works on one key at a time; the time spent on a key is the key's turn. Until the turn ends, reads and writes
+are buffered here. So a value that many messages use is read from Spark's state store only once, and if a message fails,
+its changes can be undone.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class StoredMap(Protocol):
 
 class State:
     """The base class of all kinds of state. In a processor's class, an instance declares state; in a running processor,
-    it reads and writes the state of the current key.
+    an instance reads and writes the state of the current key.
 
     Args:
         type: an SQL type, such as ``"long"`` or ``"array<string>"``, or named fields, such as ``"count long, last
@@ -65,7 +65,6 @@ class State:
     kind: ClassVar[str]
 
     def __init__(self, type: str) -> None:
-        """``type``: as described for the class."""
         self.type = _checked(type)
         self._stored: Any = None
         self._journal = Journal()
@@ -76,7 +75,7 @@ class State:
         return {"kind": self.kind, "type": self.type}
 
     def bound(self, stored: Any, journal: Journal) -> Self:
-        """A copy of this state for a running processor: it keeps its values in ``stored``, and records changes in
+        """A copy of this state for a running processor. The copy keeps its values in ``stored``, and records changes in
         ``journal``."""
         made = copy.copy(self)
         made._stored, made._journal = stored, journal
@@ -84,7 +83,7 @@ class State:
         return made
 
     def begin(self) -> None:
-        """Forget what is known about the previous key, because the turn of another key begins."""
+        """Begin the turn of another key: forget what was read or changed for the previous key."""
 
     def flush(self) -> None:
         """Write the buffered changes at the end of the key's turn."""

@@ -20,13 +20,13 @@ __all__ = ["Stream"]
 
 
 class Stream:
-    """The result of an operator, to which the next operator is added.
+    """The result of an operator. Each method adds an operator to the job and returns that operator's result as a new
+    stream.
 
-    A stream never changes: each method adds an operator to the job and returns that operator's result as a new stream.
-    If you use a stream twice, the job has two branches. Every branch must end in :meth:`write` or
+    If you call methods on the same stream twice, the job has two branches. Every branch must end in :meth:`write` or
     :meth:`foreach_batch`. Conditions and expressions are Spark SQL. All methods raise
-    :class:`~anabranch.errors.GraphError` for arguments that can never be right; the error names the line in the job
-    file. Errors in SQL are found when the job is planned.
+    :class:`~anabranch.errors.GraphError` for invalid arguments; the error names the line in the job file. Errors in SQL
+    are found when the job is planned.
     """
 
     def __init__(self, builder: GraphBuilder, node: Node) -> None:
@@ -50,7 +50,7 @@ class Stream:
         return self._then("select", {"expressions": [arguments.sql("select", e) for e in expressions]})
 
     def with_columns(self, **expressions: str) -> Stream:
-        """Add columns, or replace them, by SQL expressions.
+        """Add or replace columns. Their values are the results of SQL expressions.
 
         Example: ``flights.with_columns(hours="dep_delay / 60", late="dep_delay >= 15")``.
         """
@@ -61,14 +61,14 @@ class Stream:
         )
 
     def transform(self, function: Callable[[Any], Any], *, name: str | None = None) -> Stream:
-        """Apply a function that takes a Spark DataFrame and returns another one.
+        """Apply a function to the rows, as a Spark DataFrame.
 
         The function must be stateless (no aggregates, ``distinct``, window functions, sorts or limits) and must keep
-        the column ``_anabranch``. The function runs once, in the driver. If computing the returned DataFrame raises an
-        exception, the lane fails.
+        the column ``_anabranch``. It is called once, in the driver. If an exception is raised when the returned
+        DataFrame is computed, the lane fails.
 
         Args:
-            function: takes a DataFrame and returns one.
+            function: takes a DataFrame and returns a DataFrame.
             name: the operator's name.
 
         Example: ``flights.transform(lambda df: df.withColumn("far", df.distance > 1000))``.
@@ -167,7 +167,7 @@ class Stream:
             how: ``"inner"`` or ``"left"``. With ``"left"``, a row of this stream without a partner is emitted once,
                 with nulls, when the watermark shows that no partner can come any more.
             prefix: a prefix for the names of the other stream's columns, except those of the key.
-            name: the operator's name, which owns its state.
+            name: the operator's name, under which its state is kept.
 
         Example: ``departures.join(landings, within="8 hours", how="left", prefix="landed_")``.
         """
@@ -204,8 +204,8 @@ class Stream:
             on: a column that both the stream and the table have, several such columns, or a dict from columns of the
                 stream to columns of the table.
             how: ``"inner"`` or ``"left"``. With ``"left"``, rows without a match are kept, with nulls.
-            refresh: how old the table may be before the next batch reads it again, such as ``"10 minutes"``. Default: a
-                lane reads the table once.
+            refresh: the age, such as ``"10 minutes"``, from which the next batch reads the table again. Default: a lane
+                reads the table once.
             format: the files' format. Default: the format that the path's extension names, otherwise ``"parquet"``. CSV
                 files must have a header.
             schema: the table's columns. Default: those that Spark infers from the files.
@@ -257,7 +257,7 @@ class Stream:
             window: ``tumbling("1 hour")``, ``sliding("1 hour", "10 minutes")`` or ``session("30 minutes")``.
             time: ``"event"`` uses the column named by ``read(event_time=...)``; ``"processing"`` uses the time at which
                 the record's batch was planned.
-            on_late: what happens to a late row, whose windows are all closed: ``"drop"``, ``"dead-letter"`` or
+            on_late: what happens to a late row (a row whose windows are all closed): ``"drop"``, ``"dead-letter"`` or
                 ``"fail"``.
 
         Example: ``flights.window(tumbling("1 hour")).agg(flights="count(*)", mean_delay="avg(dep_delay)")``.
@@ -275,12 +275,12 @@ class Stream:
     ) -> Stream:
         """Compute running aggregates for each stage key. Each batch emits an updated row for every key that it changed.
 
-        The latest row of a key has its current values. The columns are the key, ``by``, and the aggregates.
+        The latest row of a key contains the current values. The columns are the key, ``by``, and the aggregates.
 
         Args:
             by: further columns to group by, in addition to the stage key.
             emit: must be ``"on_update"``. For aggregates that are emitted when a window closes, use :meth:`window`.
-            name: the operator's name, which owns its state.
+            name: the operator's name, under which its state is kept.
             aggregates: result columns and their SQL aggregates, such as ``flights="count(*)"``.
 
         Example: ``flights.agg(by="carrier", flights="count(*)", worst="max(dep_delay)")``.
@@ -302,7 +302,7 @@ class Stream:
     ) -> Stream:
         """Process messages one at a time, with state and timers for each stage key. See :class:`anabranch.Processor`.
 
-        Late messages are processed, too. To recognize a late message, compare its event time with
+        Late messages are also processed. To recognize a late message, compare its event time with
         ``timers.now``, the watermark.
 
         Args:
@@ -311,7 +311,7 @@ class Stream:
             timers: the clock of the processor's timers. ``"event_time"`` is the watermark. ``"processing_time"`` is the
                 time at which a batch was planned; with this clock, a batch begins at least every second, or every
                 ``[job] interval`` if that is longer.
-            name: the operator's name, which owns its state.
+            name: the operator's name, under which its state is kept.
         """
         processor = arguments.processor(processor, timers)
         args = {"schema": schema, "timers": timers, "state": arguments.declared(processor)}
@@ -325,7 +325,7 @@ class Stream:
 
         Args:
             n: how many rows of each key pass, at least 1.
-            name: the operator's name, which owns its state.
+            name: the operator's name, under which its state is kept.
 
         Example: ``flights.limit_per_key(3).write("first-flights")``.
         """
@@ -338,7 +338,7 @@ class Stream:
         """Write the rows to a stream, or to the table that ``[outputs.NAME]`` binds to this name.
 
         Args:
-            stream: the name of the stream. It is created if it does not exist.
+            stream: the name of the stream, which is created if it does not exist.
             key: an SQL expression for the message key. Default: the stage key.
             name: the operator's name. Default: the stream's name.
         """

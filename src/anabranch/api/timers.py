@@ -33,11 +33,11 @@ class StoredTimers(Protocol):
 class Timers:
     """The timers of the current key, which both methods of a processor get as an argument.
 
-    Times have millisecond precision. A key has at most one timer per millisecond: registering it again changes
-    nothing."""
+    Times have millisecond precision. A key has at most one timer per millisecond, so a second registration for the same
+    time changes nothing."""
 
     def __init__(self, stored: StoredTimers | None, clock: str | None, journal: Journal) -> None:
-        """``clock`` is the clock of the timers. ``stored`` is None if the operator has no timers."""
+        """``stored`` and ``clock`` are None if the operator has no timers."""
         self._stored = stored
         self._clock = clock
         self._journal = journal
@@ -53,8 +53,8 @@ class Timers:
 
     @property
     def draining(self) -> bool:
-        """Whether this is the last batch of a drain. If so, ``now`` is in the year 9999, every timer fires, and new
-        timers are discarded."""
+        """Whether this is the last batch of a drain. In this batch, ``now`` is in the year 9999, every timer fires, and
+        new timers are discarded."""
         return self._now >= INFINITY
 
     def register(self, at: datetime) -> None:

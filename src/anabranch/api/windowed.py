@@ -49,7 +49,7 @@ class Windowed:
             by: further columns to group by, in addition to the stage key.
             emit: ``"on_close"`` emits one row per window, when the watermark has passed the window's end.
                 ``"on_update"`` emits an updated row for every window that a batch changed; sessions don't support it.
-            name: the operator's name, which owns its state.
+            name: the operator's name, under which its state is kept.
             aggregates: result columns and their SQL aggregates, such as ``flights="count(*)"``.
 
         Raises:

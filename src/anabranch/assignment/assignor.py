@@ -1,7 +1,8 @@
 """Assigns the tasks of all stages of a job to its seats. If racks count, a task's seat also depends on the
 racks of the partitions that the task reads.
 
-The solver for problems with racks is imported on demand: importing it takes half a second, and few jobs use racks.
+The solver for problems with racks is imported on demand, because the import takes half a second, and few jobs use
+racks.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from anabranch.model.task import Task
 __all__ = ["Placed", "Placing", "Rules", "Seating", "Where", "explained", "plain", "seat"]
 
 Placed = Mapping[str, Mapping[str, str]]
-"""Stage → name of a task → seat."""
+"""The seat of each task, by the stage and the task's name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +45,11 @@ class Where:
 
     Attributes:
         seats: the rack of each seat; None if it isn't known.
-        partitions: ``system/stream`` → partition → the racks of the replicas, the leader's first; None stands for a
-            broker without a rack. Streams of systems without racks are ignored.
+        partitions: for each ``system/stream`` and partition, the racks of the replicas, the leader's first; None stands
+            for a broker without a rack. Streams of systems without racks are ignored.
         coming: streams that don't exist yet, because the job will create them. They are ignored.
-        lanes: stage → ``system/stream`` → how many lanes of a container read the stream separately. Default: one.
+        lanes: for each stage and ``system/stream``, how many lanes of a container read the stream separately. Default:
+            one.
     """
 
     seats: Mapping[str, str | None]
@@ -67,7 +69,8 @@ class Where:
         return tuple(found)
 
     def counts(self, stream: str) -> bool:
-        """Whether it matters in which rack a stream is read: only if the stream exists, in a system with racks."""
+        """Whether it matters in which rack a stream is read. This is so if the stream exists, in a system with
+        racks."""
         system, _, _ = stream.partition("/")
         return stream not in self.coming and any(name.startswith(f"{system}/") for name in self.partitions)
 
@@ -77,7 +80,7 @@ class Seating:
     """The seats of tasks.
 
     Attributes:
-        seats: stage → name of a task → seat.
+        seats: the seat of each task, by the stage and the task's name.
         racks: the racks of the seats, if racks count.
         why_not: why racks don't count although the rules ask for them; otherwise empty.
         cost: ``traffic_cost`` for each partition that a container reads from another rack, plus ``non_overlap_cost``
@@ -102,7 +105,7 @@ Placing = Callable[[Sequence[StageModel], Placed], Seating]
 
 
 def plain(containers: int) -> Placing:
-    """A placing that ignores racks. ``containers``: the number of seats."""
+    """A placing that ignores racks, for ``containers`` seats."""
     where = Where(seats={str(number): None for number in range(containers)})
     return lambda stages, former: seat(stages, former, where, Rules())
 

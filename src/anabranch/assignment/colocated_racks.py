@@ -74,7 +74,8 @@ def place(
 def _permuted(
     members: Sequence[Member], way: Mapping[str, str], racks: Mapping[str, str | None], traffic_cost: int, moves: int
 ) -> tuple[dict[str, str], float]:
-    """A placement like ``way``, but with groups of the same size exchanged so that the cost is least; and that cost."""
+    """A placement like ``way``, but with groups of the same size exchanged so that the cost is least. Returns the
+    placement and its cost."""
     groups: dict[tuple[tuple[str, int], ...], list[Member]] = defaultdict(list)
     for member in sorted(members, key=lambda each: each.name):
         key = sorted((f"{ssp.system}/{ssp.stream}", ssp.partition) for ssp in member.task.ssps)

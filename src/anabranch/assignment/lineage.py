@@ -1,5 +1,4 @@
-"""The seat in which a task was before, found by the task's name or, if the factor has changed, by the names of its
-parts."""
+"""Finds the former seat of a task by the task's name or, if the factor has changed, by the names of its parts."""
 
 from __future__ import annotations
 

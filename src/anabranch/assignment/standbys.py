@@ -1,7 +1,7 @@
 """Assigns the standbys of lanes' folders to processes, by the same rules as the standbys of tasks in
 :mod:`anabranch.assignment.racks`.
 
-The solver is imported on demand: importing it takes half a second, and few jobs have standbys.
+The solver is imported on demand, because the import takes half a second, and few jobs have standbys.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def place(
     arguments' elements makes no difference. If the result is passed as ``former``, no standby moves.
 
     Args:
-        lanes: lane → the process that runs it.
-        processes: process → its rack.
+        lanes: the process that runs each lane.
+        processes: the rack of each process.
         copies: the number of standbys of each lane.
-        former: lane → the processes that already maintain a standby of it.
+        former: the processes that already maintain standbys of each lane.
     """
     if not lanes or not copies or len(processes) < 2:
         return dict.fromkeys(sorted(lanes), ())

@@ -3,9 +3,10 @@
 Works on plain data, without storage or Spark. Parts that were copied at different times fit together if no effect is
 copied without its cause. So for each lane there must be a batch N for which both of these statements are true:
 
-* The streams contain everything that the lane published in batches before N, nothing from later batches, and possibly
-  part of N. The lane's folder is taken back to N, and N runs again; the streams record which parts of N they contain.
-* The streams contain every record that the lane read in batches up to N.
+* The streams contain everything that the lane published in batches before N, possibly some or all of N, and nothing
+  from batches after N. The lane's folder is taken back to N. If N is pending, it runs again; the streams record which
+  parts of N they contain.
+* The streams contain every record that the lane read in batches up to and including N.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Batch:
     """The batch from which a lane continues."""
 
     number: int
-    """The batch's number; -1 if the lane hasn't planned any."""
+    """The batch's number; -1 if the lane hasn't planned any batch."""
     pending: bool
     """Whether the batch must be run again."""
 
@@ -42,11 +43,11 @@ class PartitionCopy:
     """A partition of a stream, from which the backup takes at least the records before ``end``."""
 
     end: int
-    """The end offset when the backup first looked."""
+    """The end offset that the backup noted first."""
     batches: Mapping[str, int]
     """The last batch that each lane published before ``end``, by lane."""
     later: Sequence[Publication]
-    """What was published after ``end``; the backup can include the first of these publications, too."""
+    """The publications after ``end``, in order. The backup can include the first few of them, or all."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,13 @@ class LaneCopy:
     """A lane's folder as it was copied, after the ends of the partitions were noted.
 
     Args:
-        planned: the last batch in the folder that was planned, -1 if none.
-        committed: the last batch in the folder that was committed, -1 if none.
+        planned: the last planned batch in the folder; -1 if there is none.
+        committed: the last committed batch in the folder; -1 if there is none.
         outputs: the partitions in the backup that the lane writes.
-        ends: returns the end offsets of a batch, in those partitions in the backup that the lane reads. Raises
-            MovedOnError if the folder no longer has the batch.
-        is_fixed: whether the lane also writes to outputs outside the backup. These can't be taken back, so the lane's
-            folder can't be taken back, either.
+        ends: returns the end offsets of a batch in the partitions that the lane reads, for partitions in the backup.
+            Raises MovedOnError if the folder no longer has the batch.
+        is_fixed: whether the lane also writes to outputs outside the backup. Such outputs can't be taken back, so the
+            lane's folder can't be taken back, either.
     """
 
     lane: str
@@ -79,7 +80,7 @@ def settled(
     partitions: Mapping[Place, PartitionCopy], lanes: Iterable[LaneCopy]
 ) -> tuple[dict[Place, int], dict[str, Batch]]:
     """For each partition, how many of the publications in ``later`` become part of the backup; and for each lane, the
-    batch from which it continues.
+    batch from which the lane continues.
 
     Raises:
         MovedOnError: the copies can't be made to fit together.
@@ -94,8 +95,8 @@ def settled(
 
 
 def _batch(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: dict[Place, int]) -> Batch:
-    """The batch from which a lane continues. If that requires more records in the backup, they are added to ``taken``,
-    and the function must be called again for all lanes.
+    """The batch from which a lane continues. If the backup needs more records for this, they are added to ``taken``,
+    and this function must be called again for all lanes.
     """
     within = _last_within(lane, partitions, taken)
     if within > lane.planned:
@@ -132,7 +133,7 @@ def _is_of(publication: Publication, lane: LaneCopy, whole: int) -> bool:
 
 
 def _take_up_to(end: int, place: Place, partition: PartitionCopy, taken: dict[Place, int]) -> None:
-    """Include all records of a partition up to an end offset in the backup."""
+    """Make the backup include all records of a partition up to an end offset."""
     count = taken[place]
     has = partition.later[count - 1].end if count else partition.end
     while has < end:

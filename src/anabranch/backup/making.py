@@ -2,12 +2,12 @@
 
 The steps, in this order:
 
-1. read the job's rows from the store, and copy the lanes' folders for the first time, which takes long;
+1. read the job's rows from the store, and copy the lanes' folders for the first time (this can take long);
 2. note the end offsets of the streams;
-3. bring the copies of the folders up to date, those of downstream lanes first;
+3. bring the copies of the folders up to date, beginning with the folders of downstream lanes;
 4. look up what was published since step 2, and decide where to cut (:mod:`anabranch.backup.cut`); take the copied
    folders back to the batches from which their lanes continue, and copy the streams up to the cut;
-5. read the store again. If lanes were started or closed meanwhile, start again with step 1.
+5. read the store again. If lanes were started or closed during these steps, start again with step 1.
 
 The result is what a crash at some moment would have left. The manifest with the checksums of all files is written last.
 """
@@ -82,7 +82,7 @@ class Source:
 
 @dataclass(frozen=True)
 class _Copied:
-    """A lane's folder and its ``copy`` in the backup, which ``mirror`` brings up to date."""
+    """A folder of a lane, and the ``copy`` of the folder in the backup. ``mirror`` brings the copy up to date."""
 
     lane: Lane
     epoch: int
@@ -98,7 +98,7 @@ def make(source: Source, uri: str) -> Manifest:
     """Make a backup in a folder that is empty, or in which a backup was interrupted.
 
     Raises:
-        ConflictError: the folder contains something else, or the job progressed too far in each attempt.
+        ConflictError: the folder contains something else, or the job progressed too far during each attempt.
         StateError: a folder is damaged.
     """
     tree = Tree(source.spark, uri)
@@ -126,7 +126,7 @@ def make(source: Source, uri: str) -> Manifest:
 
 
 def _settled(source: Source) -> Moment:
-    """Wait until no change of the job is under way, and return the job at that moment. Raises ConflictError if that
+    """Wait until no change of the job is under way, and return the job at that moment. Raises ConflictError if the wait
     takes too long.
     """
     last: list[str] = []
@@ -305,7 +305,7 @@ def _written(lane: Lane, partitions: Iterable[Place]) -> list[Place]:
 
 def _take_back(copied: _Copied, batch: Batch, cuts: Mapping[str, StreamCut], *, runs: bool) -> None:
     """Take the copy of a lane's folder back to a batch, and the folder's notes about output streams back to the cut.
-    ``runs`` says whether the job could write to the folder while it was copied.
+    ``runs`` says whether the job could write to the folder during the copying.
     """
     folder = copied.copy
     if batch.number >= 0:

@@ -1,4 +1,4 @@
-"""The manifest of a backup: a list of its files and their checksums. It is written last and read first."""
+"""The manifest of a backup: a list of its files and their checksums. The manifest is written last and read first."""
 
 from __future__ import annotations
 
@@ -89,10 +89,10 @@ def place_of(system: str) -> str:
 
 
 def begin(tree: Tree, job: str, at: float) -> None:
-    """Mark a folder as one in which a backup of a job is being made, and remove everything else from it.
+    """Mark a folder as the place of an unfinished backup, and remove what an interrupted backup has left there.
 
     Raises:
-        ConflictError: the folder contains something else.
+        ConflictError: the folder contains a complete backup, or files that don't belong to a backup.
     """
     if tree.has(_NAME):
         raise ConflictError(
@@ -120,7 +120,7 @@ def read(tree: Tree) -> Manifest:
     """The manifest of a complete backup.
 
     Raises:
-        NotFoundError: there is no backup, or it was interrupted.
+        NotFoundError: there is no backup, or the backup was interrupted.
         UnsupportedFormatError: the manifest was written by a newer anabranch, or is damaged.
     """
     where = tree.path.toString()

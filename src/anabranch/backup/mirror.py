@@ -1,5 +1,5 @@
-"""A copy of a folder to which a lane is writing. Each refresh brings the copy at least to the folder's state at the
-start of the refresh.
+"""Maintains a copy of a folder to which a lane is writing. After a refresh, the copy is at least as new as the folder
+was at the start of the refresh.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class Mirror:
     """A mirror of the files and folders ``names`` in a folder. A file is copied again if its size or its modification
     time, by the source's clock, has changed.
 
-    ``names`` are copied in this order. Put files that refer to other files first: then the copy always contains the
-    other files, too.
+    ``names`` are copied in the given order. Files that refer to other files must come first: then the copy always
+    contains the files to which they refer.
     """
 
     def __init__(self, source: Tree, target: Tree, names: Sequence[str]) -> None:

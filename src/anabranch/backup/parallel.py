@@ -15,6 +15,6 @@ B = TypeVar("B")
 
 
 def mapped(work: Callable[[A], B], items: Iterable[A]) -> list[B]:
-    """The results for all items, in their order. The first error is raised after all work has ended."""
+    """The results for all items, in the order of the items. The first error is raised after all work has ended."""
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="backup") as pool:
         return [*pool.map(work, items)]

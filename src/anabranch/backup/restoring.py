@@ -52,7 +52,7 @@ class _Note(Document, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class _Restore:
-    """A restore that is being made.
+    """A restore in progress.
 
     Args:
         tree: the location of the backup.
@@ -166,8 +166,8 @@ def _places(settings: Settings) -> dict[str, Any]:
 
 
 def _settings(settings: Settings, its: JobRows) -> Settings:
-    """The settings of the restored job: those with which it was started, with the locations on this machine. A job that
-    ran in one process with its coordinator gets this machine's settings.
+    """The settings of the restored job: the settings with which it was started, but with the locations on this machine.
+    A job that ran in one process with its coordinator gets this machine's settings.
     """
     program = rows.last_program(its)
     if program is None:

@@ -1,4 +1,5 @@
-"""A job's rows in a backup. They form a small store, so that the rows of an old backup are migrated like any store."""
+"""Writes a job's rows into a backup, and reads rows from a backup. In a backup, the rows form a small store, so rows
+of an older version are migrated like any store."""
 
 from __future__ import annotations
 
@@ -44,10 +45,11 @@ def kept(job: str, tree: Tree) -> JobRows:
 
 
 def at_rest(rows: JobRows, places: Mapping[str, Any], why: str) -> JobRows:
-    """The job's rows as they are restored: according to them, no process runs the job.
+    """The job's rows in the form in which they are restored: no process runs the job.
 
     Args:
-        places: the settings for the locations of lanes and streams, which replace those with which the job was started.
+        places: the settings for the locations of lanes and streams. They replace the settings with which the job was
+            started.
         why: the reason that is recorded for the processes that lose their seats.
     """
     changed = {name: [dict(row) for row in its] for name, its in rows.items()}
@@ -79,7 +81,7 @@ def last_program(rows: JobRows) -> Program | None:
 
 
 def joined(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested settings: those of ``below``, overridden by those of ``above``."""
+    """The nested settings in ``below`` and ``above``. Those in ``above`` take precedence."""
     found = dict(below)
     for name, each in above.items():
         found[name] = joined(below.get(name) or {}, each) if isinstance(each, Mapping) else each

@@ -1,4 +1,4 @@
-"""``anabranch assign``: shows or changes the containers of tasks, depending on the racks of their data."""
+"""``anabranch assign``: shows or changes which containers run which tasks, considering the racks of the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``anabranch check``: finds damage in everything that a job has stored, and says what is lost because of it."""
+"""``anabranch check``: finds damage in everything that a job has stored, and shows what is lost by the damage."""
 
 from __future__ import annotations
 

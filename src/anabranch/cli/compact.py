@@ -1,4 +1,5 @@
-"""``anabranch compact``: removes foreign state, which now belongs to other tasks, from the lanes of a stopped job."""
+"""``anabranch compact``: removes foreign state from the lanes of a stopped job. A lane's state is foreign if it belongs
+to tasks that other lanes own by now."""
 
 from __future__ import annotations
 
@@ -99,8 +100,9 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
 
 
 def cleared(store: Store, job: str, root: str) -> list[str]:
-    """Delete the lane folders that a stopped job no longer needs, and return them. Call :func:`stopped_job.lanes`
-    first: it raises an error if the job isn't stopped. Folders under a root that isn't on a local disk are kept.
+    """Delete the lane folders that a stopped job no longer needs, and return their names. Call
+    :func:`stopped_job.lanes` first, which raises an error if the job isn't stopped. If the root isn't on a local disk,
+    no folder is deleted.
     """
     place = local_folder(root)
     if place is None:
@@ -117,7 +119,7 @@ def cleared(store: Store, job: str, root: str) -> list[str]:
 
 
 def _settings(settings: Settings, store: Store, job: str) -> Settings:
-    """The settings with which the job was started on a coordinator; ``settings`` if it was started by ``run``."""
+    """The settings with which the job was started on a coordinator; ``settings`` if the job was started by ``run``."""
     try:
         return configuration.restored(stored_jobs.running(store, job).program.settings)
     except ConflictError:  # a job of ``run``, whose settings aren't stored

@@ -30,8 +30,8 @@ T = TypeVar("T")
 
 
 def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
-    """All jobs of the configured coordinator. If none is configured, all jobs of the store; the status of each running
-    job comes from the coordinator that serves it."""
+    """All jobs of the configured coordinator. If none is configured, all jobs of the store; the status of a running job
+    then comes from the coordinator that serves the job."""
     if (url := _url(settings)) is not None:
         with _client(url, settings) as client:
             return client.jobs()
@@ -42,7 +42,7 @@ def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
 
 
 def status(settings: CoordinatorSettings, job: str) -> JobStatus:
-    """A job's status. Raises NotFoundError if there is no such job; the error names the existing ones."""
+    """A job's status. Raises NotFoundError if there is no such job; the error lists the existing jobs."""
     return _told(settings, job, lambda found: found.status(job), lambda store: stored_jobs.status(store, job))
 
 
@@ -83,7 +83,7 @@ def read(settings: CoordinatorSettings, job: str | None, ask: Callable[[Operatio
 
 
 def settings_of(settings: Settings, job: str) -> Settings:
-    """The settings with which a job was started on a coordinator; ``settings`` if it was started by ``run``."""
+    """The settings with which a job was started on a coordinator; ``settings`` if the job was started by ``run``."""
     try:
         running = _told(
             settings.coordinator, job, lambda found: found.running(job), lambda store: stored_jobs.running(store, job)
@@ -160,7 +160,7 @@ def _is_here(url: str) -> bool:
 
 
 def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], look: Callable[[Store], T]) -> T:
-    """The result of ``ask`` for the coordinator that serves the job. If no coordinator serves it, the result of
+    """The result of ``ask`` for the coordinator that serves the job. If no coordinator serves the job, the result of
     ``look`` for the store.
     """
     url = _url(settings) or endpoint.find(settings.store).get(job)
@@ -172,7 +172,8 @@ def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], l
 
 
 def _opened(settings: CoordinatorSettings) -> closing[Store]:
-    """The store, for reading. Call this only if there is no coordinator: importing the store's modules takes time."""
+    """The store, for reading. Call this only if there is no coordinator, because importing the store's modules takes
+    time."""
     from anabranch.coordinator.store import Store
 
     return closing(Store.open_existing(settings.store))

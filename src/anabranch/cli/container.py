@@ -1,4 +1,5 @@
-"""``anabranch container``: one process of a job, which takes a seat or stands by for one, and runs its lanes."""
+"""``anabranch container``: runs one process of a job. The process takes a seat, or stands by for a seat, and runs the
+seat's lanes."""
 
 from __future__ import annotations
 
@@ -94,7 +95,7 @@ def _run(
     """Start Spark, and run lanes in it until the job has ended or the process must end. Sets ``ended`` at the end.
 
     Returns:
-        If only a new process can help, the restarts that the new process begins with; otherwise None.
+        If only a new process can help, the number of restarts with which it begins, and their reason; otherwise None.
     """
     from anabranch.container import executors
     from anabranch.container.reconciler import Container
@@ -159,8 +160,8 @@ def _settings(running: RunningDeployment, master: str | None, rack: str | None) 
 
 
 def survives(graph: Graph, settings: Settings) -> bool:
-    """Whether the container continues to run without its coordinator: only if the settings allow it, and if all outputs
-    can be fenced, so that nothing is written twice.
+    """Whether the container continues to run without its coordinator. This must be allowed by the settings, and all
+    outputs must be of a kind that can be fenced: otherwise, records could be written twice.
     """
     written = {node.args["stream"] for node in graph.nodes if node.kind == "write"}
     foreign = {output for output, each in settings.outputs.items() if opening.is_foreign(each)}
@@ -231,10 +232,10 @@ def check_ended_well(client: Client, job: str, deployment: int) -> None:
 def _seated(
     client: Client, me: Registration, leaving: _Leaving, made: Container
 ) -> tuple[float, RegistrationResponse | None]:
-    """Wait for a seat. Until one is free, the process stands by, warms its session and maintains standbys.
+    """Wait for a seat. Until a seat is free, the process stands by, warms its session and maintains standbys.
 
     Returns the time at which the seat was requested, and the coordinator's answer. The answer is None if the job isn't
-    running any more or the process is to end.
+    running any more, or the process should end.
     """
 
     def ask() -> tuple[float, RegistrationResponse]:

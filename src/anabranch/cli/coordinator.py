@@ -115,8 +115,8 @@ def _greet(settings: CoordinatorSettings, store: Store, url: str, local: bool) -
 
 
 def _check_reach(settings: CoordinatorSettings, host: str, url: str | None) -> None:
-    """Raises UsageError if the coordinator could be reached from other machines without a token, or if its URL is
-    invalid."""
+    """Raises UsageError if other machines could reach the coordinator and no token is set, or if the coordinator's URL
+    is invalid."""
     if settings.token is None and not _is_loopback(host):
         raise UsageError(
             f"{host} can be reached from elsewhere, and [coordinator] token isn't set",
@@ -131,8 +131,8 @@ def _check_reach(settings: CoordinatorSettings, host: str, url: str | None) -> N
 
 
 def default_port(host: str, url: str | None) -> int:
-    """The port on which the coordinator listens by default: the port at which verbs look for a coordinator on this
-    host."""
+    """The port on which the coordinator listens by default. Verbs look for a coordinator on this host at the same
+    port."""
     for each in (url or "").split(","):
         looked_for = urlsplit(each.strip())
         if looked_for.hostname == host or (looked_for.hostname == "localhost" and host == "127.0.0.1"):
@@ -141,8 +141,8 @@ def default_port(host: str, url: str | None) -> int:
 
 
 def _collect_seldom() -> None:
-    """Keep the pauses of the garbage collector short: it ignores all existing objects, and runs rarely, because the
-    many objects of long polls aren't garbage."""
+    """Keep pauses for garbage collection short and rare: the collector ignores all objects that exist now, and runs
+    seldom. (Long polls need many objects, none of which is garbage.)"""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
@@ -151,8 +151,8 @@ def _collect_seldom() -> None:
 def launcher_of(settings: CoordinatorSettings, url: str, config: Path | None) -> Launcher:
     """A launcher of containers that use the coordinator at ``url``, with this process's configuration and environment.
 
-    Of the settings in this process's environment, containers get only those about the machine, ``COORDINATOR`` and
-    ``SPARK``. Containers get a job's settings from the coordinator, to which ``start`` has handed these settings over.
+    Of the settings in the environment, containers get only those of the sections ``COORDINATOR`` and ``SPARK``, which
+    depend on the machine. All other settings come from the coordinator: ``start`` has stored them there.
     """
     assert settings.logs is not None
     named = [] if config is None else ["--config", str(config.resolve())]

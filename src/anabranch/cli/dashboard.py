@@ -52,8 +52,8 @@ def address(url: str, job: str | None = None, token: str | None = None) -> str:
 
 
 def _redirect(token_path: Path, address: str) -> str:
-    """The URL of a new file that only this user can read and that redirects to ``address``. Without it, the address and
-    its token would be among the browser's arguments, which all users can see.
+    """The URL of a new file that redirects to ``address`` and that only this user can read. Without this file, the
+    address with the token would be among the browser's arguments, which all users can see.
     """
     path = token_file.sibling(token_path, ".token.html")
     own_files.make_folder(path.parent)
@@ -64,8 +64,8 @@ def _redirect(token_path: Path, address: str) -> str:
 
 
 def _url(settings: CoordinatorSettings, job: str | None) -> str:
-    """The URL of the coordinator that serves the job. If ``job`` is None, the configured coordinator's URL; if none is
-    configured, that of any coordinator on this machine."""
+    """The URL of the coordinator that serves the job. If ``job`` is None, the URL of the configured coordinator or, if
+    none is configured, of any coordinator on this machine."""
     if job is not None:
         with connect.client(settings, job) as client:
             return client.url

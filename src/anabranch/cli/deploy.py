@@ -66,8 +66,8 @@ def deploy(
 def _after_drain(
     client: Client, file: JobFile, settings: Settings, up_to: str, timeout: float, reset_state: bool
 ) -> None:
-    """Drain a job, and then start the new version. The new version is planned before the drain, so that an error in it
-    is noticed while the old version still runs.
+    """Drain a job, and then start the new version. The new version is planned before the drain, so any error in this
+    version is noticed while the old version still runs.
 
     Raises:
         ConflictError: the job can't be drained now.
@@ -108,8 +108,8 @@ def wished(
     dry: bool = False,
     now: bool = False,
 ) -> DeployRequest:
-    """The request to deploy the new version. With ``dry``, the request only asks for the plan. Otherwise, this function
-    also creates new streams and tables, and hands over the code.
+    """The request to deploy the new version. With ``dry``, the coordinator only makes the plan. Without ``dry``, this
+    function also creates new streams and tables, and hands over the code.
     """
     if not dry:
         preparation.formats(prepared.file, settings, prepared.formats, register=True)
@@ -126,7 +126,7 @@ def _between(file: JobFile) -> dict[str, str]:
 
 
 def follow(client: Client, job: str, told: DeployResult, timeout: float | None, json: bool) -> None:
-    """Print what a deployment does, and wait until it is done. If ``timeout`` is None, don't wait.
+    """Print what a deployment changes, and wait until the change is done. If ``timeout`` is None, don't wait.
 
     Raises:
         JobFailedError, OutOfTimeError: as for :func:`scale.wait`.
@@ -156,8 +156,8 @@ def _check(client: Client, job: str, told: DeployResult) -> None:
 
 
 def _check_between(wanted: dict[str, str], former: set[str]) -> None:
-    """Raises ConflictError if a new intermediate stream already served the job in an earlier version: its old records
-    have been processed and would be processed again.
+    """Raises ConflictError if an earlier version of the job already used one of the new intermediate streams: the old
+    records in the stream would be processed again.
     """
     for stream, name in wanted.items():
         if stream in former:

@@ -59,8 +59,8 @@ def doctor(
 
 
 def _fix(settings: Settings) -> None:
-    """Fetch the jars that the systems and formats in the settings need, for which Spark would otherwise look in a Maven
-    repository. Archive Spark's classes."""
+    """Fetch the jars that the systems and formats in the settings need, and archive Spark's classes. Without this,
+    Spark would look for the jars in a Maven repository."""
     wanted = [system.session_needs().jars for system in Systems(settings).all]
     wanted += [modules.jars(settings.formats, module) for module in modules.needed(settings)]
     for name in filter(None, wanted):
@@ -118,7 +118,7 @@ def _class_archive() -> str:
 
 
 def _internals(settings: Settings) -> Iterator[tuple[str, bool, str]]:
-    """Check whether Spark has the private surface that anabranch uses: yields a line for all probes together, and a
+    """Check whether Spark has the private surface that anabranch uses. Yields a line for all probes together, and a
     line for each probe that fails."""
     from anabranch.spark.session import session
 
@@ -155,8 +155,8 @@ def _store(settings: Settings) -> str:
 
 
 def _of_systems(settings: Settings) -> dict[str, Callable[[Settings], str]]:
-    """Each system's own checks, and a check of whether its Spark connector is available. A system that no stream uses
-    and that has no settings gets only the checks that need no connection.
+    """The checks that each system defines, and a check that the system's Spark connector is available. If a system has
+    no settings, and no stream uses it, only checks that need no connection are made.
     """
     found: dict[str, Callable[[Settings], str]] = {}
     systems = Systems(settings)
@@ -175,8 +175,8 @@ def _checked(check: Callable[[], str], _: Settings) -> str:
 
 
 def _connector(system: System, wanted: bool, _: Settings) -> str:
-    """Where a system's Spark connector comes from. If a job would get it from a Maven repository, checks that the
-    repository has it."""
+    """Where a system's Spark connector comes from. If this is a Maven repository, checks that the repository has the
+    connector."""
     needs = system.session_needs()
     packages = needs.conf.get("spark.jars.packages", "")
     for each in packages.split(",") if packages and wanted else ():
@@ -187,8 +187,8 @@ def _connector(system: System, wanted: bool, _: Settings) -> str:
 
 
 def _module(module: str, settings: Settings) -> str:
-    """Where a format's Spark module comes from. If a job would get it from a Maven repository, checks that the
-    repository has it; otherwise the job couldn't start."""
+    """Where a format's Spark module comes from. If this is a Maven repository, checks that the repository has the
+    module, because the job couldn't start without it."""
     where = modules.found(settings.formats, module)
     if isinstance(where, Path):
         return str(where)

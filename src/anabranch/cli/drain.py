@@ -73,8 +73,8 @@ def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float
     Raises:
         JobFailedError: the job has failed, or was stopped.
         ConflictError: the drain was cancelled.
-        OutOfTimeError: the drain took longer than ``timeout`` seconds. The message says what the job's functions are
-            working on.
+        OutOfTimeError: the drain took longer than ``timeout`` seconds. The error also names the messages on which the
+            job's functions have been working for a long time.
     """
     status: JobStatus | None = None
     last = ""
@@ -102,7 +102,7 @@ def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float
 
 
 def _has_drained(job: str, status: JobStatus) -> bool:
-    """Whether the job has drained. Raises an error if it will not drain any more; see :func:`wait`."""
+    """Whether the job has drained. Raises an error if the job will not drain any more; see :func:`wait`."""
     if status.state == DeploymentState.DRAINED:
         return True
     if status.drain is None and status.state == DeploymentState.RUNNING:
@@ -133,7 +133,8 @@ def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatu
 
 
 def listed(told: DrainAccepted, status: JobStatus) -> list[str]:
-    """What a drain would do: a line for each stage, then how long it takes, and what follows."""
+    """What a drain would do, as text: a line for each stage, then a line about the duration, and a line about what
+    follows."""
     lanes = {each.lane.id: each for each in status.lanes}
     lines = []
     for number, (stage, names) in enumerate(told.stages.items(), 1):

@@ -1,4 +1,4 @@
-"""``anabranch expand``: adapts a job at once to partitions that were added to its inputs."""
+"""``anabranch expand``: adapts a job immediately to partitions that were added to its inputs."""
 
 from __future__ import annotations
 

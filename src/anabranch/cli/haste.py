@@ -1,5 +1,4 @@
-"""The option ``--now`` of the verbs that change a job, and what verbs print while closing lanes wait for their
-batches."""
+"""Defines the option ``--now`` of the verbs that change a job, and prints what closing lanes are waiting for."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ Now = Annotated[
 
 
 def said(now: bool) -> None:
-    """If ``now`` is set, print a line that says what the user has accepted with this option."""
+    """If ``now`` is set, remind the user of what this option allows."""
     if now:
         progress.say("--now: batches that are written at least once, or were given to foreach_batch, may be repeated")
 

@@ -25,8 +25,8 @@ _PATIENCE = 1.0
 
 
 def batches(descriptor: int) -> Iterator[list[bytes]]:
-    """The lines of a file or pipe, up to 50,000 at once. If the writer pauses, the lines so far are yielded without
-    waiting for more."""
+    """The lines of a file or pipe, in lists of up to 50,000. If the writer pauses, the lines that were read so far are
+    yielded without waiting for more."""
     rest, lines, since = b"", list[bytes](), 0.0
     while chunk := os.read(descriptor, 1 << 20):
         since = since if lines else time.monotonic()
@@ -49,14 +49,14 @@ def batches(descriptor: int) -> Iterator[list[bytes]]:
 def records(
     lines: Sequence[bytes], first: int, key: str | None, at: datetime
 ) -> tuple[pa.RecordBatch, AnabranchError | None]:
-    """The lines before the first invalid line, as records, and the error for that line (None if all lines are valid).
+    """All lines before the first invalid line, as records, and the error for that line (None if all lines are valid).
 
     Empty lines are skipped.
 
     Args:
         first: the number of the first line, for the error.
-        key: the field that becomes the message key; null if the field is null or missing. With ``key``, each line must
-            be an object.
+        key: the field that becomes the message key. If a line's field is null or missing, the key is null. With
+            ``key``, each line must be an object.
         at: the timestamp of the records.
     """
     keys: list[bytes | None] = []

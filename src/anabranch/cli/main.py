@@ -59,11 +59,12 @@ _ORDER = [
     "assign",
     "inspect",
 ]
-"""The order of verbs in the help text. A verb that isn't listed here comes after them."""
+"""The order of verbs in the help text. Verbs that aren't listed here come last."""
 
 
 class _Verbs(TyperGroup):
-    """The verbs in this package. Each has a module of its name, with a function of the same name or a Typer ``app``.
+    """The verbs in this package. A verb is in the module with its name: as a function with this name, or as a Typer
+    ``app``.
 
     Verbs are imported on demand, because importing all of them takes more than a second.
     """
@@ -83,7 +84,7 @@ class _Verbs(TyperGroup):
 
 
 def _imported(name: str) -> Any:
-    """The verb of this name; None if there is none."""
+    """The verb with this name; None if there is no such verb."""
     path = f"{cli.__name__}.{name}"
     if path == __name__ or not name.isidentifier() or importlib.util.find_spec(path) is None:
         return None
@@ -182,8 +183,8 @@ def _chosen(variable: str, default: str, known: Collection[str]) -> str:
 
 
 def _end(code: int) -> NoReturn:
-    """End the process as Python does, by waiting for threads and pools and running the registered exit functions, but
-    without tearing down imported modules. With Spark, that would take as long as stopping Spark.
+    """End the process as Python does: wait for threads and pools, and run the registered exit functions. But don't tear
+    down imported modules: with Spark, this would take as long as stopping Spark.
     """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()

@@ -1,4 +1,4 @@
-"""Arguments and options that several verbs have."""
+"""Defines the arguments and options that several verbs share."""
 
 from __future__ import annotations
 

@@ -19,5 +19,5 @@ def as_json(told: Any) -> None:
 
 
 def count(number: int, word: str) -> str:
-    """A number with a noun, which is put in the plural if necessary, such as "1,200 records"."""
+    """A number with a noun in the singular or the plural, such as "1,200 records"."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"

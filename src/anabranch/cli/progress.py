@@ -1,4 +1,4 @@
-"""A job's progress as lines on stderr."""
+"""Describes a job's progress in lines of text, and prints lines on stderr."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ def say(line: str) -> None:
 
 
 def shared(store: str) -> None:
-    """Warn if other users can read the folder of a store. This can happen if the user or an older version created the
-    folder; new folders are readable only by their owner."""
+    """Warn if other users can read the folder of a store. (Folders that anabranch creates now are readable only by
+    their owner, but the user or an older version can have created the folder.)"""
     file = address.path_of(store)
     if file is not None and own_files.is_shared(file.parent):
         say(f"warning: other users can look into {file.parent}: chmod -R go= {file.parent}")
 
 
 def kept(settings: Settings, kept: JobModel | None) -> None:
-    """If a drained job has another factor or number of containers than the settings, say that the job keeps its own.
+    """If the factor or the number of containers of a drained job differs from the settings, print that the job keeps
+    its former values.
 
     ``kept`` is the job model of the drained job; None if the job wasn't drained.
     """
@@ -47,8 +48,8 @@ def kept(settings: Settings, kept: JobModel | None) -> None:
 
 
 def rejected(report: LaneReport) -> str:
-    """How many records a lane has rejected: dead letters, dropped records and groups of late rows; empty if there are
-    none."""
+    """What a lane has rejected, as text: the numbers of dead letters, dropped records and groups of late rows. Empty if
+    there are none."""
     late = sum(report.event_time.late.values())
     dropped = (("dropped", report.event_time.dropped), ("late groups", report.event_time.late_groups))
     counts = (("dead", report.progress.dead_letters), ("of them late", late), *dropped)
@@ -99,7 +100,7 @@ def event_time(report: LaneReport) -> str:
 
 
 def containers(status: JobStatus) -> list[tuple[ContainerStatus, str]]:
-    """The processes that have a seat or have lost their seat, each with a description."""
+    """The processes that have a seat or have lost it, each with a description."""
     return [
         (
             one,
@@ -179,7 +180,7 @@ def batches(status: JobStatus) -> list[str]:
 
 
 def spent(seconds: Mapping[str, float]) -> str:
-    """The phases in which a batch spends its time, the longest first; empty if they aren't known."""
+    """The phases of a batch with their shares of the time, the longest first; empty if the times aren't known."""
     total = sum(seconds.values())
     shares = sorted(seconds.items(), key=lambda each: -each[1]) if total else []
     found = ", ".join(f"{phase} {each / total:.0%}" for phase, each in shares if each / total >= _WORTH_TELLING)

@@ -23,9 +23,9 @@ __all__ = ["STOPS_WITHIN", "VARIABLE", "Replacer"]
 
 VARIABLE = "ANABRANCH_RESTARTS"
 STOPS_WITHIN = 60.0
-"""The seconds within which a process must stop everything that it has started."""
+"""How many seconds a process has to stop everything that it has started."""
 _SEEN_WITHIN = 1.0
-"""For how many seconds to check whether a Java process that no longer answers has ended."""
+"""For how many seconds to check whether the Java process has ended after it has stopped answering."""
 
 
 class Replacer:
@@ -57,8 +57,8 @@ class Replacer:
             self.now(following)
 
     def take_java(self, kill: Callable[[], None], is_child: bool) -> None:
-        """Record that the Java process has started. ``kill`` ends that process at once. ``is_child`` says whether that
-        process is a child of this process.
+        """Record that the Java process has started. ``kill`` ends the Java process at once. ``is_child`` says whether
+        Java's process is a child of this process.
         """
         self._kill_java = kill
         self.is_possible = self._may and bool(self._words) and is_child
@@ -69,8 +69,8 @@ class Replacer:
     ) -> Iterator[Any]:
         """A Spark session for the duration of the block, started by :func:`anabranch.spark.session.start`.
 
-        The process is replaced if its Java process ends. It is also replaced if the block raises ProcessBrokenError
-        and hasn't stopped everything within ``STOPS_WITHIN`` seconds. ``ended`` is set once watchdogs have nothing left
+        This process is replaced if its Java process ends. It is also replaced if the block raises ProcessBrokenError
+        and hasn't stopped everything within ``STOPS_WITHIN`` seconds. ``ended`` is set when watchdogs have nothing left
         to watch.
         """
         from anabranch.container import error_text, watchdog
@@ -103,7 +103,7 @@ class Replacer:
         self._words = [word for word in self._words if word != option]
 
     def within(self, seconds: float, following: Restarts) -> None:
-        """Replace the process after ``seconds``, unless it has been replaced before."""
+        """Replace the process after ``seconds``, unless it is replaced earlier."""
         timer = threading.Timer(seconds, self.now, [following])
         timer.daemon = True
         timer.start()

@@ -189,7 +189,7 @@ def _serve(
     """Serve and run the job, and return its last status.
 
     Args:
-        served: gets the server that answers requests to the coordinator. The caller closes ``served`` after Spark has
+        served: the stack to which the coordinator's HTTP server is added. The caller closes the stack after Spark has
             been stopped, so the coordinator answers until then.
         printed: a file to which traces of failures are appended.
     """
@@ -235,7 +235,7 @@ def _serve(
 
 
 def _measured(coordinator: Coordinator, name: str) -> AbstractContextManager[None]:
-    """Exports the job's metrics during the block, if the environment asks for it."""
+    """Exports the job's metrics during the block, if environment variables ask for this."""
 
     def collect() -> list[Metric]:
         return metrics.families([coordinator.status(name)], coordinator.membership.invalid_heartbeats)
@@ -251,7 +251,7 @@ def _trace(printed: Path, lane: str, error: BaseException) -> None:
 
 
 def _token(settings: Settings) -> str:
-    """The token that other processes need in order to ask for the job's status or to stop the job."""
+    """The token that other processes need to ask for the job's status or to stop the job."""
     given = settings.coordinator.token
     if given is not None:
         return secrets.resolved("coordinator.token", given)

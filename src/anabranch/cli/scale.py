@@ -42,8 +42,8 @@ def scale(
 
 
 def followed(client: Client, job: str, change: ScaleResult | RewindResult, timeout: float | None) -> str:
-    """Print what a change does, and wait until it is done. If ``timeout`` is None, don't wait. Returns the text to
-    print afterwards.
+    """Print how many lanes a change closes and starts, and wait until the change is done. If ``timeout`` is None, don't
+    wait. Returns the text to print afterwards.
 
     Raises:
         JobFailedError, OutOfTimeError: as for :func:`wait`.
@@ -113,7 +113,7 @@ def _check(client: Client, job: str, changed: ScaleResult | RewindResult) -> Non
 
 
 def gone_back(client: Client, job: str, to: str) -> ConflictError:
-    """The error for a job whose change was undone, with the reason. ``to`` says what the job has gone back to."""
+    """The error for a job whose change was undone, with the reason. ``to`` describes what the job has gone back to."""
     last = next((each for each in reversed(client.events(job)) if each.why.startswith("cancelled: ")), None)
     why = "" if last is None else f": {last.why.removeprefix('cancelled: ')}"
     return ConflictError(f"job {job} has gone back to {to}{why}", f"see anabranch events {job}")

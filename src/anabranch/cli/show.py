@@ -1,4 +1,4 @@
-"""``anabranch show``: shows a part of the dashboard's pages as a table."""
+"""``anabranch show``: shows parts of the dashboard's pages as tables."""
 
 from __future__ import annotations
 

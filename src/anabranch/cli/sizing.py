@@ -54,7 +54,7 @@ def sizing(
 
 
 def rates(lane: LaneSizing, job: Sizing) -> str:
-    """A lane's rate, the rate that it needs, and the time until it has caught up."""
+    """A text with the lane's rate, the rate that the lane needs, and the time until the lane has caught up."""
     text = (
         f"lane {lane.lane} does {lane.true_rate:,.0f} records a second while it is busy, and needs "
         f"{lane.needed_rate:,.0f} for no backlog in {job.target_lag_seconds:,.0f} s: {_cleared(lane.catch_up)}"

@@ -1,4 +1,5 @@
-"""``anabranch start``: hands a job over to a coordinator, whose containers run it; or continues a stopped job."""
+"""``anabranch start``: hands a job over to a coordinator, so that containers can run the job; or continues a stopped
+job."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from anabranch.model.job_model import JobModel
 from anabranch.protocol.deployment import Program
 
 _SETTLED = frozenset(DeploymentState) - {DeploymentState.PLANNED, DeploymentState.STARTING, DeploymentState.CHANGING}
-"""The states at which ``start`` stops waiting: all but those through which a job passes while it starts."""
+"""The states at which ``start`` stops waiting: all except the states through which a job passes while it starts."""
 
 
 def start(
@@ -98,10 +99,10 @@ def hand_over(
 
 
 def program(client: Client, prepared: Prepared, settings: Settings, dry: bool = False) -> Program:
-    """What containers need to run a job. Also hands over the job's code, unless ``dry``.
+    """Everything that containers need to run a job. Unless ``dry`` is set, also hands over the job's code.
 
     Args:
-        settings: the job's settings, which may differ from those with which it was planned.
+        settings: the job's settings; they can differ from the settings with which the job was planned.
     """
     from anabranch.spark.query import resolution
 

@@ -1,4 +1,5 @@
-"""Parses a stream's retention, which limits the records that the stream keeps, from options, and shows it as text."""
+"""Reads a stream's retention from options, and shows it as text. The retention limits the records that the stream
+keeps."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Draws tables and a job's progress on a terminal. Import this module only where it is needed: importing rich takes as
-long as everything else that a verb does."""
+"""Draws tables and a job's progress on a terminal. Import this module only where tables are drawn: importing rich takes
+as long as everything else that a verb does."""
 
 from __future__ import annotations
 

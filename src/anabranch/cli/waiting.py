@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 
 def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -> T:
-    """A coordinator's answer. While the coordinator can't be reached, prints one message, and repeats the call. Once
-    ``unless`` returns True, raises the call's error instead.
+    """A coordinator's answer. While the coordinator can't be reached, ``ask`` is repeated, and a message is printed
+    once. When ``unless`` returns True, the error is raised instead.
     """
     pause, said = _FIRST, False
     while True:

@@ -17,7 +17,7 @@ class WarmUp:
     """Warms up a session in a thread. At the end of the ``with`` block, the thread is asked to end early. On a cluster,
     nothing is warmed up.
 
-    ``is_done`` says whether the warm-up has ended, even if it failed.
+    ``is_done`` is True when the warm-up has ended, successfully or not.
     """
 
     def __init__(self, spark: Any) -> None:
@@ -37,7 +37,7 @@ class WarmUp:
         self._thread.start()
 
     def end(self) -> None:
-        """Tell the thread to end early, and wait for it up to ten seconds."""
+        """Tell the thread to end early, and wait up to ten seconds for its end."""
         self._over.set()
         if self.begun:
             self._thread.join(_ENDS_WITHIN)

@@ -37,11 +37,11 @@ _ROWS, _BATCHES = 200, 2
 def warm(spark: Any, leaving: threading.Event) -> None:
     """Run some batches of a job with event time, state and two stages.
 
-    Afterwards, Java and Python have loaded and compiled what the first lanes of a process need. Streams, store and
-    lanes are in a temporary folder; the job that the session is for isn't involved.
+    Afterwards, Java and Python have loaded and compiled the code that the first lanes of a process need. The warm-up
+    job has its own streams, store and lanes, in a temporary folder.
 
     Args:
-        leaving: when this is set, the warm-up job ends after the first batch of each lane that has started.
+        leaving: ends the warm-up job when each lane that has started has run its first batch.
 
     Raises:
         JobFailedError: the warm-up job failed.
@@ -65,11 +65,11 @@ def warm(spark: Any, leaving: threading.Event) -> None:
 
 
 class _Until:
-    """The coordinator as the warm-up's container sees it. Sets ``reached`` when all lanes have run their batches. Once
-    ``leaving`` is set, the first batch of each started lane is enough.
+    """Passes the container's calls on to the coordinator, and sets ``reached`` when all lanes have run their batches.
+    When ``leaving`` is set, the first batch of each started lane is enough.
 
-    If a query were stopped before its first batch has ended, it would leave behind processes that wait for Spark to
-    accept their connections, and log errors.
+    (If a query is stopped before the end of its first batch, processes are left behind that wait for connections to
+    Spark, and log errors.)
     """
 
     def __init__(self, coordinator: Coordinator, lanes: int, leaving: threading.Event) -> None:

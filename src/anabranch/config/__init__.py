@@ -1,4 +1,4 @@
-"""Settings: a module for each section, and how settings are loaded and stored."""
+"""Defines the settings, with a module for each section, and loads and stores them."""
 
 from anabranch.config.assignment import AssignmentSettings
 from anabranch.config.autoscale import AutoscaleSettings

@@ -1,6 +1,7 @@
-"""Network addresses, ``HOST:PORT`` and ``http://HOST:PORT``. They are checked here because libraries accept any port.
+"""Checks network addresses, ``HOST:PORT`` and ``http://HOST:PORT``.
 
-Resolvers take a port above 65535 modulo 65536, so the connection would go to an unintended port.
+Libraries accept any port number, and resolvers take a number above 65535 modulo 65536. Without these checks, a
+connection could go to an unintended port.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ _PLACE = re.compile(r"(\[[^\]\s]+\]|[^:\[\]\s/@]+):(\d+)", re.ASCII)
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """The host, without the brackets of an IPv6 address, and the port. Raises ValueError if ``text`` isn't such an
-    address."""
+    """The host, without the brackets of an IPv6 address, and the port. Raises ValueError if ``text`` isn't a valid
+    ``HOST:PORT``."""
     found = _PLACE.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} isn't of the form HOST:PORT")

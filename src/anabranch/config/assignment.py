@@ -15,8 +15,8 @@ class AssignmentSettings(Section):
     """How tasks are assigned to seats. Balance always comes first: every container gets an equal share of the tasks."""
 
     strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"
-    """``none``: racks are ignored. ``min_traffic``: containers read as little as possible from other racks, over all
-    stages together. ``balance_subtopology``: the same, but the tasks of each stage are also divided evenly.
+    """``none``: racks are ignored. ``min_traffic``: containers read as little as possible from other racks, in all
+    stages together. ``balance_subtopology``: like ``min_traffic``, but the tasks of each stage are also divided evenly.
     """
 
     first: Literal["containers", "traffic"] = "containers"
@@ -24,11 +24,12 @@ class AssignmentSettings(Section):
     racks (``traffic``)."""
 
     racks: list[str] = []
-    """The racks of the seats in order, repeated as often as necessary; used until containers report their own racks."""
+    """The racks of the seats, in order; the list is repeated if there are more seats. Used until containers report
+    their own racks."""
 
     standbys: int = Field(default=0, ge=0, le=8)
-    """How many standbys each stateful lane has: copies of its folder, which other processes keep up to date for its
-    successors."""
+    """The number of standbys of each stateful lane: copies of the lane's folder that other processes keep up to
+    date."""
 
     traffic_cost: int = Field(default=10, ge=0, le=1_000_000_000)
     """The cost of each partition that a container reads from another rack."""

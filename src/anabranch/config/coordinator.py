@@ -18,33 +18,34 @@ class CoordinatorSettings(Section):
     """Where the coordinator stores its data, where it listens, and when it considers a container lost."""
 
     store: str = "sqlite:///./.anabranch/coordinator.db"
-    """A database URL. A relative SQLite path is resolved from the configuration's folder."""
+    """A database URL. A relative SQLite path is relative to the folder of the configuration file."""
 
     url: Annotated[str, AfterValidator(check_urls)] | None = None
     """The URL at which verbs and containers reach the coordinator; for several coordinators, their URLs, separated by
     commas."""
 
     token: str | None = None
-    """The token with which a request may do everything, or a reference to this secret. If it isn't set, the coordinator
-    creates a token in ``token_file``.
+    """The token that permits all operations, or a reference to this secret. If it isn't set, the coordinator creates a
+    token in ``token_file``.
     """
 
     read_token: str | None = None
-    """The token that is enough for requests that only read, or a reference to this secret."""
+    """The token that only permits reading the state of jobs, or a reference to this secret."""
 
     token_file: Path | None = None
-    """Where a coordinator stores the token that it creates, readable only by its own user. Default: for a store in
-    SQLite, the store's path with ``.token`` appended, otherwise ``.anabranch/coordinator.token``.
+    """The file in which a coordinator stores the token that it creates. Only the coordinator's user can read the file.
+    Default: for a store in SQLite, the store's path with ``.token`` appended, otherwise
+    ``.anabranch/coordinator.token``.
     """
 
     hosts: list[str] = []
     """The host names that the coordinator accepts in requests, in addition to its own address, the names of the
-    loopback interface, and those in ``url``.
+    loopback interface, and the host names in ``url``.
     """
 
     links: dict[str, Annotated[str, AfterValidator(check_link)]] = {}
-    """The dashboard's links for each container, such as to its log: web addresses by name, in which ``{job}``,
-    ``{container}``, ``{seat}``, ``{host}``, ``{pid}`` and ``{rack}`` are filled in.
+    """The links that the dashboard shows for each container, such as a link to its log: web addresses by name. The
+    dashboard fills in ``{job}``, ``{container}``, ``{seat}``, ``{host}``, ``{pid}`` and ``{rack}``.
     """
 
     certificate: Path | None = None
@@ -70,23 +71,24 @@ class CoordinatorSettings(Section):
     """The key of the clients' certificate, as a PEM file."""
 
     lease: Duration = "10 seconds"
-    """How long after its last heartbeat a container's lease ends."""
+    """The time from a container's last heartbeat to the end of its lease."""
 
     grace: Duration = "2 seconds"
-    """How long after the end of a lease the coordinator gives the seat to another container."""
+    """The time from the end of a lease until the coordinator gives the seat to another container."""
 
     period: Duration = "2 seconds"
     """The longest time between two heartbeats."""
 
     retain_events: Annotated[int, Field(ge=1000)] = 100_000
-    """How many of each job's newest events the store keeps."""
+    """How many events the store keeps for each job. Older events are deleted."""
 
     retain_versions: Annotated[int, Field(ge=2)] = 20
-    """For how many of a job's latest deployments the store keeps the code."""
+    """How many deployments of each job keep their code in the store. Code that only older deployments use is deleted.
+    """
 
     launcher: Literal["external", "local"] = "external"
-    """Who starts containers: an external service, or the leading coordinator, on its own machine."""
+    """Who starts containers: an external service, or the leading coordinator (on its own machine)."""
 
     logs: Path | None = None
-    """The folder for the output of containers that the coordinator starts. Default: ``containers``, next to a store in
-    SQLite, otherwise in ``.anabranch``."""
+    """The folder for the output of containers that the coordinator starts. Default: the folder ``containers``, next to
+    the store if the store is in SQLite, otherwise in ``.anabranch``."""

@@ -1,4 +1,4 @@
-"""Settings in the form in which a coordinator stores them: everything that was set, without secrets."""
+"""Brings settings into the form in which a coordinator stores them: everything that was set, without secrets."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def dumped(settings: Settings) -> dict[str, Any]:
 
 
 def _free(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The name and the settings of each section whose settings are defined by a user's class, and therefore unknown to
-    this module.
+    """The sections whose settings are defined by a user's class and therefore unknown to this module: the name and the
+    settings of each section.
     """
     yield from ((f"outputs.{name}", output.options) for name, output in settings.outputs.items())
     yield from ((f"systems.{name}", section.options) for name, section in settings.systems.others.items())

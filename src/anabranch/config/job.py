@@ -26,7 +26,7 @@ class JobSettings(Section):
     factor: int = 1
 
     threads: int = Field(default=64, ge=1, le=1024)
-    """How many buckets a Python worker processes at the same time if the factor is above 1."""
+    """The number of buckets that a Python worker processes at the same time if the factor is above 1."""
 
     lanes: int = Field(default=1, ge=1, le=64)
     """The number of lanes among which a container divides the tasks of a stateless stage."""
@@ -39,13 +39,13 @@ class JobSettings(Section):
     """Where containers get the job's code: from the coordinator's store, or from the working folder of their image."""
 
     warm_containers: int = Field(default=0, ge=0, le=100)
-    """How many processes stand by, in addition to those that have a seat."""
+    """The number of processes that stand by, in addition to the processes that have a seat."""
 
     trigger: Literal["micro-batch", "real-time"] = "micro-batch"
 
     interval: Duration = "0 seconds"
-    """The shortest time between the starts of two batches. In real time, the duration of a batch: at least 5 seconds,
-    and by default 5 minutes."""
+    """The shortest time between the starts of two batches. With the real-time trigger, the duration of a batch: at
+    least 5 seconds, and by default 5 minutes."""
 
     max_rows_per_batch: int = Field(default=1_000_000, ge=1)
     """The largest number of records of each input in a batch."""
@@ -69,26 +69,26 @@ class JobSettings(Section):
     """
 
     attempts: int = Field(default=3, ge=1, le=1000)
-    """How many attempts in a row a failing lane gets for the same batch."""
+    """How many attempts in a row a lane gets for the same batch, including the first attempt."""
 
     max_wait: str = "forever"
-    """How long a lane waits for a disk, a broker or another system before it counts as failed. ``forever``: until the
-    system is available again.
+    """How long a lane waits for a disk, a broker or another system before the lane counts as failed. ``forever``: the
+    lane waits until the system is available again.
     """
 
     stall_after: Duration = "5 minutes"
-    """A lane that has records to read and makes no progress for this long counts as failed."""
+    """A lane counts as failed if it has records to read, but makes no progress for this time."""
 
     idle_after: str = "1 minute"
-    """After how long without new records an SSP that was read to its end becomes idle. An idle SSP doesn't hold the
-    watermark back. ``never``: no SSP is idle.
+    """An SSP that was read to its end becomes idle after this time without new records. An idle SSP doesn't hold the
+    watermark back. ``never``: no SSP becomes idle.
     """
 
     message_timeout: str | None = None
     """The time limit for a function's work on one message; None for no limit."""
 
     expansion_check: Duration = "60 seconds"
-    """The time between two checks of how many partitions the inputs have."""
+    """The time between two checks of the inputs' partition counts."""
 
     on_coordinator_loss: Literal["continue", "stop"] = "continue"
     """What a container does if it can't reach its coordinator. A container with an output that can't be fenced always

@@ -1,5 +1,5 @@
-"""Reads the settings from ``anabranch.toml`` in the job file's folder or, if it isn't there, in the working folder.
-Environment variables take precedence over the file."""
+"""Reads the settings from ``anabranch.toml`` in the job file's folder or, if that folder has none, in the working
+folder. Environment variables take precedence over the file."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
     """Read the settings and make their paths absolute.
 
     Args:
-        file: the configuration file, which must exist; if None, ``anabranch.toml`` is looked for.
-        beside: a job file. If its folder has no ``anabranch.toml``, the one in the working folder is used.
+        file: the configuration file, which must exist; None to look for ``anabranch.toml``.
+        beside: a job file. ``anabranch.toml`` is looked for in this file's folder, then in the working folder.
         over: sections of settings that take precedence over the file and the environment.
 
     Raises:
@@ -50,7 +50,8 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
 
 
 def restored(dumped: Mapping[str, Any]) -> Settings:
-    """The settings from which :func:`anabranch.config.dumped` made this data, overridden by this process's environment.
+    """The settings from which :func:`anabranch.config.dumped` made this data. Environment variables of this process
+    take precedence.
 
     Raises:
         ConfigError: as for :func:`load`.
@@ -63,11 +64,11 @@ def restored(dumped: Mapping[str, Any]) -> Settings:
 
 
 def of_job(job: str, dumped: Mapping[str, Any]) -> Settings:
-    """The settings with which a job was started, from the data that the coordinator has stored. The environment doesn't
-    affect them.
+    """The settings with which a job was started, from the data that the coordinator has stored. Environment variables
+    are ignored.
 
     Raises:
-        ConfigError: they contain a setting that this version doesn't know, or a value that it doesn't allow.
+        ConfigError: this version doesn't know one of the settings, or doesn't allow a value.
     """
     try:
         return Settings(**dumped)

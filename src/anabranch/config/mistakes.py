@@ -1,4 +1,4 @@
-"""Messages about mistakes in settings, which name the settings as the user writes them."""
+"""Explains mistakes in settings. The messages name a setting as the user writes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["explained", "nearest"]
 
 
 def explained(error: ValidationError, path: Path | None) -> tuple[str, str]:
-    """What is wrong with the first setting that isn't allowed, and what to do."""
+    """What is wrong with the first invalid setting, and what the user can do."""
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]
     where = f"{path}: " if path is not None else ""
@@ -48,7 +48,7 @@ def _known_names(location: list[str]) -> Iterator[str]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The cure for an unknown name: the most similar known name; if none is similar, all known names."""
+    """The advice for an unknown name: the most similar known name or, if none is similar, all known names."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(names)}"

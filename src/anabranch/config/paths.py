@@ -1,4 +1,4 @@
-"""Relative paths in settings, made absolute."""
+"""Makes the relative paths in settings absolute."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""References to secrets in settings, ``${env:NAME}`` and ``${file:PATH}``: resolved where they are used, never
-stored.
+"""Resolves references to secrets in settings: ``${env:NAME}`` and ``${file:PATH}``. A reference is resolved where the
+secret is used, and the secret itself is never stored.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def has_reference(text: str) -> bool:
 
 
 def hidden(text: str) -> tuple[str, dict[str, str]]:
-    """``text`` with a placeholder for each reference, and the references by placeholder. This is for texts that are
-    parsed before references are resolved.
+    """``text`` with each reference replaced by a placeholder, and the references by placeholder. For texts that are
+    parsed before their references are resolved.
     """
     references: dict[str, str] = {}
 

@@ -1,4 +1,4 @@
-"""All settings, and the conditions that several sections must fulfil together."""
+"""Defines the settings as a whole, and checks the conditions that concern several sections."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class Settings(Section):
 
     @property
     def patterns(self) -> dict[str, str]:
-        """For each input that is bound to a pattern, the pattern: a regular expression that the names of the input's
-        streams match.
+        """The patterns of inputs, by input. A pattern is a regular expression that the names of the input's streams
+        match.
         """
         return {stream: each.pattern for stream, each in self.streams.items() if each.pattern is not None}
 

@@ -8,7 +8,7 @@ __all__ = ["SparkSettings"]
 
 
 class SparkSettings(Section):
-    """Spark's ``master``, and further properties of a container's Spark session."""
+    """The Spark session of a container: its ``master``, its memory, and further properties in ``conf``."""
 
     master: str | None = None
     memory: str = "2g"

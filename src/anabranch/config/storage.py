@@ -11,8 +11,8 @@ __all__ = ["StorageSettings", "local_folder"]
 
 
 class StorageSettings(Section):
-    """``root`` is the folder that contains all lanes' folders: a path, or a URI on a file system that can ensure that a
-    folder has only one owner. See docs/reference/storage-roots.md.
+    """``root`` is the folder that contains the folders of all lanes: a path, or a URI of a file system on which a
+    folder can be guaranteed to have only one owner. See docs/reference/storage-roots.md.
     """
 
     root: str = "./.anabranch/lanes"
@@ -21,7 +21,7 @@ class StorageSettings(Section):
 def local_folder(uri: str) -> Path | None:
     """The local path of a storage root, or of a folder below it; None if the folder isn't on a local disk.
 
-    A path without a scheme is taken literally: ``#``, ``?`` and ``%`` are part of it, as they are for Spark.
+    In a path without a scheme, ``#``, ``?`` and ``%`` have no special meaning, as in Spark.
     """
     scheme, colon, rest = uri.partition(":")
     if not colon or "/" in scheme:

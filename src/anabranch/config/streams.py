@@ -13,11 +13,11 @@ from anabranch.config.section import Section
 __all__ = ["OF_FORMATS", "StreamSettings"]
 
 OF_FORMATS = {"schema_file": ("avro", "protobuf", "confluent"), "message": ("protobuf",), "subject": ("confluent",)}
-"""The settings that a stream can have only in some formats, each with these formats."""
+"""The settings that are allowed only for streams in certain formats, each with these formats."""
 
 
 class StreamSettings(Section):
-    """Binds a stream of the job to a system and says how its values are encoded."""
+    """Binds a stream of the job to a system, and defines how the stream's values are encoded."""
 
     system: str | None = None
     """Default: ``[systems] default``."""
@@ -26,8 +26,8 @@ class StreamSettings(Section):
     """The stream's name in its system. Default: the name in the job."""
 
     pattern: str | None = None
-    """A regular expression. The input consists of all streams of the system whose names match, including those that are
-    created later."""
+    """A regular expression. The input consists of all streams of the system whose names match, including
+    streams that are created later."""
 
     format: Literal["json", "string", "raw", "avro", "protobuf", "confluent"] = "json"
 
@@ -47,7 +47,7 @@ class StreamSettings(Section):
     """Whether the output's records have a header with the name of the task that wrote them."""
 
     on_data_loss: Literal["fail", "earliest"] = "fail"
-    """What a lane does when records have been deleted before it read them."""
+    """What a lane does if records were deleted before the lane had read them."""
 
     @field_validator("pattern")
     @classmethod

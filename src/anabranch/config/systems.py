@@ -46,8 +46,8 @@ class EmbeddedSettings(SystemSettings):
 
 
 class KafkaSettings(SystemSettings):
-    """How to reach a Kafka cluster, and the names that a job uses there. These settings apply to administration,
-    sources and outputs alike.
+    """How to reach a Kafka cluster, and the prefix of the names that a job uses there. The settings apply to
+    administration, sources and outputs.
 
     Passwords can be references: ``${env:NAME}``, ``${file:PATH}``.
     """
@@ -71,7 +71,7 @@ class KafkaSettings(SystemSettings):
     """The rack from whose replicas records are fetched, if the brokers allow that."""
 
     prefix: str = "anabranch"
-    """The prefix of transactional ids, and of the names of the groups that contain markers."""
+    """The prefix of transactional ids, and of the names of the consumer groups that hold markers."""
 
     replication_factor: int = Field(default=-1, ge=-1)
     transaction_timeout: Duration = "2 minutes"
@@ -97,14 +97,14 @@ class KafkaSettings(SystemSettings):
 
 
 class OtherSystemSettings(SystemSettings):
-    """The section of a system that anabranch doesn't ship, ``[systems.NAME]``.
+    """The section ``[systems.NAME]`` of a system that anabranch doesn't ship.
 
-    ``class`` is the system's class, a :class:`anabranch.systems.contract.System`, as ``module:Class``. All other
-    settings belong to that class. A relative ``path`` or ``root`` is resolved like all other paths.
+    ``class`` is the system's class, a :class:`anabranch.systems.contract.System`, as ``module:Class``. This class
+    determines which other settings there are. A relative ``path`` or ``root`` is resolved like all other paths.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    stream_settings = ONLY_SOME  # the class determines which of them it supports: see Systems
+    stream_settings = ONLY_SOME  # the class determines which of these settings it supports: see Systems
 
     @model_validator(mode="before")
     @classmethod
@@ -160,7 +160,7 @@ class SystemsSettings(Section):
 
     @property
     def rack(self) -> str | None:
-        """The rack of this process, from the first section that has one."""
+        """The rack of this process, from the first section that sets ``rack``."""
         racks = (getattr(section, "rack", None) for section in self.sections.values())
         return next((str(rack) for rack in racks if rack is not None), None)
 
@@ -170,8 +170,8 @@ class SystemsSettings(Section):
         return self.model_copy(update={n: section.model_copy(update={"rack": rack}) for n, section in mine.items()})
 
     def check(self, setting: str, name: str) -> None:
-        """Raise one of pydantic's errors if there is no system called ``name``. The error names ``setting``, which has
-        this value.
+        """Check that ``name``, the value of the setting ``setting``, is the name of a system. Otherwise, raise one of
+        pydantic's errors.
         """
         if name not in self.sections:
             raise PydanticCustomError(

@@ -1,4 +1,4 @@
-"""The progress of a running batch, computed from the reports of its Spark tasks. No clock, no threads, no Spark."""
+"""Computes the progress of a running batch from the reports of its Spark tasks. No clock, no threads, no Spark."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["PlannedBatch", "ProgressSample", "Tracker"]
 
 _MOST_BUCKETS = 64
 _WINDOW = 10.0
-"""The speed of a batch is measured over this time, in seconds, or over half of the time since its first finished record
-if that is longer."""
+"""In seconds. The speed of a batch is measured over this time, or over half of the time since the batch's first
+finished record, whichever is longer."""
 _NO_TIME = 0.1
 _SURE_AFTER = 1.0
 """The seconds from the first finished record until the remaining time can be predicted."""
@@ -29,12 +29,12 @@ class PlannedBatch:
     """A planned batch, with what is needed to compute its progress.
 
     Attributes:
-        ranges: by partition, the first offset that the batch reads and the one after the last.
+        ranges: for each partition, the first offset that the batch reads, and the end offset at which it stops.
         labels: for each operator whose functions process the batch's rows, the sources from which these rows come.
         stateful: whether rows are brought together by key before one of these operators.
         state_tasks: the number of Spark tasks in which rows are brought together by key.
         slots: for each slot whose rows come from a single partition, that partition.
-        name: returns the text form of a bucket, given source, partition and bucket.
+        name: returns the text form of a bucket, given the numbers of source, partition and bucket.
     """
 
     number: int
@@ -52,8 +52,8 @@ class PlannedBatch:
 
 @dataclass(frozen=True)
 class ProgressSample:
-    """The progress of a batch. ``worked`` gives the seconds for which functions have worked on each bucket, by Spark
-    task and bucket.
+    """The progress of a batch. ``worked`` gives, for each Spark task and bucket, the seconds for which functions have
+    worked on the bucket in that Spark task.
     """
 
     progress: BatchProgress
@@ -73,8 +73,8 @@ class Tracker:
         self._most = 0.0
         self._together: float | None = None
         self.ratios: dict[str, float] = dict(self._before)
-        """For each operator, the number of rows that reached the operator per planned record. For the state, the share
-        of the batch's time that came after rows were brought together by key. Figures that this batch hasn't reported
+        """Maps each operator to the number of rows that reached the operator per planned record, and "state" to the
+        share of the batch's time after rows were brought together by key. Figures that this batch hasn't measured yet
         are those of an earlier batch.
         """
 
@@ -89,7 +89,7 @@ class Tracker:
         step: str = COMPUTING,
         stepped: float | None = None,
     ) -> ProgressSample:
-        """The progress at ``now``. All times are in seconds on one clock.
+        """The progress at ``now``. All times are in seconds, on the same clock.
 
         Args:
             heard: the newest reports of Spark tasks.
@@ -126,8 +126,9 @@ class Tracker:
         return ProgressSample(progress, worked)
 
     def _operators(self, heard: Sequence[TaskCounts]) -> dict[str, Operator]:
-        """Operators by label. If a Spark task is repeated, its newest attempt counts. If an operator is computed in
-        several Spark stages, the Spark stage that has done the most work counts.
+        """The operators, by label. Of each Spark task, only the newest attempt counts. If an operator runs in several
+        Spark stages, only the Spark stage with the most rows counts. Reading is an exception: each source can be read
+        in a separate Spark stage, and all of these count.
         """
         newest: dict[tuple[str, int, int], TaskCounts] = {}
         for each in heard:
@@ -220,17 +221,19 @@ class Tracker:
         return longest
 
     def _ratio(self, operator: Operator) -> float | None:
-        """The number of rows that reach an operator per planned record, as measured in earlier batches. If it was never
-        measured, the ratio is 1 for an operator that follows the state, has received rows and is still working; None
-        for any other operator. (Spark tasks without rows end at once, and prove nothing about other tasks.)
+        """The number of rows that reach an operator per planned record, as measured in earlier batches. Without a
+        measurement, the ratio is 1 for an operator in a later Spark stage than the one that reads the sources, if the
+        operator has received rows and at least one of its Spark tasks is still running; otherwise None. (Rows are
+        required because a Spark task without rows ends at once, so it says nothing about the other Spark tasks.)
         """
         known = self._before.get(operator.label)
         under_way = any(not task.told.ended for task in operator.tasks)
         return 1.0 if known is None and operator.late and operator.rows and under_way else known
 
     def _behind(self, operator: Operator) -> float:
-        """The seconds that an operator that follows the state needs for its remaining rows, at the speed of its running
-        Spark tasks. (Finished tasks aren't counted, because they may have been much faster.)
+        """The seconds that an operator in a later Spark stage than the one that reads the sources needs for its
+        remaining rows, at the speed of its running Spark tasks; 0 for any other operator. (Finished Spark tasks aren't
+        counted, because they may have been much faster.)
         """
         ratio = self._ratio(operator) if operator.late and operator.label != PUBLISHING else None
         if ratio is None or any(task.told.received for task in operator.tasks):
@@ -241,13 +244,13 @@ class Tracker:
         return left / speed if left > 0 and speed > 0 else 0.0
 
     def _come(self, received: Received) -> float:
-        """The share of a partition that has been received, from 0 to 1."""
+        """The share of a partition's planned records that has been received, from 0 to 1."""
         first, end = self._planned.ranges.get((received.source, received.partition), (0, 0))
         return 1.0 if end <= first else min(1.0, max(0, received.offset + 1 - first) / (end - first))
 
     def _by_received(self, operator: Operator, received: Sequence[tuple[TaskCounts, Received]]) -> float:
-        """An operator's progress, from 0 to 1. The total number of its rows is estimated: from the rows that the
-        operator has received so far, and from the share of each partition's records that these rows represent.
+        """An operator's progress, from 0 to 1. The total number of the operator's rows is estimated from the rows that
+        it has received so far, and from the share of each partition's planned records from which these rows come.
         """
         expected: dict[Partition, float] = defaultdict(float)
         seen = covered = 0.0
@@ -281,9 +284,9 @@ class Tracker:
             self.ratios[STATE] = (now - self._together) / (now - self._since)
 
     def _speed(self, part: float, now: float) -> tuple[float, bool]:
-        """The share of the batch, from 0 to 1, that is finished per second; and whether this was measured for long
-        enough. The time before the first finished record isn't included, because planning a batch and starting its
-        Spark tasks don't depend on the size of the batch.
+        """The share of the batch that is finished per second, and whether this speed was measured for long enough. The
+        time before the first finished record isn't included, because it doesn't depend on the size of the batch: in
+        this time, the batch is planned and its Spark tasks start.
         """
         if part > 0:
             self._speeds.append((now, part))
@@ -298,8 +301,8 @@ class Tracker:
         return part / max(now - self._since, _SURE_AFTER), now - begun >= _WINDOW
 
     def _buckets(self, operators: Mapping[str, Operator]) -> dict[str, int]:
-        """The buckets of which the fewest rows have been processed, with the number of these rows. Only the operator
-        that has processed the fewest rows is considered.
+        """The buckets with the fewest processed rows, and the number of these rows. Only the operator that has
+        processed the fewest rows is considered.
         """
         functions = [each for each in operators.values() if each.label not in (READING, PUBLISHING)]
         if not functions:

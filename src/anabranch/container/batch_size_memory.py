@@ -1,7 +1,7 @@
-"""Stores how large a lane's batches can be, so that later processes and lanes can begin with that size. The files are
+"""Stores how large a lane's batches can be, so that later processes and lanes can begin with this size. The files are
 next to the folders of the job's lanes.
 
-The files only save time: a file that is damaged, or can't be written, is treated as missing.
+The files only save time, so a damaged file is treated as missing, and a failure to write is ignored.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _OTHER = 1.5
 
 
 class Memory:
-    """Stores the batch size of a lane. All lanes of one stage and group share a file, in which the size that was
-    written last counts.
+    """Stores the batch size of a lane. All lanes of a stage and group share a file, which contains the size that was
+    written last for each factor.
     """
 
     def __init__(self, lane_folders: LaneFolders, lane: Lane) -> None:
@@ -38,8 +38,8 @@ class Memory:
         self._noted = monotonic()
 
     def note(self, rows: int, *, ends: bool = False) -> None:
-        """Record that a batch of the lane can have up to ``rows`` records. ``ends`` says whether this is the last
-        call.
+        """Record that a batch of the lane can have up to ``rows`` records. With ``ends``, which the last call sets, a
+        size is written even shortly after the previous one.
         """
         low, high = sorted((rows, self._rows))
         if high < low * _OTHER or (not ends and monotonic() < self._noted + _EVERY):
@@ -55,8 +55,8 @@ class Memory:
 
 
 def remembered(lane_folders: LaneFolders, lane: Lane, *, quick: bool) -> int:
-    """The size of a first batch, as stored by an earlier lane; 0 if nothing was stored. For ``quick``, see
-    :func:`speeds.first`.
+    """The size for a lane's first batch, according to what earlier lanes have stored; 0 if nothing was stored. For
+    ``quick``, see :func:`speeds.first`.
     """
     try:
         return speeds.first(_read(_tree(lane_folders, lane), lane), lane.factor, _partitions(lane), quick=quick)

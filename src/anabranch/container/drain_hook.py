@@ -13,11 +13,11 @@ __all__ = ["DrainHook"]
 
 
 class DrainHook:
-    """Calls the ``on_drain`` function of a job, if it has one. Thread-safe.
+    """Calls a job's ``on_drain`` function, if the job has this function. Thread-safe.
 
     Args:
         functions: the functions of the job, by node.
-        lanes: returns the lanes that this container has now.
+        lanes: returns the container's current lanes.
     """
 
     def __init__(self, functions: Mapping[int, Callable[..., Any]], lanes: Callable[[], Iterable[Lane]]) -> None:
@@ -27,8 +27,8 @@ class DrainHook:
         self._lock = threading.Lock()
 
     def drained(self, lane: Lane) -> None:
-        """Record that a lane has drained, and call the function for each of its tasks whose other lanes in this
-        container have drained, too. Exceptions that the function raises are passed on."""
+        """Record that a lane has drained, and call the function for each of the lane's tasks whose other lanes in this
+        container have also drained. Exceptions from the function are passed on."""
         if self._function is None:
             return
         with self._lock:

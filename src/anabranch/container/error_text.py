@@ -1,5 +1,5 @@
-"""The error text that a user sees when a lane fails, and what may help. The text is anabranch's own message if there is
-one, otherwise the root cause.
+"""Makes the error text that a user sees when a lane fails, and determines what may help. The text is anabranch's own
+message if there is one, otherwise the root cause.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Remedy(enum.Enum):
     ATTEMPT = "another attempt"
     """The cause is known, and lies outside the Java process: in data, a function, another system or a disk."""
     WAIT = "time"
-    """The cause is outside the job (a disk, a broker, a database), and the lane continues once it is available
+    """Something outside the job (a disk, a broker, a database) isn't available. The lane continues once it is available
     again."""
     PROCESS = "a new process"
     """The cause is unknown, or it is the Java process, so further attempts in the same process may fail, too."""
@@ -178,8 +178,8 @@ def _kinds() -> Iterator[_Kind]:
 
 
 def failure(error: BaseException, home: str = "") -> Failure:
-    """The failure to report for an error. ``home`` is the job's folder, by which the line of the job's code that failed
-    is recognized.
+    """The failure to report for an error. ``home`` is the job's folder: a stack frame in this folder shows which line
+    of the job's code failed.
     """
     failed = _failure(error, home)
     if isinstance(error, DamagedError | FencedError | UsageError):
@@ -229,7 +229,7 @@ def is_final(error: BaseException) -> bool:
 
 
 def is_of_java(error: BaseException) -> bool:
-    """Whether the end of the Java process may be the cause."""
+    """Whether the error may have been caused by the end of the Java process."""
     return _NO_ANSWER.search(root_cause.text_of(error)) is not None
 
 

@@ -34,14 +34,14 @@ __all__ = ["POLL", "SAY_AFTER", "ready"]
 POLL = 0.2
 SAY_AFTER, _SAY_EVERY = 15.0, 60.0
 SLOTS_WITHIN = 60.0
-"""The seconds after the first executor within which Spark must have as many task slots as the job needs."""
+"""The seconds within which Spark must have as many task slots as the job needs, counted from the first executor."""
 
 _PYTHON_SAID = re.compile(r"(?:Error from python worker:.*?(?=\w+Error: )|java\.io\.IOException: )([^\n)]+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class _Folder:
-    """A folder that this process and all executors must share. ``probe`` is a file in the folder that exists during the
+    """A folder that this process and all executors must share. ``probe`` is a file that exists in the folder during the
     check.
     """
 
@@ -62,7 +62,7 @@ def ready(
 
     Args:
         cores: how many Spark tasks must be able to run at the same time (0 for any number).
-        unless: whether to stop waiting and check nothing.
+        unless: returns whether to stop waiting, and check nothing.
 
     Raises:
         ConfigError: the executors have fewer task slots (Spark's) than ``cores``.
@@ -76,8 +76,8 @@ def ready(
 
 
 def wait_for_slots(spark: SparkSession, cores: int, say: Callable[[str], None], unless: Callable[[], bool]) -> int:
-    """Wait until the cluster provides at least ``cores`` of Spark's task slots, and at least one. Returns their number,
-    or 0 if the wait was given up."""
+    """Wait until the cluster provides at least ``cores`` of Spark's task slots, and at least one. Returns the number of
+    task slots; 0 if ``unless`` has ended the wait."""
     master = spark.sparkContext.master
     begun = time.monotonic()
     next_word, first = begun + SAY_AFTER, 0.0
@@ -130,7 +130,7 @@ def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) ->
 
 def why_no_python(error: Exception) -> str:
     """The reason why executors can't run Python functions: Python's own message if Python couldn't start, otherwise the
-    error's."""
+    error's root cause."""
     found = _PYTHON_SAID.search(str(error))
     return found[1] if found is not None else error_text.failure(error).what
 

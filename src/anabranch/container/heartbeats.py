@@ -52,14 +52,14 @@ class Listening(Coordination, Protocol):
 
 
 class Heartbeats(Protocol):
-    """The calls that a container's loop makes in every turn."""
+    """The calls by which a container's loop exchanges heartbeats."""
 
     def listen(self, wake: Callable[[], object]) -> None:
         """Call ``wake`` whenever :meth:`take` can return a new answer."""
         ...
 
     def take(self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = ()) -> HeartbeatResponse | None:
-        """Report on lanes and standbys. Returns what should run, or None while that isn't known.
+        """Report on lanes and standbys. Returns what should run; None as long as this isn't known.
 
         Raises:
             FencedError: the seat is lost, and everything must stop.
@@ -68,15 +68,14 @@ class Heartbeats(Protocol):
 
     def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
         """Return the seat. Call this once all lanes have ended. ``returns`` says whether a new process will ask for a
-        seat instead of this one.
+        seat in place of this process.
         """
         ...
 
 
 class DirectHeartbeats:
-    """Sends a heartbeat in every turn of the container's loop. Errors of the coordinator are passed on, except that an
-    unavailable store counts as temporary. While the store is unavailable, lanes continue with their last orders, and
-    the heartbeat is tried again every second.
+    """Sends a heartbeat in every turn of the container's loop. Errors of the coordinator are passed on, unless its
+    store is unavailable: then lanes continue with their last orders, and a heartbeat is tried every second.
 
     Args:
         say: called with a message when the store becomes unavailable, and when it is available again.
@@ -132,16 +131,17 @@ class DirectHeartbeats:
 
 @dataclass(frozen=True)
 class Departure:
-    """Says that a container returns its seat. ``returns`` says whether a new process will ask for a seat instead."""
+    """A container's notice that it returns its seat. ``returns`` says whether a new process will ask for a seat in
+    place of this process."""
 
     returns: bool
 
 
 class BackgroundHeartbeats:
-    """Sends heartbeats from threads of its own, as a context manager: long polls, which wait for news, and a heartbeat
-    as soon as a lane changes.
+    """A context manager that sends heartbeats from its own threads: long polls, which wait for news, and a heartbeat as
+    soon as a lane changes.
 
-    If a heartbeat fails for any reason, it counts as missed, and the threads continue.
+    A heartbeat that fails for any reason counts as missed, and the threads continue.
 
     Args:
         period: the longest time in seconds that a poll waits; also the time between two attempts while the coordinator
@@ -210,8 +210,8 @@ class BackgroundHeartbeats:
         return answer
 
     def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
-        """Return the seat. Call this once all lanes have ended. If the coordinator isn't reached, the seat is free when
-        the lease has ended."""
+        """Return the seat. Call this once all lanes have ended. If the coordinator can't be reached, the seat becomes
+        free when the lease ends."""
         with self._lock:
             self._reports, self._departure = tuple(reports), Departure(returns)
         self._beat(0.0)

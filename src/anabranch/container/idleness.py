@@ -1,4 +1,4 @@
-"""Which SSPs of a lane are idle: they have been read to their ends, and have had no new records for a long time."""
+"""Finds the idle SSPs of a lane: those that have been read to their ends, and have had no new records for a long time."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Idleness:
     """Follows the positions of a lane, and says which of its SSPs are idle.
 
     Args:
-        patience: the seconds without a record after which an SSP is idle. They are counted from the time when the SSP
-            was first seen, because it isn't known when earlier records arrived.
+        patience: the seconds without a new record after which an SSP is idle. The time before the SSP was first seen
+            doesn't count, because it isn't known when earlier records arrived.
     """
 
     def __init__(self, patience: float) -> None:
@@ -23,8 +23,8 @@ class Idleness:
         self._seen: dict[str, tuple[int, float]] = {}
 
     def carry(self, idle: Collection[str], positions: Positions, ends: Positions) -> dict[str, int]:
-        """Mark as idle the SSPs that were idle when the lane last ended and that have no new records. Returns them with
-        their positions.
+        """Mark as idle the SSPs that were idle when the lane last ended and that have no new records. Returns these
+        SSPs with their positions.
         """
         still = {ssp: positions[ssp] for ssp in idle if ssp in positions and positions[ssp] >= ends.get(ssp, -1)}
         self._seen |= {ssp: (at, -self._patience) for ssp, at in still.items()}

@@ -19,8 +19,8 @@ log = logs.get_logger()
 
 
 class Inputs:
-    """The streams that a lane reads. ``starting`` are the lane's start offsets, which apply until it has planned a
-    batch.
+    """The streams that a lane reads. ``starting`` are the lane's start offsets, which apply until the lane has planned
+    a batch.
     """
 
     def __init__(self, systems: Systems, lane: Lane, starting: Mapping[SSP, int]) -> None:
@@ -40,8 +40,8 @@ class Inputs:
         return {ssp: told[ssp.system, ssp.stream].get(ssp.partition, -1) for ssp in self.ssps}
 
     def tell(self, positions: Mapping[SSP, int]) -> None:
-        """Commit positions to the systems of the inputs, for the group ``<job>.<stage>``. Only tools that show lag use
-        these positions."""
+        """Commit positions to the systems of the inputs, for the consumer group ``<job>.<stage>``. Only tools that show
+        lag use these positions."""
         told: dict[str, dict[str, dict[int, int]]] = {}
         for ssp, offset in positions.items():
             told.setdefault(ssp.system, {}).setdefault(ssp.stream, {})[ssp.partition] = offset
@@ -52,9 +52,9 @@ class Inputs:
                 log.debug("positions could not be committed", lane=self._lane.id, system=name, error=str(error))
 
     def warnings(self, own: Collection[str]) -> tuple[str, ...]:
-        """Warnings about keys that other programs write to partitions where anabranch doesn't expect them. ``own`` are
-        the streams that the job writes itself. Broadcast inputs aren't checked, because each task gets all of their
-        keys.
+        """Warnings about keys that other programs have written to partitions in which anabranch doesn't expect these
+        keys. ``own`` are the streams that the job writes itself. Broadcast inputs aren't checked, because each task
+        gets all of their keys.
         """
         found = []
         for name, stream in self.streams:
@@ -71,8 +71,8 @@ class Inputs:
         return tuple(warning for warning in found if warning)
 
     def take(self, folder: Folder) -> None:
-        """If the lane is new, record in its folder which streams it reads. Keep retention from deleting the records
-        that the lane has yet to read. Then check the streams, like :meth:`check`.
+        """If the lane is new, record in its folder which streams it reads. Prevent retention from deleting records that
+        the lane has yet to read. Then check the streams, like :meth:`check`.
 
         Raises the same errors as :meth:`check`, and:
             LogError: the job couldn't be recorded as a reader of a stream.
@@ -91,8 +91,8 @@ class Inputs:
         return {ssp.partition: read.get(ssp.partition, self._starting.get(ssp, 0)) for ssp in mine}
 
     def check(self, folder: Folder) -> None:
-        """Check the streams. (The query checks them, too, but a lane that has nothing left to read may end before
-        that.)
+        """Check the streams. (The query also checks them, but a lane that has nothing left to read may end before its
+        query does so.)
 
         Raises:
             NotFoundError: a stream is gone.

@@ -1,5 +1,5 @@
-"""A lane's load: the share of the time in which it works, and the records that arrive. Pure: no clock, no threads, no
-Spark.
+"""A lane's load: the share of the time for which the lane works, and the rate at which records arrive. Pure: no clock,
+no threads, no Spark.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class Load:
         return True
 
     def idled(self, report: LaneReport, now: float) -> bool:
-        """Record that at ``now``, no batch has ended. If the lane has nothing to read, this time counts as idle.
-        Returns whether the figures have changed.
+        """Record that no batch has ended since the last call. If the lane has nothing to read, the time until ``now``
+        counts as idle. Returns whether the figures have changed.
         """
         if not report.progress.ends or self._seconds:
             return False

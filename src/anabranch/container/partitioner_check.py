@@ -15,7 +15,7 @@ _SAMPLE = 20
 
 
 def bases(lane: Lane, stream: str, count: int) -> int:
-    """The partition count that a stream had when its state was first written, as far as a lane can tell.
+    """The partition count that a stream had when its state was first written, as far as a lane's partitions show.
 
     In an expansion, a lane gets new partitions whose numbers are higher than those of its old partitions by exactly the
     old partition count. If a lane has no such partitions, the stream may still have been expanded since the lane was
@@ -34,9 +34,8 @@ def disagreeing(system: System, stream: str, partitions: Iterable[int], base: in
     """Check a sample of the newest keys in some partitions. Returns the problem; empty if there is none.
 
     Args:
-        base: the stream's original partition count. All partitions that can contain a key have the same number modulo
-            this count. Records that are older than an expansion can be in another of these partitions than newer
-            records with the same key.
+        base: the stream's original partition count. After an expansion, newer records can be in a different partition
+            than older records with the same key, but the numbers of these partitions are equal modulo ``base``.
     """
     count = system.partitions(stream)
     starts, ends = system.starts(stream), system.ends(stream)

@@ -20,8 +20,8 @@ _PATIENCE = 5.0
 
 
 class Preparations(Generic[T]):
-    """For each lane that will start soon, takes over the lane's outputs and analyzes its query, in a thread of its own.
-    If the outputs can't be taken over now, the lane itself tries again later.
+    """Prepares each lane that will start soon, in a separate thread: takes over the lane's outputs, and analyzes its
+    query. If the outputs can't be taken over yet, the lane itself tries again later.
 
     Args:
         take: takes over the outputs of a lane that no process has owned yet.
@@ -49,7 +49,7 @@ class Preparations(Generic[T]):
                 self._begun[key].start()
 
     def under_way(self, coming: Iterable[Lane]) -> bool:
-        """Whether one of these lanes is being prepared, and its preparation began only recently. If so, its
+        """Whether any of these lanes is being prepared, and its preparation began only recently. If so, the lane's
         predecessors should keep running.
         """
         begun = [self._begun.get((lane.id, lane.epoch)) for lane in coming]

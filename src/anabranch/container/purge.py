@@ -33,8 +33,8 @@ def behind(
 ) -> dict[str, dict[int, int]]:
     """For each stream and partition, the offset before which all lanes have read and committed everything.
 
-    A partition is left out if a lane has no position in it yet. It is also left out if lanes of other containers may
-    have to read it, because the given lanes don't own all of its buckets.
+    A partition is left out if a lane has no position in it yet. A partition is also left out if the given lanes don't
+    own all of its buckets, because lanes of other containers may still have to read it.
 
     Args:
         lanes: the lanes of one container that read any of ``streams``.
@@ -57,8 +57,8 @@ def behind(
 
 
 def _whole(lanes: Iterable[Lane], readers: Readers) -> set[tuple[str, int]]:
-    """The partitions that these lanes read completely: for every stage and group that reads the stream, they have all
-    buckets of the partition.
+    """The partitions that these lanes read completely: for every stage and group that reads the stream, the given lanes
+    have all buckets of the partition.
     """
     shares: dict[tuple[str, int], dict[Reader, Fraction]] = {}
     for lane in lanes:
@@ -84,10 +84,10 @@ def forget(system: System, before: dict[str, dict[int, int]]) -> None:
 
 
 class Purge:
-    """Every minute, deletes the records of intermediate streams that all lanes had read a minute before.
+    """Every minute, deletes those records of intermediate streams that all lanes had already read one minute earlier.
 
-    The delay is for power cuts: if a power cut takes the last batch from a lane's folder, the lane must read the
-    records of this batch again.
+    The delay protects against power cuts: if a power cut removes the last batch from a lane's folder, the lane must
+    read the records of this batch again.
     """
 
     def __init__(self, graph: Graph, systems: Systems, monotonic: Callable[[], float] = time.monotonic) -> None:

@@ -1,8 +1,7 @@
-"""Limits how many queries start at the same time, because each starts a Python process for every one of its sources.
+"""Limits how many queries start at the same time, because a query starts a Python process for each of its sources.
 
 Spark gives such a process ten seconds to connect; this limit can't be configured. On a cluster, each of these processes
-imports its modules itself. If there are only a few cores, many processes that do so at the same time take longer than
-ten seconds.
+imports its modules itself. With only a few cores, many such imports at the same time take longer than ten seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _BEFORE = frozenset({"Initializing StreamExecution", "Initializing sources"})
 
 
 class Query(Protocol):
-    """The part of a starting query that is used here."""
+    """What :class:`Starts` uses of a starting query."""
 
     @property
     def isActive(self) -> bool: ...

@@ -55,7 +55,7 @@ class Container:
 
     Args:
         period: the longest time between two turns of the loop, in seconds.
-        replaced: how many times this process was replaced; None if it can't be replaced.
+        replaced: the replacements of this process so far; None if it can't be replaced.
         trace: called with the errors with which lanes fail.
         purges: whether the container deletes records from intermediate streams once all lanes have read these records.
 
@@ -170,8 +170,8 @@ class Container:
         self.standbys.want(answer.copies)
 
     def _not_too_early(self, answer: HeartbeatResponse) -> Iterator[WantedLane]:
-        """The wanted lanes. A lane that should close is left running while its successors are being prepared, so that
-        output doesn't pause for that time.
+        """The wanted lanes. A lane that should close is kept running while its successors are being prepared, so that
+        output doesn't pause meanwhile.
         """
         self._closing = []
         for each in answer.wanted:
@@ -183,7 +183,8 @@ class Container:
                 yield each
 
     def _close_prepared(self) -> None:
-        """Close those lanes whose successors have been prepared meanwhile."""
+        """Close the lanes that were kept running while their successors were being prepared, if the preparation is
+        over."""
         held, self._closing = self._closing, []
         for each, following in held:
             if self._preparations.under_way(following):
@@ -203,8 +204,8 @@ class Container:
         )
 
     def _restarts_for(self, lane: str, why: str = "") -> Restarts | None:
-        """The replacements so far, including the next one, if this process can be replaced for the lane; otherwise
-        None."""
+        """The replacements of this process, including one for the lane; None if the process can't be replaced for the
+        lane."""
         return None if self._replaced is None else self._replaced.after(lane, self.batches, why)
 
     def _check_process(self) -> None:
@@ -260,8 +261,8 @@ class Container:
         return self._builder.prestarted(lane, starting, self._preparations.foreseen(lane))
 
     def _prestarted(self, lane: Lane, starting: Offsets) -> PrestartedQuery | None:
-        """The lane's prestarted query, if it starts at the offsets at which the lane starts. Otherwise, the query is
-        abandoned."""
+        """The lane's prestarted query, if this query starts at the lane's start offsets. Otherwise, the query is
+        abandoned, and the result is None."""
         ahead = self._prestarter.take(lane)
         if ahead is None:
             return None

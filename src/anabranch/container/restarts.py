@@ -1,4 +1,5 @@
-"""When a failed lane gets another attempt, and when its process is replaced. Pure: no clock, no threads, no Spark.
+"""Decides when a failed lane gets another attempt, and when its process is replaced. Pure: no clock, no threads, no
+Spark.
 
 If the Java process is broken, further attempts in it can't help. So if lanes fail repeatedly for an unknown reason, the
 process is replaced before the job counts as failed. In the new process, lanes continue as after a crash.
@@ -53,8 +54,8 @@ class Restarts:
     why: str = ""
 
     def after(self, lane: str, batches: Mapping[str, int], why: str) -> Restarts | None:
-        """The replacements including the next one, for a lane that has failed; None if there were too many without
-        progress of this lane.
+        """The replacements including the next one, which a failed lane needs; None if the process was already replaced
+        too often without progress of this lane.
 
         Args:
             lane: the lane; empty if the Java process has ended, in which case progress of any lane counts.

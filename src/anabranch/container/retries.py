@@ -11,7 +11,7 @@ _MOST_DOUBLINGS = 6
 
 
 class Retries:
-    """Counts the consecutive failures of one lane, with no batch committed between them.
+    """Counts the consecutive failures of one lane: those with no committed batch between them.
 
     Args:
         most: the number of failures after which there is no further attempt.
@@ -44,10 +44,10 @@ class Retries:
 
 class Standstill:
     """Detects a lane that no longer makes progress. Each detection doubles the time that is allowed before the next
-    one, because perhaps the lane's batches just take long.
+    detection, because the lane's batches may simply take long.
 
     Args:
-        after: the seconds after which an SSP that has records to read, and whose position doesn't change, has stalled.
+        after: the seconds for which an SSP with records to read must have kept the same position to count as stalled.
     """
 
     def __init__(self, after: float) -> None:

@@ -16,8 +16,8 @@ __all__ = ["Cause", "Frame", "RootCause", "parsed", "said", "text_of"]
 
 _MOST_LINKS = 20
 _LONGEST = 400_000
-"""The number of characters of a text that are examined, half of them at the text's end. A message can contain a record
-of 50 MB.
+"""The largest number of characters that are examined: half of them from the beginning of a text, and half from its end.
+A message can contain a record of 50 MB.
 """
 _LONGEST_LINE = 4000
 
@@ -189,7 +189,7 @@ def said(error: BaseException) -> str:
 
 
 def _printed(error: BaseException, outermost: bool) -> str:
-    """The text that Python prints, and Java's stack trace."""
+    """An exception as Python prints it, with Java's stack trace."""
     kind, text = type(error), said(error)
     trace = getattr(error, "_stackTrace", None)
     if isinstance(trace, str) and trace not in text:
@@ -270,7 +270,7 @@ def _first(text: str) -> str:
 
 
 def _cut(line: str) -> str:
-    """A line without its middle, if it is too long."""
+    """The line; if it is too long, without its middle."""
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 2 :]}"
 
 

@@ -19,7 +19,7 @@ _STOPPING = 1 / 3
 
 @dataclass(frozen=True)
 class SentHeartbeat:
-    """A heartbeat without an answer so far. ``at`` says when the heartbeat was sent, on the container's clock."""
+    """A heartbeat that was sent at the time ``at`` on the container's clock."""
 
     beat: Heartbeat
     at: float
@@ -67,8 +67,8 @@ class SeatLease:
 
     @property
     def must_stop(self) -> str:
-        """Why everything must end now; empty as long as the container can continue. Once there is a reason, it
-        stays."""
+        """Why everything must end now; empty as long as the container can continue. Once there is a reason, it never
+        becomes empty again."""
         keep = self.me.lease * _STOPPING
         if not self._refused and not self._survives and self.lease_left <= keep:
             self._refused = (
@@ -86,7 +86,7 @@ class SeatLease:
         copies: Sequence[StandbyReport] = (),
     ) -> SentHeartbeat:
         """The next heartbeat. ``leaving`` says whether the heartbeat returns the seat. ``returns`` says whether a new
-        process will ask for a seat instead.
+        process will ask for a seat in place of this process.
         """
         self._number += 1
         seen = -1 if self._answer is None else self._answer.revision

@@ -1,5 +1,5 @@
-"""Which failures come from a lane's surroundings and will pass without intervention, and what the lane waits for after
-such a failure. Pure, except for the check of how full disks are.
+"""Determines which failures come from a lane's surroundings and will pass without intervention, and what the lane waits
+for after such a failure. Pure, except for the check of how full disks are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 __all__ = ["Surrounding", "awaited", "full_disks"]
 
 _FULL_BELOW = 0.005
-"""A disk counts as full if a smaller share than this is free, because a large file may no longer fit."""
+"""A disk counts as full if no more than this share of it is free, because a large file may no longer fit."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How the time of a running batch is divided among its phases, from the reports of its Spark tasks. No clock, no
+"""Divides the time of a running batch among its phases, according to the reports of its Spark tasks. No clock, no
 threads, no Spark.
 """
 
@@ -15,13 +15,13 @@ __all__ = ["COMMITTING", "COMPUTING", "FUNCTIONS", "STATE", "BatchTimes", "Opera
 COMPUTING, COMMITTING = "computing", "committing"
 FUNCTIONS, STATE = "functions", "state"
 _RECENT = 1.5
-"""The length of the recent time, in seconds. The current phase of a batch is the phase that took most of this time."""
+"""How far back to look, in seconds. The current phase of a batch is the phase that took most of this time."""
 
 
 @dataclass(frozen=True)
 class Operator:
     """The work that the newest attempts of a Spark stage's tasks have done for an operator. ``late`` says whether the
-    operator comes after the state.
+    operator gets its rows from a later Spark stage than the one that reads the sources.
     """
 
     label: str

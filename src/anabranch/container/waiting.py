@@ -1,4 +1,4 @@
-"""How long a lane waits before the next attempt if its surroundings have failed. No clock, no threads, no
+"""Computes how long a lane waits before the next attempt if its surroundings have failed. No clock, no threads, no
 randomness."""
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ def watch(
     patience: Callable[[], float],
     code: int = FencedError.exit_code,
 ) -> None:
-    """Check, until ``ended`` is set, whether the process must stop. If it must, but doesn't stop in time, print the
-    stacks of its threads and end it.
+    """Check, until ``ended`` is set, whether the process must stop. If the process must stop, but doesn't stop in time,
+    print the stacks of its threads and end it.
 
     Args:
         must_stop: returns why the process must stop; empty as long as it can continue.
@@ -57,7 +57,7 @@ def watch(
 JAVA_IS_GONE = "the Java process of Spark has ended"
 
 Replace = Callable[[str], None]
-"""Replaces this process, for the given reason. Returns only if this isn't allowed."""
+"""Replaces this process, for the given reason. Returns only if the process must not be replaced."""
 
 
 def watch_java(is_gone: Callable[[], bool], ended: threading.Event, replace: Replace) -> None:
@@ -73,7 +73,7 @@ def watch_java(is_gone: Callable[[], bool], ended: threading.Event, replace: Rep
 
 
 def end_without_java(replace: Replace) -> NoReturn:
-    """Replace this process, whose Java process has ended. If this isn't allowed, end the process with a message."""
+    """Replace this process, whose Java process has ended. If the process must not be replaced, end it with a message."""
     try:
         replace(JAVA_IS_GONE)
         sys.stderr.write(f"error: {JAVA_IS_GONE}\n  {_CURE}\n")

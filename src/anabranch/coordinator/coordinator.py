@@ -69,11 +69,11 @@ class Coordinator(Operations):
         clock: a clock in seconds, for leases.
         lease: how long a process counts as alive after a heartbeat, in seconds.
         now: returns the seconds since 1970, for stored times.
-        grace: how many seconds after the end of its lease a silent process loses its seat. Its lanes are then fenced
-            (see :meth:`fences`) and given to other processes. If None, the process keeps its seat until another one
-            takes it.
-        first: returns the first revision of a job that this coordinator takes over, a number that can't be confused
-            with the revisions of another coordinator.
+        grace: the seconds from the end of a silent process's lease until it loses its seat. Its lanes are then fenced
+            (see :meth:`fences`) and given to other processes. If None, the process keeps its seat until another
+            process takes the seat.
+        first: returns the first revision of a job that this coordinator takes over: a number that differs from the
+            revisions of other coordinators.
         systems: the systems of the only job, which runs in this process; None for the systems that jobs' settings name.
         counting: looks up how many partitions streams have; see :func:`input_monitor.counted`.
         locating: looks up the racks of partitions; see :func:`input_monitor.located`.
@@ -332,7 +332,7 @@ class Coordinator(Operations):
             return found
 
     def fenced(self, lane: Lane) -> None:
-        """Record that a lane was fenced at all of its outputs under its epoch. Other processes can now continue it."""
+        """Record that a lane was fenced at all its outputs under its epoch. Now other processes can run the lane."""
         with self.registry.locked_all():
             running_job = self.registry.jobs.get(lane.job)
             held = None if running_job is None else running_job.known.get(lane.id)
@@ -346,13 +346,13 @@ class Coordinator(Operations):
             self.registry.announce()
 
     def unfenced(self, lane: Lane, why: str) -> None:
-        """Record that a lane can't be fenced yet; :meth:`fences` keeps returning it."""
+        """Record that a lane can't be fenced yet. :meth:`fences` keeps returning the lane."""
         self._store.note([self.registry.event(lane.job, "coordinator", f"lane {lane.id} can't be fenced yet", why)])
 
     # Requests of a launcher
 
     def demands(self, jobs: Collection[str]) -> list[Demand]:
-        """What the served jobs need from a launcher, and also those of ``jobs`` that have ended."""
+        """What served jobs need from a launcher. Those ``jobs`` that have ended are included, and need nothing."""
         with self.registry.locked_all():
             clock, lease = self.registry.clock, self.registry.lease
             found = [seats.demand(running_job, clock(), lease) for running_job in self.registry.jobs.values()]
@@ -389,7 +389,7 @@ class Coordinator(Operations):
         self._store.put_artifact(sha256, content)
 
     def artifact(self, sha256: str) -> bytes:
-        """The code of a job. Raises NotFoundError if there is none with that hash."""
+        """The code of a job. Raises NotFoundError if there is no code with this hash."""
         content = self._store.artifact(artifact.check_sha(sha256))
         if content is None:
             raise NotFoundError(f"there is no artifact {sha256}", "start the job again with its file")

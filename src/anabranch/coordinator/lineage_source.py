@@ -1,4 +1,4 @@
-"""What a coordinator reports to :mod:`anabranch.telemetry.lineage` about the jobs that it serves."""
+"""Tells :mod:`anabranch.telemetry.lineage` about the jobs that a coordinator serves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ServedJobs:
         self._leads = leads
 
     def jobs(self, also: Collection[str]) -> list[JobStatus] | None:
-        """The status of all served jobs and of those in ``also``, if they exist. None if another coordinator leads."""
+        """The status of all served jobs, and of the jobs in ``also`` that exist. None if another coordinator leads."""
         if not self._leads():
             return None
         with self._coordinator.registry.locked_as_seen():

@@ -17,10 +17,10 @@ class Control:
 
     Attributes:
         watermark: the lane's watermark in Unix ms, before the batch with which the record is written; None if not known
-            yet. Except for late rows, no row that follows is older.
+            yet. Only late rows that follow in the log are older.
         predecessors: the lanes from which the lane continues.
         beside: the lane's co-writers, including itself, each with its own predecessors. The lane reports its co-writers
-            because they may have nothing to write themselves for a long time.
+            because a co-writer without records may write nothing for a long time.
         open: False if the lane writes nothing more.
         idle: whether the lane has nothing to read, and must not hold the watermark back.
     """

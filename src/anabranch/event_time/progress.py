@@ -18,9 +18,9 @@ class Upstream:
 
     Attributes:
         cursor: the place in the log up to which control records were processed, as the system counts it (-1: none).
-        heard: the last watermark of each lane that writes the SSP. None if the lane has no watermark yet, or if the
-            lane has written no control record and is known only from the control records of its co-writers.
-        gone: lanes from which successors have continued.
+        heard: the last watermark of each lane that writes the SSP; None if the lane has none yet. A lane that is known
+            only from the control records of its co-writers has the watermark of its predecessors.
+        gone: lanes that their successors have replaced.
         resting: lanes that are idle, according to their last control records.
     """
 
@@ -30,10 +30,7 @@ class Upstream:
     resting: frozenset[str] = frozenset()
 
     def after(self, controls: Iterable[Control], cursor: int) -> Upstream:
-        """The result after more control records, which must be in the order of the log.
-
-        A lane that is known only from its co-writers' records has the watermark of its predecessors.
-        """
+        """The result after more control records, which must be in the order of the log."""
         heard, gone, resting = dict(self.heard), set(self.gone), set(self.resting)
         for control in controls:
             for lane, before in {**control.beside, control.lane: control.predecessors}.items():
@@ -65,7 +62,7 @@ class Progress:
     Attributes:
         watermark: the watermark; None if not known yet.
         maxima: the latest event time of each SSP that was read.
-        upstream: for each SSP of an intermediate stream, what its writers have reported.
+        upstream: for each SSP of an intermediate stream, the reports of the lanes that write the SSP.
         idle: the SSPs of other streams that are idle.
     """
 
@@ -115,7 +112,7 @@ def after(
     Args:
         delays: the declared watermark delay, in ms, of every SSP that the lane reads; None for an intermediate stream.
         maxima: the latest event time of each SSP in the batch.
-        upstream: for each SSP of an intermediate stream, what its writers have reported up to the end of the batch.
+        upstream: for each SSP of an intermediate stream, the reports of its writers up to the end of the batch.
     """
     seen = dict(progress.maxima)
     for ssp, at in maxima.items():
@@ -138,8 +135,8 @@ def resting(progress: Progress, delays: Mapping[str, int | None]) -> list[str]:
 
 
 def joined(several: Iterable[tuple[Progress, Collection[str]]]) -> Progress:
-    """The initial event time of a lane, from the event times of its predecessors and the SSPs that each has read. For
-    each SSP, the predecessor that is furthest behind counts.
+    """The initial event time of a lane. ``several`` contains the event time of each predecessor, with the SSPs that the
+    predecessor has read. For each SSP, the predecessor that is furthest behind counts.
     """
     readers: dict[str, list[Progress]] = {}
     found = list(several)
@@ -184,8 +181,8 @@ def of_ssp(progress: Progress, ssp: str, delay: int | None) -> int | None:
 
 
 def held_by(progress: Progress, delays: Mapping[str, int | None]) -> str | None:
-    """The SSP that holds the watermark back: the first one without a known watermark, otherwise the one with the lowest
-    watermark. None if all are idle.
+    """The SSP that holds the watermark back: the first SSP without a known watermark or, if there is none, the SSP with
+    the lowest watermark. None if all SSPs are idle.
     """
     active = {ssp: delay for ssp, delay in delays.items() if not _rests(progress, ssp, delay)}
     if not active:
@@ -202,7 +199,9 @@ def _rests(progress: Progress, ssp: str, delay: int | None) -> bool:
 
 
 def _reached(active: Mapping[str, int | None], known: Mapping[str, int | None]) -> int | None:
-    """The minimum of the active watermarks; if there are none, the maximum of all that are known."""
+    """The minimum of the active watermarks, which is None if one of them is None. If no watermark is active, the
+    maximum of the known ones.
+    """
     return _lowest(active.values()) if active else max((at for at in known.values() if at is not None), default=None)
 
 

@@ -69,7 +69,7 @@ class Sliding:
 class Session:
     """Windows of a key, separated by gaps in the key's rows, as returned by :func:`session`.
 
-    A session begins with its first row, and ends one gap after its last row, when no further row has come.
+    A session begins with its first row, and ends one gap after its last row.
 
     Attributes:
         gap: the time without rows, in milliseconds, after which a session ends.

@@ -1,6 +1,4 @@
-"""The formats of streams: how they are determined from settings, schema files and a registry, before Spark reads a
-record.
-"""
+"""The formats of streams, which are determined from settings, schema files and a registry before Spark reads a record."""
 
 from anabranch.formats.format import JSON, Format
 

@@ -12,7 +12,7 @@ class Format(Document, frozen=True, kw_only=True):
 
     Attributes:
         name: json, string, raw, avro, protobuf or confluent.
-        schema: for avro and confluent, the Avro schema (as JSON) with which values are read and written. For protobuf,
+        schema: for avro and confluent, the Avro schema (as JSON) with which values are read and written; for protobuf,
             a descriptor set (in base64) that contains ``message``.
         message: for protobuf, the name of the message.
         writers: for confluent, the schemas with which values may have been written, by their ids in the registry.

@@ -45,14 +45,14 @@ def found(settings: FormatsSettings, module: str) -> Path | str:
 
 
 def jars(settings: FormatsSettings, module: str) -> str:
-    """The name in :data:`anabranch.jars.pinned.SETS` of the jars to fetch for a module; empty if nothing need be
+    """The name of the set in :data:`anabranch.jars.pinned.SETS` to fetch for a module; empty if nothing needs to be
     fetched.
     """
     return "avro" if module == "spark-avro" and isinstance(found(settings, module), str) else ""
 
 
 def conf(settings: Settings, held: Mapping[str, str]) -> dict[str, str]:
-    """Spark properties that add the modules to a session. ``held`` has the session's other properties."""
+    """Spark properties that add the modules to a session. ``held`` contains the session's other properties."""
     files = [held["spark.jars"]] if "spark.jars" in held else []
     packages = [held["spark.jars.packages"]] if "spark.jars.packages" in held else []
     for module in needed(settings):

@@ -19,7 +19,8 @@ if TYPE_CHECKING:  # the client is an optional dependency, imported only when a 
 __all__ = ["Registry", "Version"]
 
 _CLIENT = {"timeout": 15, "max.retries": 3, "retries.wait.ms": 200, "retries.max.wait.ms": 2000}
-"""How many seconds to wait for an answer, and how often to try again if the registry can't be reached or is busy."""
+"""How long to wait for an answer, in seconds, and how often, and after which pauses, to try again if the registry can't
+be reached or is busy."""
 
 _NOT_FOUND = 404
 _REFUSED = (401, 403)
@@ -37,7 +38,7 @@ class Version:
 
 
 class Registry:
-    """A schema registry, as a context manager. The registry's answers are cached until the end of the block.
+    """A connection to a schema registry, as a context manager. Answers are cached until the end of the block.
 
     Raises:
         ConfigError: the settings name no registry, contain a reference that can't be resolved, or contain a property
@@ -84,10 +85,10 @@ class Registry:
         return None if found is None else _id(found)
 
     def register(self, subject: str, schema: str) -> int:
-        """Register a schema for a subject, if it isn't registered yet, and return its id.
+        """Register a schema for a subject, unless it is registered already, and return the schema's id.
 
         Raises:
-            ConfigError: the registry considers the schema incompatible with earlier ones.
+            ConfigError: the registry considers the schema incompatible with earlier schemas of the subject.
         """
         path = f"POST /subjects/{quote(subject, '')}/versions"
         number = self._ask(path, lambda: self._client.register_schema(subject, _avro(schema)))

@@ -1,4 +1,4 @@
-"""Determines the formats of a job's streams, to be stored, from settings, schema files and the registry."""
+"""Determines the formats of a job's streams from settings, schema files and the registry."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _WITH_SCHEMA = ("avro", "confluent", "protobuf")
 
 
 def declared(settings: Settings, streams: Iterable[str]) -> dict[str, str]:
-    """For each stream, a text that identifies the format that settings and schema files declare for it.
+    """For each stream, a text that identifies the format that settings and schema files declare for the stream.
 
-    If the text has changed, a job can't continue. The text doesn't depend on answers of the registry. Streams of JSON,
-    text and bytes aren't included.
+    A job can't continue if the text for one of its streams has changed. The text doesn't depend on answers of the
+    registry. Streams of JSON, text and bytes aren't included.
     """
     found: dict[str, str] = {}
     for stream in streams:
@@ -49,8 +49,8 @@ def settled(
         written: the streams that the job writes.
         kept: the job's stored formats, if the job has run. A stored confluent format stays as it is, because a repeated
             batch must be able to read the same records.
-        register: whether to register the schemas with which the job writes, if they aren't registered yet. Otherwise
-            the id of such a schema is -1, which suffices to plan a job.
+        register: whether to register the schemas with which the job writes, if they aren't registered yet. Otherwise,
+            the id of an unregistered schema is -1, which suffices to plan a job.
 
     Raises:
         ConfigError: a schema is missing or invalid.

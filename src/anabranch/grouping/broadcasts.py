@@ -32,7 +32,7 @@ def begins(lane: Lane, whole: SSP) -> dict[Virtual, int]:
 
 
 def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
-    """For each bucket, the offset from which the task hasn't processed the bucket's records yet, or NEVER if the lane
+    """For each bucket, the offset from which the task must still process the bucket's records, or NEVER if the lane
     doesn't have this bucket of the task. The length of the result is the factor to which the buckets belong.
 
     Args:

@@ -13,7 +13,7 @@ from anabranch.model.task import Task
 
 def group(request: Request) -> tuple[Task, ...]:
     """Partition p of every stream goes to task p mod g, where g is the GCD of the partition counts (SAMZA-71). This
-    keeps keys together if producers write each key to partition hash mod count.
+    keeps equal keys of all streams together if producers write each key to the partition hash mod count.
     """
     return into(request, task_count(request.grouped))
 

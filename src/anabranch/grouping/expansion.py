@@ -1,4 +1,4 @@
-"""How a stage's tasks change when its streams get more partitions, or when its set of streams changes (SEP-5).
+"""Determines the tasks of a stage whose streams have got more partitions, or whose set of streams has changed (SEP-5).
 
 State stays where it is. If a stream had n partitions when its state was first written, a key that is now in partition p
 was in partition p mod n at that time, provided that producers assign keys by hash modulo the partition count.
@@ -40,7 +40,7 @@ def base_partitions(stage: StageModel) -> dict[str, int]:
 
 
 def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: int, containers: int) -> StageModel:
-    """The stage with other inputs, which may have more partitions than before, and with another factor.
+    """The stage with new inputs and a new factor. The inputs may have more partitions than before.
 
     The result depends only on the stage as it is now, not on its history. If the inputs are unchanged, the result has
     the same tasks, divided by the new factor.
@@ -50,9 +50,9 @@ def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: in
         before: the stage's current factor.
 
     Raises:
-        ConflictError: a stream has fewer partitions than before; its partition count isn't a multiple of the count with
-            which its state was first written, or of the number of tasks that ``cogroup`` made; or the inputs are in
-            another order.
+        ConflictError: a stream has fewer partitions than before; or its partition count isn't a multiple of the count
+            that it had when state was first written, or of the number of ``cogroup`` tasks; or, with ``ssp``, the order
+            of the inputs has changed.
     """
     known = partitions(stage)
     for each in inputs:

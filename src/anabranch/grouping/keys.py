@@ -1,4 +1,4 @@
-"""Whether all records of a key, from several streams, are in one task, as joins and merges by key require."""
+"""Checks whether all records of a key, from several streams, are in one task. Joins and merges by key require this."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["SeparatedKey", "SingleGroup", "apart", "single_group"]
 
 @dataclass(frozen=True)
 class SeparatedKey:
-    """Records of one key in two streams can be in different tasks. With ``cogroup``, which would keep them together,
-    the stage would have ``cogroup_tasks`` tasks.
+    """Two streams in which records of one key can be in different tasks. With ``cogroup``, such records would be in the
+    same task, and the stage would have ``cogroup_tasks`` tasks.
     """
 
     left: Input

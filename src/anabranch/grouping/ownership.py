@@ -1,4 +1,4 @@
-"""Which records of a partition belong to a lane, determined by the buckets of their keys and by their offsets."""
+"""Determines which records of a partition belong to a lane, from the buckets of their keys and from their offsets."""
 
 from __future__ import annotations
 

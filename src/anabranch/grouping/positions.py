@@ -1,5 +1,5 @@
-"""Where an SSP begins after the factor has changed: for each part of its keys, at the position of the part's former
-owner.
+"""Determines where a lane begins to read an SSP after the factor has changed. Each part of the SSP's keys begins at the
+position that the part's former owner had reached.
 
 Each bucket of a factor lies within one bucket of every smaller factor. So if two owners have keys in common, they have
 all keys of the smaller bucket in common.
@@ -44,7 +44,7 @@ class KeyPart:
 
 
 def begin(ssp: SSP, factor: int, former: Iterable[FormerPosition], start: int) -> Position:
-    """Where an SSP of a job model with ``factor`` begins.
+    """The position at which an SSP begins in a job model with the factor ``factor``.
 
     Args:
         former: final positions of SSPs of the same partition; those without keys in common with ``ssp`` are ignored.
@@ -88,7 +88,7 @@ def _part_of(ssp: SSP, factor: int) -> KeyPart:
 
 
 def parts_of(position: Position, factor: int) -> list[tuple[KeyPart, int]]:
-    """The parts of an SSP's keys, each with the offset of the next record to read for it."""
+    """The parts of an SSP's keys, each with the offset of the next record to read."""
     if not position.parts:
         return [(_part_of(position.ssp, factor), position.offset)]
     named = ((*map(int, name.split("/")), offset) for name, offset in position.parts.items())

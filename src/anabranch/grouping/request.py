@@ -1,4 +1,4 @@
-"""What a grouper is given: the inputs of a stage with their partition counts, and the factor."""
+"""The request to a grouper: the inputs of a stage with their partition counts, and the factor."""
 
 from __future__ import annotations
 

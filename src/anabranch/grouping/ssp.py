@@ -31,7 +31,7 @@ def check_order(stage: str, previous: Sequence[str], inputs: Sequence[str]) -> N
     inputs must come last.
 
     Raises:
-        ConflictError: a stream isn't in its place; the message names the first such stream.
+        ConflictError: the order has changed; the message names the first stream that is in another place.
     """
     kept = [name for name in previous if name in inputs]
     for was, now in zip(kept, inputs, strict=False):

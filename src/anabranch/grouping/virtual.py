@@ -1,4 +1,4 @@
-"""Divides each base task into virtual tasks, one for each bucket; their number is the factor."""
+"""Divides each base task into virtual tasks, one for each bucket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["cut"]
 def cut(request: Request, bases: Iterable[tuple[TaskName, Sequence[SSP]]]) -> tuple[Task, ...]:
     """The tasks of a stage, made from its base tasks with their whole SSPs and numbered in order (``index``).
 
-    No tasks are made from a base task without SSPs. The numbers that its tasks would have had stay unused.
+    A base task without SSPs makes no tasks. The numbers that these tasks would have had stay unused.
     """
     stage, broadcast = request.stage, request.broadcast
     tasks: list[Task] = []

@@ -1,1 +1,2 @@
-"""Jars that aren't in Python packages: which ones are needed, with their checksums, and how they get into the cache."""
+"""The jars that aren't in Python packages: a list of them with checksums, and the code that fetches them into the
+cache."""

@@ -25,8 +25,8 @@ _CURE = f"name another Maven repository: --repository URL, or {VARIABLE}"
 
 
 def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) -> Path:
-    """Fetch the jars of a set, unless the cache has them, and return their folder. A folder in the cache is either
-    complete or doesn't exist.
+    """Fetch the jars of a set, unless the cache has them, and return their folder. The folder appears in the cache only
+    once it is complete.
 
     Raises:
         AnabranchError: a jar can't be fetched, or has the wrong checksum. The cache is unchanged.
@@ -70,8 +70,8 @@ def _fetch_one(client: httpx.Client, repository: Repository, jar: Jar, folder: P
 
 
 def _trusted() -> ssl.SSLContext:
-    """A context that trusts the authorities that this machine trusts. (By default, httpx trusts only those in its own
-    list.)"""
+    """A TLS context that trusts the authorities that this machine trusts; if this machine has no list of authorities,
+    those of certifi. (By default, httpx trusts only certifi's.)"""
     context = ssl.create_default_context()
     if not context.get_ca_certs() and not os.environ.get("SSL_CERT_FILE"):
         import certifi

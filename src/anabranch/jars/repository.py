@@ -30,12 +30,12 @@ class Repository:
 
 
 def chosen(url: str | None = None, environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Repository:
-    """The repository to use. The first of these that is given counts: ``url``, the variable
-    ``ANABRANCH_MAVEN_REPOSITORY``, and the mirror of Maven Central in ``~/.m2/settings.xml``. If there is none of them,
-    Maven Central itself.
+    """The repository to use. It is given by ``url``, otherwise by the environment variable
+    ``ANABRANCH_MAVEN_REPOSITORY``, otherwise by the mirror of Maven Central in ``~/.m2/settings.xml``. Without any of
+    these, it is Maven Central itself.
 
     Raises:
-        UsageError: the URL isn't an HTTP URL, or the file can't be read.
+        UsageError: the URL isn't an HTTP URL, or ``settings.xml`` can't be read.
     """
     settings = (home or Path.home()) / ".m2" / "settings.xml"
     if url is not None:

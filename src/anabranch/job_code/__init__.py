@@ -1,1 +1,2 @@
-"""The code of a job: packed as one file with a hash, and as modules that this process and Python workers can import."""
+"""The code of a job, in two forms: packed as one file with a hash, and as modules that this process and Python workers
+can import."""

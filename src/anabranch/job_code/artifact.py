@@ -1,8 +1,8 @@
 """A job's code as one file, named by its hash. The file is packed on the user's machine, and unpacked where the job
 runs.
 
-The hash proves that the content is what was packed, but not that it is harmless. So if this module can't have written
-an archive, the archive is refused, and nothing of it is written to the cache.
+The hash proves that the content is what was packed, but not that the content is harmless. So an archive that this
+module can't have written is refused, and no part of the archive stays in the cache.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ class Artifact:
 
 
 def pack(home: Path) -> Artifact:
-    """The files below ``home``, the job file's folder. The same files give the same hash on every machine.
+    """Pack the files below ``home``, the job file's folder. The same files give the same hash on every machine.
 
-    In a git work tree, these are the files that git doesn't ignore, committed or not. In a folder that :func:`unpack`
-    has made, these are all files that were unpacked there. Elsewhere, these are ``*.py`` and ``*.toml``.
+    In a git work tree, the files that git doesn't ignore are packed, committed or not. In a folder that :func:`unpack`
+    has made, all files that were unpacked there are packed; elsewhere, ``*.py`` and ``*.toml``.
 
-    Always excluded are hidden files (names that begin with a dot), Python environments, ``__pycache__``, data files
-    (see :data:`anabranch.job_code.listing.DATA`), git submodules and links to folders. A link to a file that is also
-    packed becomes a copy of the file. Nothing is compressed, because compressors differ.
+    Hidden files (names that begin with a dot), Python environments, ``__pycache__``, data files (see
+    :data:`anabranch.job_code.listing.DATA`), git submodules and links to folders are always excluded. A link to a file
+    that is also packed becomes a copy of the file. Nothing is compressed, because compressors differ.
 
     Raises:
         NotFoundError: ``home`` isn't a folder.
@@ -105,8 +105,8 @@ def pack(home: Path) -> Artifact:
 
 
 def fingerprint(home: Path) -> str:
-    """A hash of the Python files below a folder, for code that is already installed. Files that git ignores are
-    included.
+    """A hash of the Python files below a folder, including files that git ignores. Used for code that is already
+    installed.
 
     Raises:
         NotFoundError: ``home`` isn't a folder.
@@ -129,8 +129,8 @@ def packed_package(folder: Path) -> bytes:
 
 
 def unpack(content: bytes, sha256: str, cache: Path) -> Path:
-    """Unpack ``content`` into the folder ``cache/<sha256>``, unless this was already done, and return the folder.
-    Several processes can call this at the same time.
+    """Unpack ``content`` into the folder ``cache/<sha256>``, unless it is already unpacked there, and return the
+    folder. Several processes can call this at the same time.
 
     Raises:
         UsageError: ``content`` doesn't have this hash, or isn't an archive made by ``pack``.
@@ -240,7 +240,7 @@ def _zip(files: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def _extract(content: bytes, sha256: str, folder: Path) -> None:
-    """Write the files of ``content``. At the end, write a file that lists them, which marks the folder as complete."""
+    """Write the files of ``content``. Then write the list of these files, which marks the folder as complete."""
     files: dict[str, str] = {}
     left = MAX_UNPACKED
     folder.mkdir()
@@ -303,8 +303,8 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """A context in which this process has a lock, which only one process can have at a time. If the process ends in any
-    way, the operating system releases the lock.
+    """A context in which this process has a lock that only one process can have at a time. If the process ends for any
+    reason, the operating system releases the lock.
     """
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,8 +1,8 @@
-"""Makes a job's modules importable in this process and in Python workers: the job file, under a unique name, and the
-modules next to the job file.
+"""Makes a job's modules importable in this process and in Python workers: the job file, under a unique module name, and
+the modules next to the job file.
 
-Python workers import a job's modules as any program does, and no objects are copied from the user's process. But they
-import the same text that the user's process has run, even if a file has been edited since.
+Python workers import a job's modules as any program does, and no objects are copied from the user's process. But the
+workers import the same text that the user's process has run, even if a file has been edited since.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ VARIABLE = "ANABRANCH_JOB_CODE"
 """The name of the environment variable that gives Python workers a session's :class:`JobCode`, as JSON."""
 
 SHELF = "ANABRANCH_JOB_SHELF"
-"""The name of the environment variable that names a folder. In this folder, the user's process stores each job's code
-that is passed to :func:`register`, for workers on the same machine.
+"""The name of the environment variable with the path of a folder. In this folder, the user's process stores the
+:class:`JobCode` of each job that is passed to :func:`register`, for workers on the same machine.
 """
 
 _INSTALLED = ("anabranch", "pyspark", "py4j", "pandas", "numpy", "pyarrow", "msgspec", "xxhash", "confluent_kafka")
-"""The packages that workers need in addition to Python's own modules. A job's module must not have the name of one of
-them.
+"""The packages that workers need in addition to Python's own modules. A job's module must not have the name of such a
+package.
 """
 
 RESERVED = frozenset(sys.stdlib_module_names) | frozenset(_INSTALLED)
@@ -74,7 +74,7 @@ class JobCode:
     Attributes:
         name: the name of the job file's module; '' if there is no job file.
         home: the folder from which modules are imported.
-        file: the job file, relative to that folder.
+        file: the job file, relative to ``home``.
         sha256: the hash of the job file's content.
         sources: a file with the text of the modules that the user's process has run; '' if modules are read from disk.
         path: further folders from which the user's process imports modules.
@@ -92,9 +92,7 @@ class JobCode:
         return json.dumps(asdict(self))
 
     def on_this_machine(self) -> JobCode:
-        """The code in the form for workers on this machine, because these can import everything that this process can
-        import.
-        """
+        """The code in the form for workers on this machine: these can import everything that this process can import."""
         return replace(
             snapshot(self), path=tuple(os.path.abspath(each) for each in sys.path if os.path.exists(each or "."))
         )
@@ -126,7 +124,8 @@ class _Loader(SourceFileLoader):
 
 @dataclass
 class _Finder(MetaPathFinder):
-    """Finds modules in a job's folder before installed modules, except modules with :data:`RESERVED` names.
+    """Finds modules in a job's folder, with precedence over installed modules, except modules with :data:`RESERVED`
+    names.
 
     Attributes:
         sources: the text of modules, by path.
@@ -217,8 +216,8 @@ def enter(code: JobCode) -> None:
 
 @dataclass(frozen=True)
 class _Shelf(MetaPathFinder):
-    """Finds modules that no other finder finds, in the folders of jobs that were loaded after the session had started.
-    The job that was loaded last comes first.
+    """Finds modules that no other finder finds, in the folders of all jobs that the user's process has loaded, even
+    after the session was started. The job that was loaded last comes first.
     """
 
     folder: Path
@@ -259,8 +258,8 @@ def importing(code: JobCode) -> ModuleType:
     """The module of a job file, imported if necessary. What the module prints during the import goes to stderr, because
     stdout is used for data.
 
-    ``code`` has the paths of the user's process. If a worker's environment has other paths for the same code, the
-    worker uses those.
+    ``code`` contains the paths of the user's process. If a worker's environment gives other paths for the same code,
+    the worker uses these other paths.
     """
     with _entering:
         here = _given.get(code.name, code)
@@ -300,7 +299,7 @@ def register(code: JobCode, functions: Mapping[int, Any]) -> None:
 
 
 def shelf() -> str:
-    """This process's folder for :data:`SHELF`."""
+    """This process's folder for :data:`SHELF`, which is created by the first call."""
     if not _shelves:
         _shelves.append(str(scratch.folder("job-shelf")))
         for each in _loaded.values():
@@ -316,7 +315,7 @@ def _put_on_shelf(code: JobCode) -> None:
 
 
 def code_of(node: int, function: Any) -> JobCode | None:
-    """The job file from which an operator's function comes; None if this process has loaded no such file."""
+    """The code of the job file from which an operator's function comes; None if this process has loaded no such file."""
     for each in reversed(_loaded.values()):
         if each.functions.get(node) is function:
             return each.code
@@ -324,7 +323,7 @@ def code_of(node: int, function: Any) -> JobCode | None:
 
 
 def code_named(name: str) -> JobCode | None:
-    """The job file that this process has loaded as the module ``name``."""
+    """The code of the job file that this process has loaded as the module ``name``; None if there is none."""
     return _loaded[name].code if name in _loaded else None
 
 
@@ -375,8 +374,8 @@ def _finders() -> list[_Finder]:
 
 
 def _forget(finder: _Finder, names: Collection[str]) -> None:
-    """Forget these modules and their submodules, which will then be imported again. Call this if they have changed, or
-    if another job has modules of the same names.
+    """Forget these modules and their submodules, so that they are imported again. Call this if the modules have
+    changed, or if another job has modules of the same names.
     """
     for name in tuple(names):
         for each in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:

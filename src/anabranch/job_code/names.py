@@ -1,4 +1,4 @@
-"""Checks that no module of a job has the name of one of Python's own modules, or of a package that workers need."""
+"""Checks that no module of a job has the same name as one of Python's own modules, or as a package that workers need."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check(code: JobCode) -> None:
 
 
 def _imported(text: bytes, path: str) -> Iterator[tuple[int, str]]:
-    """For each import in a source text: the line's number, and the first part of the module's name."""
+    """For each import in a source text, the number of its line, and the first part of the imported module's name."""
     try:
         tree = ast.parse(text, path)
     except (SyntaxError, ValueError):

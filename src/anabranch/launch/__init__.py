@@ -1,2 +1,2 @@
-"""The path from a job file to a job that a coordinator can start: for the verbs, for users' tests, and for previews in
-notebooks."""
+"""Turns a job file into a job that a coordinator can start. Verbs, users' tests, and previews in notebooks use this
+package."""

@@ -1,5 +1,5 @@
-"""Everything that must stay the same if a job is to continue from its positions and state: operators, streams and some
-settings."""
+"""Computes the fingerprint of a job: the operators, streams and settings that must stay the same if the job is to
+continue from its positions and state."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["of"]
 
 
 def of(graph: Graph, plan: Plan, settings: Settings) -> dict[str, str]:
-    """The parts of a job that must be the same if it is to continue from its positions and state. Line numbers and the
-    bodies of functions aren't among them."""
+    """The fingerprint of a job, as values by name. Line numbers and the bodies of functions aren't part of the
+    fingerprint."""
     operators = {f"operator {node.name}": _digest([node.kind, list(node.inputs), node.args]) for node in graph.nodes}
     job = settings.job
     ssps = {ssp.whole for stage in plan.model.stages for t in stage.tasks for ssp in (*t.ssps, *t.broadcast)}

@@ -1,4 +1,4 @@
-"""Loads a job file: finds its Job, and reports mistakes of the user with their lines in the file."""
+"""Loads a job file and finds its Job. Errors show the lines of the file that contain the user's mistake."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class JobFile:
 
 
 def of(job: Job) -> JobFile:
-    """The job file of a Job object: the file of its first function. A job without functions gets the file name
-    ``job.py`` in the working folder."""
+    """The job file of a Job object: the file that contains the job's first function. For a job without functions in
+    files, the job file is ``job.py`` in the working folder."""
     files = (_file(function) for function in job.functions.values())
     file = next((file for file in files if file and Path(file).is_file()), "job.py")
     _register(job)
@@ -40,9 +40,7 @@ def of(job: Job) -> JobFile:
 
 
 def _register(job: Job) -> None:
-    """Let workers import the module that built the job, if the module is a job file: it contains this job and no other
-    job.
-    """
+    """Let workers import the module that built the job, if this job is the only one in the module."""
     module = sys.modules.get(job.module)
     if module is None or job_modules.jobs_in(module) != [job] or job_modules.code_named(job.module) is not None:
         return

@@ -1,4 +1,4 @@
-"""What a store on this machine knows about a job that is about to run."""
+"""Reads what a store on this machine knows about a job that is about to run."""
 
 from __future__ import annotations
 

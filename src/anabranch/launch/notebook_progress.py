@@ -1,4 +1,4 @@
-"""Shows a progress bar in a notebook while Spark computes the result of a cell. Does nothing elsewhere."""
+"""Shows a progress bar in a notebook while Spark computes the result of a cell. Outside notebooks, nothing is shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EVERY = 0.3
 
 @contextmanager
 def shown(spark: SparkSession) -> Iterator[None]:
-    """During the block, show how many of the Spark tasks that this thread has started are done."""
+    """During the block, show how many of the Spark tasks that this thread has started are finished."""
     if not _is_notebook():
         yield
         return

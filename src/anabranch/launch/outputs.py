@@ -23,8 +23,7 @@ def create(plan: Plan, settings: Settings) -> None:
 
 
 def prepare_tables(prepared: Prepared, create: bool) -> None:
-    """Check that the tables that a job writes accept its rows. With ``create``, for a new job, missing tables are
-    created.
+    """Check that the tables that a job writes accept its rows. With ``create`` (for a new job), create missing tables.
 
     Raises:
         NotFoundError: a table doesn't exist.

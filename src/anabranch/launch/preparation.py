@@ -1,4 +1,5 @@
-"""Prepares a job for its start: from its file and settings to the plan, and to the schemas that Spark determines."""
+"""Prepares a job for its start: makes the plan from the job's file and settings, and lets Spark determine the
+schemas."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ def plan(
 
     Args:
         known: the model of the job's current generation, if there is one.
-        kept: if the job was drained, its model, whose factor and number of containers are kept.
+        kept: the job's model if the job was drained. The factor and the number of containers stay the same as in this
+            model.
         replaces: whether this version replaces the running version, and takes over its intermediate streams.
     """
     systems = Systems(settings, file.graph.job)
@@ -135,8 +137,8 @@ def _real_time(settings: Settings, systems: Systems) -> RealTime | None:
 
 
 def cores(plan: Plan, settings: Settings) -> int:
-    """How many Spark tasks the job must be able to run at the same time; 0 for any number. Only in real time is a
-    certain number necessary.
+    """How many Spark tasks the job must be able to run at the same time; 0 for any number. Only the real-time trigger
+    requires a certain number.
     """
     return planning.task_slots(plan, settings.job.state_partitions) if settings.job.trigger == "real-time" else 0
 
@@ -159,7 +161,8 @@ def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
 def checked(
     file: JobFile, settings: Settings, formats: Mapping[str, Format], say: Callable[[str], None]
 ) -> Mapping[int, Any]:
-    """Like :func:`resolved`, in a small Spark session of its own. ``say`` announces the start of the session."""
+    """Like :func:`resolved`, but in a small Spark session that is started for this purpose. ``say`` gets a message
+    about the start of the session."""
     from anabranch.spark.session import session
 
     say("checking schemas with Spark ...")
@@ -180,7 +183,7 @@ def start_message(
     """The request with which the coordinator starts the job. The request has new lane ids.
 
     Args:
-        settings: the settings that the job gets; None for those with which it was planned.
+        settings: the settings that the fingerprint describes; None for the settings with which the job was planned.
     """
     lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))
     return StartRequest(

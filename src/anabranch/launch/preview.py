@@ -1,5 +1,5 @@
-"""Computes a job's streams from what its inputs contain now, as DataFrames that aren't streaming, for notebooks.
-Nothing is written.
+"""Computes a job's streams from the current contents of its inputs, for notebooks. The results are DataFrames that
+aren't streaming, and nothing is written.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _Batch:
         return frame.drop(meta_column.NAME)
 
     def output(self, spark: SparkSession, stream: str) -> DataFrame:
-        """All rows that the job would write to a stream, from all of its branches."""
+        """All rows that the job would write to a stream, from every operator that writes to it."""
         session.carry(self._file.functions)
         frames = self._frames(spark)
         several = [frames[node.inputs[0]].drop(meta_column.NAME) for node in self.written[stream]]
@@ -172,8 +172,8 @@ class _Batch:
         return moved.where(F.when(null, failing).otherwise(F.lit(True)))
 
     def _rejecting(self, spark: SparkSession, policy: str) -> Rejecting | None:
-        """What happens to rejected records: they are left out, whether the job would drop them or write dead letters.
-        None if they are errors.
+        """A function that leaves rejected records out, whether the job would drop them or write them as dead letters.
+        None if a rejected record makes the job fail.
         """
         if policy == _FAIL:
             return None
@@ -190,8 +190,8 @@ class _Batch:
     def _read(
         self, spark: SparkSession, node: Node, virtual: Callable[[str], Column], most: int | None = None
     ) -> DataFrame:
-        """The records of all streams of a ``read``. ``virtual`` returns the virtual task of a record, or all
-        virtual tasks of a broadcast record."""
+        """The records of all streams of a ``read``. For a stream, ``virtual`` returns the column with the virtual task
+        of each record; a broadcast record gets a row for every virtual task."""
         matched = patterns.of_model(self._plan.model)
         name = node.args["stream"]
         streams = matched[name].streams if name in matched else (name,)
@@ -220,8 +220,8 @@ class _Batch:
 
 
 def _task(node: Node, stream: str, model: StageModel, factor: int) -> Column:
-    """The virtual task that reads a record, with its task's number at factor 1. A broadcast record becomes a row for
-    each virtual task.
+    """The virtual task that reads a record, with the number that the task would have at factor 1. A broadcast record
+    becomes a row for each virtual task.
     """
     if node.args.get("broadcast"):
         every = [divmod(task.index, factor) for task in model.tasks]

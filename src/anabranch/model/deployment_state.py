@@ -32,7 +32,7 @@ class DeploymentState(enum.StrEnum):
 
     @property
     def runs(self) -> bool:
-        """Whether lanes are wanted."""
+        """Whether lanes should run."""
         return self in {
             DeploymentState.STARTING,
             DeploymentState.RUNNING,

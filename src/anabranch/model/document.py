@@ -43,8 +43,8 @@ class Document(
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
-        """Make a document from parsed JSON. Raises msgspec.ValidationError, with the path of the field that doesn't
-        fit."""
+        """Make a document from parsed JSON. Raises msgspec.ValidationError, which names the path of the invalid
+        field."""
         _decoder(cls)
         return msgspec.convert(_collect_extra(cls, value), cls)
 
@@ -78,7 +78,7 @@ def decode(raw: bytes | str, kind: type[T]) -> T:
     """The inverse of :func:`encode`.
 
     Raises:
-        UnsupportedFormatError: the bytes aren't JSON, have an unknown version, or have fields of another shape.
+        UnsupportedFormatError: the bytes aren't JSON, have an unknown version, or have fields of the wrong type.
     """
     try:
         found: T = _decoder(kind)(raw)
@@ -166,7 +166,8 @@ def _holds_document(annotation: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A field in its JSON form. Only documents have unknown fields; in a dict, ``extra`` is a key like any other."""
+    """A field's value in its JSON form. Only a document's ``extra`` contains unknown fields; in a dict, ``extra`` is a
+    key like any other."""
     if isinstance(value, Document):
         return value.to_builtins()
     if isinstance(value, list | tuple):

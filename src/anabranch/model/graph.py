@@ -1,5 +1,5 @@
-"""The graph of operators that a job file builds, as plain data. It doesn't contain the functions, which stay in the job
-file."""
+"""The graph of operators that a job file builds, as plain data. The functions of the job aren't part of the graph; they
+stay in the job file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Node(Document, frozen=True, kw_only=True):
     Attributes:
         inputs: the ids of the nodes whose rows the operator gets.
         args: the arguments of this kind of operator; see ``anabranch.operators``.
-        named: whether the user gave the name; otherwise, it is derived.
+        named: whether the user gave the name. If not, the name was derived.
         where: ``file:line`` in the job file, for messages.
     """
 
@@ -28,8 +28,8 @@ class Node(Document, frozen=True, kw_only=True):
 
 
 class Graph(Document, frozen=True, kw_only=True):
-    """All operators of a job, in the order in which the job file adds them. The inputs of an operator come before
-    it."""
+    """All operators of a job, in the order in which the job file adds them. An operator's inputs precede the
+    operator."""
 
     job: str
     nodes: tuple[Node, ...]

@@ -58,7 +58,7 @@ def partition_for(key: bytes, count: int) -> int:
 
 
 def partitions_for(keys: pa.Array | pa.ChunkedArray, count: int) -> npt.NDArray[np.int32]:
-    """:func:`partition_for`, for millions of keys at once; -1 where a key is null.
+    """The result of :func:`partition_for` for millions of keys at once; -1 for a null key.
 
     ``keys`` is an Arrow array, whole or chunked, of a binary or string type.
     """

@@ -1,4 +1,4 @@
-"""The job model: the tasks of a generation, and the seat of each."""
+"""The job model: the tasks of a generation, and the seat of each task."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from anabranch.model.task import Task
 
 
 class ContainerModel(Document, frozen=True, kw_only=True):
-    """A seat: a container's place in the job, which processes take one after another. ``tasks`` are the names of its
-    tasks, by stage.
+    """A seat: a container's place in the job. Processes can have the seat one after another. ``tasks`` maps each stage
+    to the names of the seat's tasks.
     """
 
     seat: str
@@ -44,7 +44,7 @@ class StageModel(Document, frozen=True, kw_only=True):
         inputs: the input streams, in order.
         base: for each partition, the partition under which the state of its keys was first written. Entries stay even
             if their stream is no longer read. Empty in a stateless stage.
-        patterns: the inputs that are bound to patterns, by the job's names for them.
+        patterns: the inputs that are bound to patterns, by the names that the job uses for these inputs.
     """
 
     stage: str

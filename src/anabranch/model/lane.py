@@ -23,7 +23,7 @@ class LaneState(enum.StrEnum):
 
 
 class Position(Document, frozen=True, kw_only=True):
-    """The position in one SSP. If several SSPs were merged into it, ``parts`` has the offset of each bucket.
+    """The position in one SSP. If several SSPs were merged into this SSP, ``parts`` has the offset of each bucket.
 
     For a broadcast SSP, ``parts`` has the offsets of those tasks (at factor 1, with their buckets) that are ahead of
     ``offset``.
@@ -35,7 +35,7 @@ class Position(Document, frozen=True, kw_only=True):
 
 
 class Rewind(Document, frozen=True, kw_only=True):
-    """How a lane begins at other offsets than those at which its predecessor ended.
+    """Says where, and with which state, a lane begins that was made by a rewind or by undoing a rewind.
 
     Attributes:
         to: the next offset to read, by whole SSP in text form. If the predecessor hadn't reached this offset, the lane
@@ -43,7 +43,8 @@ class Rewind(Document, frozen=True, kw_only=True):
         clear: whether the lane begins without state. If so, the lane skips everything in an intermediate stream that
             was written before all of the stream's writers (``after``) were closed.
         after: the lanes that have written the intermediate streams that the lane reads.
-        back: whether a rewind is undone, as if the rewound lane that this lane follows had never existed.
+        back: whether the lane undoes a rewind. If so, the lane begins as if the rewound lane, which is its predecessor,
+            had never existed.
     """
 
     to: dict[str, int] = {}
@@ -65,16 +66,17 @@ class Lane(Document, frozen=True, kw_only=True):
     """One streaming query for one group of a stage and a fixed set of tasks (docs/contributing/architecture.md).
 
     Attributes:
-        group: the group that the lane runs: ``outputs``, or the name of a stateful operator.
-        matched: the streams of each input that is bound to a pattern, in the order in which they appeared, by the job's
-            name for the input. The offsets in the lane's folder have the same order.
+        group: the group that the lane runs: ``outputs-`` followed by the kind of its outputs, or the name of a stateful
+            operator or of a ``foreach_batch``.
+        matched: maps each input that is bound to a pattern (by the job's name for the input) to the streams of the
+            input, in the order in which they appeared. The offsets in the lane's folder have the same order.
         base: for each SSP that the lane reads, the partition under which the state of its keys was first written.
         fresh: the whole partitions that no lane has read before. The lane reads these partitions from their beginning.
         slots: the names of the lane's slots, in a fixed order. Slot numbers are indexes into this list.
         predecessors: the lanes from which the lane continues.
-        beside: the lane's co-writers, including itself. For each co-writer, the lanes whose event time the co-writer
-            reports: its predecessors. A predecessor that has had no batch is replaced by the lanes for which that
-            predecessor reported.
+        beside: maps each co-writer, including the lane itself, to the lanes whose event time the co-writer reports.
+            These are the co-writer's predecessors, but a predecessor that has had no batch is replaced by the lanes for
+            which it reported.
         outputs: the streams that the lane writes, with the partition counts that it uses for its whole life.
         systems: the systems of those outputs that aren't in the embedded log.
         dead_letters: for each stream that the lane reads, the stream for records that could not be processed.
@@ -83,31 +85,31 @@ class Lane(Document, frozen=True, kw_only=True):
         rejecting: the operators that may write dead letters.
         factor: how many buckets the partitions of the lane's SSPs are divided into.
         numbers: for each whole partition that the lane reads, the number of the task (at factor 1) that reads it.
-        bases: the numbers of all of the lane's tasks.
-        buckets: if there is a broadcast input, the tasks (at factor 1) of which the lane has only a part, and for each
-            the buckets that the lane has.
+        bases: the numbers of all tasks (at factor 1) of the lane.
+        buckets: if there is a broadcast input: for each task (at factor 1) of which the lane has only a part, the
+            buckets that the lane has.
         added: the whole partitions that no predecessor has read. The lane begins to read them where their ``read``
             declares.
         afresh: whether no predecessor has done the lane's work before. If so, the lane has no state, and begins where
             the most advanced of its predecessors ended.
-        rewind: how the lane begins at other offsets than those at which its predecessors ended; None if it doesn't.
+        rewind: where, and with which state, a lane begins that was made by a rewind; None for other lanes.
         drained: for a lane of the deployment after a drain, what the lane takes over. Such a lane has no predecessors,
-            and its ``starting`` and ``inherits`` are known when it is made.
+            and its ``starting`` and ``inherits`` are known when the lane is made.
         starting: where the lane begins; known once all of its predecessors are closed.
-        inherits: for each predecessor, the epoch under which its folder was made; known once all predecessors are
-            closed.
+        inherits: the epoch under which each predecessor's folder was made; known once all predecessors are closed.
         first_batch: the lane's first own batch. Earlier batches in its folder, if the folder was copied from a
             predecessor's, belong to other lanes.
         folder_epoch: the epoch under which the lane's current folder was made; 0 as long as the lane has no folder.
-        ran: whether a query has run in that folder.
+        ran: whether a query has run in the current folder.
         begun: whether a query may have run, so that output may have been written.
         unfenced: whether the process that had the lane may still write. If so, the lane must be fenced at its outputs
-            before another process continues it.
-        abandoned: whether that process may also still write to the folder. If so, the lane continues in a copy.
+            before another process continues the lane.
+        abandoned: whether the process that had the lane may still write to the lane's folder. If so, the lane continues
+            in a copy of the folder.
         last_batch: the last batch that was committed when the lane last ended.
         put_aside: how many dead letters the lane had written when it last ended.
-        wrote: by SSP in text form, the end offsets of the intermediate streams that the lane writes, when the lane last
-            ended.
+        wrote: the end offsets of the intermediate streams that the lane writes, by SSP in text form, from the time at
+            which the lane last ended.
     """
 
     id: str
@@ -171,21 +173,21 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def was_silent(self) -> bool:
-        """For a closed lane: whether it has committed no batch of its own, so no reader has got a report from it."""
+        """Whether a closed lane has committed no batch of its own. If so, no reader has received a report from it."""
         return self.last_batch < self.first_batch
 
     @property
     def start_is_known(self) -> bool:
-        """Whether the lane's start offsets are known: it has no predecessors, or all of them have closed and the store
-        has the offsets at which they ended. Other conditions for the start are checked in
+        """Whether the lane's start offsets are known. They are if the lane has no predecessors, or if all predecessors
+        have closed and the store has the offsets at which they ended. Other conditions for the start are checked in
         ``coordinator/jobs/offers.py``.
         """
         return not self.predecessors or bool(self.starting)
 
     @property
     def begins(self) -> dict[SSP, int]:
-        """The start offsets of whole partitions, as far as they depend on other lanes. For some buckets, the lane
-        begins later.
+        """The start offsets of whole partitions, as far as these offsets depend on other lanes. In some buckets, the
+        lane begins at a later offset.
         """
         found: dict[SSP, int] = {}
         for position in self.starting:

@@ -1,4 +1,4 @@
-"""Which buckets of each partition have different seats in two job models. Pure functions."""
+"""Compares two job models: which buckets of each partition have different seats? Pure functions."""
 
 from __future__ import annotations
 

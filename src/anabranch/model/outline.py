@@ -1,4 +1,4 @@
-"""A plan in compact form: the lanes that a change closes and starts, and the state of the job for which the plan was
+"""A compact form of a plan: the lanes that a change closes and starts, and the state of the job for which the plan was
 made."""
 
 from __future__ import annotations

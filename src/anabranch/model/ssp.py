@@ -13,7 +13,7 @@ in_order: Callable[[SSP], tuple[str, str, int, int]] = attrgetter("system", "str
 
 
 class SSP(Document, frozen=True, kw_only=True):
-    """A partition of a stream, or one bucket of it (``key_bucket = -1``: the whole partition)."""
+    """A partition of a stream, or one bucket of a partition. ``key_bucket`` is -1 for the whole partition."""
 
     system: str
     stream: str

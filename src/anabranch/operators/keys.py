@@ -1,5 +1,5 @@
-"""What operators do to the columns of the stage key. All state belongs to this key, so a change of the key must not go
-unnoticed.
+"""Determines what operators do to the columns of the stage key. All state belongs to this key, so every operator that
+drops or replaces a key column must be noticed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One rule for each kind of operator: JVM or Python, stateless or stateful, and what happens to the stage key."""
+"""Rules that contain the properties of each kind of operator."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Rule:
     """The properties of one kind of operator.
 
     Attributes:
-        sql: whether the operator consists of SQL expressions. If so, several branches can share one pass.
+        sql: whether the operator consists of SQL expressions. If so, several branches can share one pass over the rows.
         sink: whether the operator ends a branch.
         function: whether the operator calls Python functions of the job, row by row or batch by batch.
         key: returns, for a node and the key columns before it, the key columns after it, or why they are lost.
-        time: the same for the event-time column.
+        time: returns, for a node and the event-time column before it, the column after it, or why it is lost.
     """
 
     sql: bool = False
@@ -75,7 +75,7 @@ def is_timed(node: Node) -> bool:
 
 
 def on_late(node: Node) -> str:
-    """What happens to rows that come too late for an operator's windows: "drop", "dead-letter" or "fail"."""
+    """What happens to an operator's late rows: "drop", "dead-letter" or "fail"."""
     return str(node.args.get("window", {}).get("on_late", "drop"))
 
 

@@ -1,4 +1,6 @@
-"""What operators do to the event-time column. Windows need this column, so a change of it must not go unnoticed."""
+"""Determines what operators do to the event-time column. Windows need this column, so every operator that drops or
+replaces the column must be noticed.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def declared(node: Node, _time: EventTime) -> EventTime:
 
 
 def as_key(effect: keys.Effect) -> Effect:
-    """What an operator does to the event-time column if it treats this column like a key column."""
+    """The effect on the event-time column of an operator that treats this column like a key column."""
 
     def run(node: Node, time: EventTime) -> EventTime:
         if not time.column:

@@ -39,8 +39,8 @@ class RecentBatches:
     _batches: deque[_Batch] = field(default_factory=lambda: deque(maxlen=_KEPT))
 
     def ran(self, seconds: float, records: int, functions: float | None) -> None:
-        """Record a batch. ``functions`` is the part of its ``seconds`` that functions of the job took, or None if the
-        batch was too short to measure this part. After such a batch, earlier batches don't count any more.
+        """Record a batch. ``functions`` is the part of the batch's ``seconds`` that functions of the job took; None if
+        the batch was too short to measure this part. After a batch with None, earlier batches don't count any more.
         """
         if functions is None:
             self._batches.clear()
@@ -50,8 +50,8 @@ class RecentBatches:
     @property
     def cost(self) -> BatchCost | None:
         """The cost of a batch, estimated from the recorded batches. None if functions took no time in the recorded
-        batches: then the duration of a batch doesn't depend on its records. A single delayed batch has little
-        influence, and large batches have more influence than small ones.
+        batches, so that the duration of a batch doesn't depend on its records. A single delayed batch has little
+        influence on the fixed time, and large batches have more influence on the time per record than small ones.
         """
         records, functions = sum(each.records for each in self._batches), sum(each.functions for each in self._batches)
         if records <= 0 or functions <= 0.0:

@@ -5,18 +5,18 @@ from __future__ import annotations
 __all__ = ["BROKEN_OFF", "is_worth_it", "likelihood", "mean_loss"]
 
 _SHORT = 0.5
-"""A batch that has less than this number of seconds left isn't broken off."""
+"""In seconds. A batch with no more than this time left isn't broken off."""
 BROKEN_OFF = 0.5
 """The seconds that it takes to break off a batch and its transactions."""
 _MEAN_LOSS = 1 / 8
-"""The share of a batch that is lost on average if a change is made at a random moment. In half of the cases, less than
-half of the batch is done. The finished part, on average a quarter of the batch, is then lost. In the other half of the
-cases, nothing is lost.
+"""The share of a batch that is lost on average if a change is made at a random moment. If less than half of the batch
+is done at that moment, which is true in half of the cases, the finished part is lost: a quarter of the batch, on
+average. In the other half of the cases, nothing is lost.
 """
 
 
 def is_worth_it(left: float, spent: float) -> bool:
-    """Whether breaking a batch off saves time. It does if the remaining seconds (``left``) exceed the seconds since the
+    """Whether breaking a batch off saves time: whether the remaining seconds (``left``) exceed the seconds since the
     batch began (``spent``), which are lost.
     """
     return left > max(_SHORT, spent)
@@ -27,7 +27,7 @@ def likelihood(whole: float, spent: float, unsure: float) -> float:
 
     Args:
         whole: the seconds that the whole batch takes.
-        spent: the seconds since its beginning.
+        spent: the seconds since the batch began.
         unsure: the seconds by which ``spent`` and ``whole - spent`` may be wrong. Because of this uncertainty, the
             likelihood is between 0 and 1 near the middle of a batch.
     """

@@ -1,10 +1,13 @@
 """Computes the limit for the records of the next batch from the durations of previous batches. No clock, no Spark.
 
-A batch takes a fixed time (to start Spark tasks, to commit, and for a single message), and some time for each record.
-A batch that is far shorter than the target reveals little about the time for a record, so the next batch can have up to
+A batch takes a fixed time (to start Spark tasks, to commit, and for a single message), and some time for each record. A
+batch that is far shorter than the target reveals little about the time for a record, so the next batch can have up to
 ten times as many records. A batch whose duration is near the target shows how many records would take exactly the
-target. Of the last few such batches, the median counts, or the very last batch if it was far slower. So anything that
-slows down a single batch (an unreachable broker, a frozen process) makes only the next batch small.
+target.
+
+The limit is the median of what the last few such batches show. If the very last batch was far slower, the limit is what
+this batch shows. So anything that slows down a single batch (an unreachable broker, a frozen process) makes only the
+next batch small.
 """
 
 from __future__ import annotations
@@ -18,23 +21,23 @@ __all__ = ["BatchRun", "BatchTarget", "Pace"]
 _MEMORY = 6
 """The number of recent batches from which the limit is computed."""
 _FIXED = 3
-"""How many estimates of the fixed time are kept, and how many durations of the last batches. Each of these durations is
-an upper limit of the fixed time.
+"""How many estimates of the fixed time are kept, and how many durations of the last batches. The fixed time can't
+exceed any of these durations.
 """
 _UNKNOWN, _OLD, _VERY_OLD = 2, 8, 50
-"""The numbers of batches of about the same size after which a batch of another size is tried, to estimate the fixed
-time again: ``_UNKNOWN`` if the fixed time is unknown or was estimated only once, ``_OLD`` if it is a large part of a
-batch, and ``_VERY_OLD`` if it is a small part.
+"""After these numbers of batches of about the same size, a batch of another size is tried, to estimate the fixed time
+again: after ``_UNKNOWN`` if there is no estimate, or only a single, large one; after ``_OLD`` if the fixed time is a
+large part of a batch; and after ``_VERY_OLD`` otherwise.
 """
 _TRIED = 120.0
-"""A batch is made larger to estimate the fixed time only if it will probably take less than this many seconds."""
+"""In seconds. A batch is made larger to estimate the fixed time only if it will probably take no longer than this."""
 _FASTEST = 10.0
 """The largest factor by which the limit grows from one batch to the next."""
 _CAREFUL = 0.8
 """After a batch that was too short for an exact measurement, the limit grows by this share of the computed factor."""
 _OUTLASTS = 3.0
-"""The limit never grows so far that a batch would take longer than this multiple of the target, if the time of a batch
-were proportional to its records."""
+"""The limit never grows so far that the next batch would take longer than this multiple of the target if the duration
+of a batch were proportional to its records."""
 _NEAR = 0.5
 """A batch shows how long its records take if its duration is at least this share of the target, with the fixed time
 subtracted from both."""
@@ -54,7 +57,7 @@ _NO_TIME = 0.01
 
 @dataclass(frozen=True)
 class BatchTarget:
-    """The target for batches.
+    """The target duration and the limits of a lane's batches.
 
     Attributes:
         target: the seconds that a batch should take (inf: any time).
@@ -103,7 +106,7 @@ class Pace:
 
     @property
     def fixed(self) -> float:
-        """The seconds of a batch that don't depend on its records; 0.0 as long as they are unknown."""
+        """The seconds of a batch that don't depend on its records; 0.0 as long as this time is unknown."""
         if not self.estimates:
             return 0.0
         fixed = min(statistics.median_low(self.estimates), *self.shortest)
@@ -114,8 +117,8 @@ class Pace:
     @property
     def target(self) -> float:
         """The seconds that a batch should take: the configured target or four times the fixed time, whichever is more,
-        but no more than a quarter of the allowed time. In any case, the target exceeds the fixed time, so some time is
-        left for records."""
+        but no more than a quarter of the allowed time. The target always exceeds the fixed time, even if the fixed time
+        is more than a quarter of the allowed time."""
         wanted = min(max(self.aim.target, _TIMES_FIXED * self.fixed), self.aim.allowed * _OF_TRANSACTION)
         return max(wanted, _SOME * self.fixed)
 
@@ -134,8 +137,8 @@ class Pace:
     def failed(self, rows: int, told: BatchRun | None = None) -> Pace:
         """The pace after a batch of ``rows`` rows that took longer than allowed: the next batch gets far fewer rows.
 
-        ``told`` contains the rows that were finished when the batch was broken off, and the seconds until then. It is
-        None if these are unknown.
+        ``told`` contains the rows that were finished when the batch was broken off, and the seconds until then; None if
+        these are unknown.
         """
         told = BatchRun(rows, self.aim.allowed) if told is None else told
         slow = replace(self, aim=replace(self.aim, least=1)).after(told)
@@ -154,9 +157,10 @@ class Pace:
 
         If the fixed time is near the target, a batch looks as if its records were slow. Without test batches, batches
         would get fewer and fewer records, which wouldn't make them much shorter. If the fixed time was estimated too
-        high, batches look short; once batches can't grow any more, only a test batch can correct the estimate. The
-        test batch gets half as many records as the last batch, which costs little. Only if the limit can't be lowered,
-        it gets twice as many, or the lowest limit if that is more.
+        high, batches look short; once batches can't grow any more, only a test batch can correct the estimate.
+
+        The test batch gets half as many records as the last batch, which costs little. If half would be less than the
+        lowest limit, the test batch gets twice as many records as the last batch, or the lowest limit if that is more.
         """
         grows = self._is_short(ran) and (self.limit < self.aim.most or math.isinf(self.aim.target))
         if not ran.bound or grows or self.age < self._patience:
@@ -168,7 +172,7 @@ class Pace:
 
     @property
     def _patience(self) -> int:
-        """The number of batches of about the same size after which another size is tried."""
+        """The number of batches of about the same size after which a batch of another size is tried."""
         large = self.aim.target / _TIMES_FIXED
         if not self.estimates or (len(self.estimates) == 1 and self.estimates[0] > large):
             return _UNKNOWN
@@ -190,8 +194,8 @@ class Pace:
         return max(1.0, ran.rows * min(more, _OUTLASTS * target / ran.seconds))
 
     def _grown(self) -> float:
-        """The most rows that the next batch can have. The shorter the last batch was, the more rows than that batch the
-        next batch can have; and it can have at least as many rows as the largest recent batch that was short enough.
+        """The most rows that the next batch can have. The shorter the last batch was, the more its rows can be
+        multiplied. The next batch can always have as many rows as the largest recent batch that was short enough.
         """
         target, last = self.target, self.ran[-1]
         if math.isinf(target):

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 __all__ = ["SourceShare", "is_bound", "shares"]
 
 _LEAST = 8
-"""Each source gets at least an equal share of the limit divided by this number, because records may arrive there."""
+"""The smallest share of the limit that a source gets is an equal share divided by this number. Records may arrive in
+any source at any time."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,9 @@ class SourceShare:
 
     @property
     def is_hungry(self) -> bool:
-        """Whether the source had more records than it was allowed to contribute. (A source counts as hungry if it is
-        short of ``most`` by up to one row per partition, because the share of a partition is rounded down.)"""
+        """Whether the source had more records than it was allowed to contribute. (A source also counts as hungry if its
+        rows are fewer than ``most`` by up to one row per partition, because the share of a partition is rounded down.)
+        """
         return self.rows >= max(1, self.most - self.partitions)
 
 
@@ -35,8 +37,9 @@ def is_bound(taken: Mapping[str, SourceShare]) -> bool:
 def shares(limit: int, most: int, taken: Mapping[str, SourceShare]) -> dict[str, int]:
     """How many records each source can contribute to the next batch: ``limit`` in total, and at most ``most`` each.
 
-    A source that contributed all of its records to the last batch can contribute twice as many to the next one. The
-    other sources share the rest evenly. Each source can contribute at least one record.
+    A source that contributed all of its records to the last batch is expected to need no more than twice as many for
+    the next one. The other sources share the rest evenly. What these can't use is divided evenly among all sources.
+    Each source can contribute at least one record.
     """
     count = len(taken)
     if not count:

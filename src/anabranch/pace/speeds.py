@@ -1,5 +1,5 @@
-"""The batch sizes, in records, that are stored for a group of operators at each factor. They determine how large the
-first batch of a new lane is."""
+"""The stored batch sizes, in records, of a group of operators at each factor. These sizes determine how large the first
+batch of a new lane is."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 __all__ = ["FIRST_PART", "Speed", "first", "from_builtins", "to_builtins"]
 
 FIRST_PART = 4
-"""Since a size was stored, records may have become slower to process. So the first batch has the stored size divided by
-this number; the second batch can have the whole size.
+"""Records may have become slower to process since a size was stored. So a first batch gets the stored size divided by
+this number.
 """
 
 
@@ -26,12 +26,13 @@ class Speed:
 def first(speeds: Mapping[int, Speed], factor: int, partitions: int, *, quick: bool) -> int:
     """The number of records in a lane's first batch; 0 if no size is stored.
 
-    This is the size that was stored for the lane's factor or, if there is none, for the nearest factor. For a lower
-    factor and for fewer partitions, the size is reduced in proportion.
+    This is the size that was stored for the lane's factor or, if there is none, for the nearest factor, divided by
+    :data:`FIRST_PART`. For a lower factor and for fewer partitions, the size is reduced in proportion. A size that was
+    stored for a lower factor than the lane's isn't divided.
 
     Args:
         quick: whether the lane calls no functions of the job. If so, the size isn't divided by :data:`FIRST_PART`,
-            because records can't have become slower.
+            because there is no function that can have become slower.
     """
     if not speeds:
         return 0

@@ -28,8 +28,8 @@ def rules(settings: AssignmentSettings) -> Rules:
 
 
 def as_in(model: JobModel) -> Placing:
-    """A placing that gives each task the seat that the task has in ``model``, another generation with the same
-    tasks."""
+    """A placing that gives each task the seat that it has in ``model``. (``model`` is another generation with the same
+    tasks.)"""
     seats, racks = model.seats_of_tasks(), {each.seat: each.rack for each in model.containers}
     return lambda *_: Seating(seats=seats, racks=racks)
 

@@ -1,4 +1,4 @@
-"""Whether another version of a job can continue with the state and the positions of the running one. Pure
+"""Determines whether a version of a job can continue with the state and the positions of the running version. Pure
 functions."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Version:
 
     Attributes:
         graph: the version's graph.
-        schemas: the id of an operator as text → the columns of its rows, in Spark's JSON.
+        schemas: maps the id of each operator, as text, to the columns of the operator's rows, in Spark's JSON.
         fingerprint: as in :class:`anabranch.protocol.deployment.StartRequest`.
     """
 
@@ -41,7 +41,7 @@ class Version:
     fingerprint: Mapping[str, str]
 
     def columns(self, node_id: int) -> dict[str, str]:
-        """The columns of an operator's rows: name → type."""
+        """The types of the columns of an operator's rows, by name."""
         told = self.schemas.get(str(node_id))
         fields = [] if told is None else msgspec.json.decode(told)["fields"]
         return {each["name"]: _text(each["type"]) for each in fields}
@@ -49,7 +49,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a version can't follow the running one, and what to do."""
+    """Why a version can't follow the running version, and what to do."""
 
     what: str
     cure: str = DRAIN
@@ -61,7 +61,7 @@ class Comparison:
 
     Attributes:
         reasons: why the new version can't follow. Empty if it can.
-        notes: what changes in the job's inputs, outputs and state, for the user.
+        notes: messages for the user about changes of the job's inputs, outputs and state.
         dropped: the operators whose state is dropped.
     """
 
@@ -83,9 +83,9 @@ def check(found: Comparison, job: str) -> None:
 def compared(
     before: Version, after: Version, *, factor: int, containers: int, drop_state: Collection[str] = ()
 ) -> Comparison:
-    """What prevents ``after`` from following ``before`` without a drain.
+    """Compares two versions, and finds what prevents ``after`` from following ``before`` without a drain.
 
-    Function bodies aren't compared: they may change.
+    Function bodies aren't compared, because they can change freely.
 
     Args:
         before: the running version.
@@ -142,7 +142,7 @@ def _streams(before: Version, after: Version) -> Iterator[Reason]:
 
 
 def _homes(version: Version) -> dict[str, str]:
-    """Stream → system, for the streams that a version reads."""
+    """The system of each stream that a version reads."""
     named = [name.removeprefix(PARTITIONS) for name in version.fingerprint if name.startswith(PARTITIONS)]
     return {stream: system for system, stream in (each.split("/", 1) for each in named)}
 

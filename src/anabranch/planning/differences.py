@@ -1,4 +1,4 @@
-"""The differences between two versions of a job, in the terms of the job file. Pure functions."""
+"""Describes the differences between two versions of a job in the terms of the job file. Pure functions."""
 
 from __future__ import annotations
 

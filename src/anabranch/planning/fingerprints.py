@@ -1,4 +1,4 @@
-"""The prefixes of those entries of a fingerprint that concern one stream or table. The name of the stream or table
+"""Prefixes of entries in a fingerprint. An entry with such a prefix concerns a single stream or table, whose name
 follows the prefix."""
 
 from __future__ import annotations

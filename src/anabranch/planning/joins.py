@@ -1,4 +1,4 @@
-"""What a join of two streams requires of its stage."""
+"""Checks that a stage meets the requirements of a join of two streams."""
 
 from __future__ import annotations
 

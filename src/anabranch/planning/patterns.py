@@ -1,4 +1,4 @@
-"""Inputs that are bound to patterns: the streams that match, and matching streams that appear later. Pure
+"""Finds the streams of inputs that are bound to patterns, including matching streams that appear later. Pure
 functions."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def found(
 
     Args:
         graph: the job's graph.
-        patterns: name → pattern, for all names that settings bind to a pattern.
+        patterns: the pattern of each name that settings bind to a pattern.
         systems: the systems of the job's streams, by name.
         there: the existing streams of each system.
         known: the job's current model. Its streams come first, in the model's order.
@@ -78,7 +78,7 @@ def of_model(model: JobModel) -> dict[str, Matched]:
 
 
 def coming(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> list[str]:
-    """The streams, as ``system/stream``, that match a pattern and that the job doesn't read yet."""
+    """The streams, as ``system/stream``, that match a pattern but aren't read by the job yet."""
     patterns = of_model(model).values()
     if not patterns:
         return []

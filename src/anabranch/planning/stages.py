@@ -84,7 +84,7 @@ def systems(graph: Graph, bound: Mapping[str, str], default: str) -> dict[str, s
 
 
 def cut(graph: Graph) -> tuple[Stage, ...]:
-    """The stages. Each comes after the stages from which it reads.
+    """The stages of a graph. Each stage comes after the stages from which it reads.
 
     Raises:
         GraphError: there are no operators or no outputs, an operator leads to no output, or a stage reads what it

@@ -30,7 +30,8 @@ def of(lanes: Iterable[Reading], where: Where) -> Traffic | None:
     """The traffic of lanes in these seats. None if racks aren't known for any stream, or if the rack of a lane's seat,
     or of a partition that the lane reads, isn't known.
 
-    A partition is read from the container's own rack if it has a replica there, otherwise from its leader's rack.
+    A partition is read from the container's own rack if the partition has a replica there, otherwise from the rack of
+    the partition's leader.
     """
     if not where.partitions:
         return None

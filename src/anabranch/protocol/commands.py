@@ -58,9 +58,9 @@ class ChangeResult(Document, frozen=True, kw_only=True):
     closing: tuple[Lane, ...] = ()
     """The lanes that are closed; empty if the job is already as requested."""
     lanes: tuple[Lane, ...] = ()
-    """The lanes that follow the closed ones."""
+    """The lanes that follow the closed lanes."""
     pause: float = 0.0
-    """The seconds for which output is expected to pause."""
+    """How many seconds output is expected to pause."""
     basis: Basis | None = None
     """The state of the job for which the change was planned, to be sent back as ``expect``."""
     outline: Outline | None = None
@@ -68,7 +68,7 @@ class ChangeResult(Document, frozen=True, kw_only=True):
 
 
 class TaskMoveRequest(ChangeRequest, frozen=True, kw_only=True):
-    """The fields of every request that may move tasks to other seats."""
+    """The fields of every request that can move tasks to other seats."""
 
     moves: bool = False
     """With ``dry``: also return which buckets move to another seat."""
@@ -92,7 +92,7 @@ class AssignRequest(TaskMoveRequest, frozen=True, kw_only=True):
 
 
 class ScaleResult(ChangeResult, frozen=True, kw_only=True):
-    """The effects of a scale, expand or assign."""
+    """The effects of a request to scale, expand or assign."""
 
     generation: int
     factor: int
@@ -100,15 +100,15 @@ class ScaleResult(ChangeResult, frozen=True, kw_only=True):
     partitions: dict[str, int] = {}
     """The new partition counts of the streams to which partitions were added, by ``system/stream``."""
     free: tuple[str, ...] = ()
-    """The seats of new lanes that no container holds. These lanes wait until containers have taken the seats."""
+    """The seats of new lanes, if no container has taken the seat yet. These lanes wait until a container takes it."""
     before: Traffic | None = None
     """The current traffic between racks, if racks are known."""
     after: Traffic | None = None
     """The traffic between racks after the change, if racks are known."""
     why_not: str = ""
-    """Why racks aren't taken into account, although they should be according to the settings."""
+    """Why racks aren't taken into account, although the settings ask for this."""
     moved: int = 0
-    """How many tasks an assign moves to another seat; 0 for a scale or expand."""
+    """How many tasks a request to assign moves to another seat; 0 for other requests."""
     moves: tuple[StageMoves, ...] = ()
     """Which buckets move to another seat, by stage, if the request asked for ``moves``."""
 

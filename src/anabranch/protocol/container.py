@@ -18,20 +18,20 @@ __all__ = ["Heartbeat", "HeartbeatResponse", "Registration", "RegistrationRespon
 
 
 class Registration(Document, frozen=True, kw_only=True):
-    """A process's request for a seat. If it is sent twice, both answers name the same seat."""
+    """A process's request for a seat. If the request is sent twice, both answers name the same seat."""
 
     job: str
     execution: str
-    """The process's EXECUTION_ENV_CONTAINER_ID. A process that replaces another one may have the same value."""
+    """The process's EXECUTION_ENV_CONTAINER_ID. A process that replaces another process can have the same value."""
     host: str
     pid: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
     instance: str = ""
     """An id that no other process has."""
     seat: str | None = None
-    """The requested seat; None: any free one."""
+    """The requested seat; None: any free seat."""
     rack: str | None = None
     deployment: int = 0
-    """The deployment whose code the process has; 0: the current one."""
+    """The deployment whose code the process has; 0: the current deployment."""
     copies: tuple[StandbyReport, ...] = ()
     """The standbys that the process maintains while it has no seat."""
     warm: bool = True
@@ -42,7 +42,7 @@ class RegistrationResponse(Document, frozen=True, kw_only=True):
     """The seat that a process gets, or what the process should do without a seat."""
 
     lease: float
-    """The seconds for which each heartbeat renews the lease."""
+    """The duration of the lease in seconds. Each heartbeat renews the lease."""
     seat: str | None = None
     """The seat; None if all seats are taken, and the process should ask again."""
     container: str = ""
@@ -50,8 +50,8 @@ class RegistrationResponse(Document, frozen=True, kw_only=True):
     epoch: int = 0
     """The container's epoch."""
     done: bool = False
-    """Whether the process should end, because no seat will become free for it: the job doesn't run, or runs in another
-    deployment than the process's.
+    """Whether the process should end, because it won't get a seat: the job isn't running, or is running in a deployment
+    other than the process's.
     """
     copies: tuple[StandbyOrder, ...] = ()
     """The standbys that the process should maintain while it has no seat."""
@@ -67,12 +67,12 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     container: str
     epoch: int
     number: int
-    """A number that rises with each heartbeat. If a heartbeat arrives after a later one, it renews the lease, but the
-    coordinator ignores its reports.
+    """A number that rises with each heartbeat. If heartbeats arrive in the wrong order, an older heartbeat still renews
+    the lease, but the coordinator ignores its reports.
     """
     seen: int = -1
-    """The ``revision`` of the last response that the container has received. The coordinator answers at once if it has
-    a newer revision.
+    """The ``revision`` of the last response that the container has received. If the coordinator has a newer revision,
+    it answers at once.
     """
     lanes: tuple[LaneReport, ...] = ()
     leaving: bool = False
@@ -103,13 +103,13 @@ class HeartbeatResponse(Document, frozen=True, kw_only=True):
     """What the container should run. The container stops all other lanes at a batch boundary."""
 
     alive: bool
-    """Whether the container still has its seat. If not, it stops everything and exits non-zero."""
+    """Whether the container still has its seat. If not, it stops everything, and exits with a code other than 0."""
     revision: int
     """A number that rises whenever the container's orders change."""
     wanted: tuple[WantedLane, ...] = ()
     coming: tuple[Lane, ...] = ()
-    """Lanes that the container will run once their predecessors are closed. The container can prepare these lanes
-    before that, but doesn't report them yet.
+    """Lanes that the container will run once their predecessors are closed. Until then, the container can prepare these
+    lanes, but doesn't report them.
     """
     copies: tuple[StandbyOrder, ...] = ()
     """The standbys to maintain, or to remove."""
@@ -122,8 +122,8 @@ class HeartbeatResponse(Document, frozen=True, kw_only=True):
     done: bool = False
     """Whether nothing is left to run. If so, the container exits."""
     same: bool = False
-    """Whether everything else is the same as in the response with this ``revision``, which the container has already
-    received. If so, the other fields are left empty.
+    """Whether nothing has changed since the response with this ``revision``, which the container has already received.
+    If so, the remaining fields are left empty.
     """
     reason: str | None = None
     """Why the container isn't ``alive``."""

@@ -23,7 +23,7 @@ class Program(Document, frozen=True, kw_only=True):
     file: str
     """The job file within the code."""
     settings: dict[str, Any]
-    """The settings of the user who started the job. Paths are absolute, and secrets are replaced by references."""
+    """The settings of the user who started the job. Paths are absolute, and secrets appear only as references."""
     schemas: dict[str, str]
     """The schema of each operator's result in Spark's JSON format, by the id of the operator's node."""
     cores: int = 0
@@ -43,7 +43,7 @@ class StartRequest(Document, frozen=True, kw_only=True):
     hash.
     """
     formats: dict[str, Format] = {}
-    """The formats of the streams that don't contain JSON, by stream. A deployment never changes its formats."""
+    """The formats of the streams that don't contain JSON, by stream. The formats of a deployment never change."""
     promises: dict[str, str] = {}
     """The promise of each output, by operator."""
     until_caught_up: bool = False
@@ -67,7 +67,7 @@ class RunningDeployment(Document, frozen=True, kw_only=True):
 
 
 class DeployRequest(ChangeRequest, frozen=True, kw_only=True):
-    """Replace the running version of a job by another one, without a drain."""
+    """Replace the running version of a job by another version, without a drain."""
 
     start: StartRequest
     drop_state: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class DeployRequest(ChangeRequest, frozen=True, kw_only=True):
 
 
 class RollbackRequest(ChangeRequest, frozen=True, kw_only=True):
-    """Replace the running version of a job by the previous one."""
+    """Replace the running version of a job by the previous version."""
 
     drop_state: tuple[str, ...] = ()
 

@@ -54,7 +54,7 @@ class DrainAccepted(Document, frozen=True, kw_only=True):
     """
     mode: DrainMode = DrainMode.PLANNED
     ignored: str = ""
-    """Why the request was ignored, and no drain runs; empty if a drain runs."""
+    """Why the request was ignored; empty if a drain runs."""
     stages: dict[str, tuple[str, ...]] = {}
     """The open lanes of each stage, in the order in which the stages drain."""
     seconds: float = 0.0

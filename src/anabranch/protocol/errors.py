@@ -44,7 +44,7 @@ def payload_of(error: AnabranchError) -> dict[str, str]:
 
 def error_of(status: int, body: Any) -> AnabranchError:
     """The error in a response: the inverse of :func:`status_of` and :func:`payload_of`. A response that doesn't come
-    from anabranch becomes an error, too.
+    from anabranch also becomes an error.
     """
     if not isinstance(body, dict) or not isinstance(body.get("error"), str):
         return AnabranchError(f"the coordinator answered with status {status}", "see whether the URL is its own")

@@ -99,9 +99,9 @@ class AttemptReport(Document, frozen=True, kw_only=True):
     trouble: str = ""
     """Why the lane was last restarted."""
     awaits: str = ""
-    """What outside the job the lane is waiting for, such as a system that can't be reached."""
+    """Something outside the job for which the lane is waiting, such as a system that can't be reached."""
     awaits_since: float = 0.0
-    """When that wait began, in seconds since 1970."""
+    """When the wait for ``awaits`` began, in seconds since 1970."""
     stalls: int = 0
     """How many times the lane was restarted because it made no progress."""
     waits: str = ""
@@ -125,7 +125,7 @@ class ProgressReport(Document, frozen=True, kw_only=True):
     """The end offsets of the inputs, from which the lag follows."""
     ends_known: bool = True
     """Whether ``ends`` is current. If not, the end offsets can't be looked up at the moment, and ``ends`` contains the
-    last known ones.
+    last known offsets.
     """
     wrote: dict[str, int] = {}
     """The end offsets of the intermediate streams that the lane writes, at the time when the lane ended."""
@@ -142,7 +142,7 @@ class ProgressReport(Document, frozen=True, kw_only=True):
 
 
 class BatchTimes(Document, frozen=True, kw_only=True):
-    """How long a lane's batches take, in seconds, estimated from the last ones."""
+    """How long a lane's batches take, in seconds, estimated from the last batches."""
 
     fixed: float
     """The part that doesn't depend on the number of records."""
@@ -160,7 +160,7 @@ class LoadReport(Document, frozen=True, kw_only=True):
     functions.
     """
     spent: dict[str, float] = {}
-    """The seconds that the last batch spent in each phase, if the batch was a long one."""
+    """The seconds that the last batch spent in each phase, if the batch was long."""
     rows_per_second: float = 0.0
     usual_seconds: float = 0.0
     """The median duration of batches."""
@@ -179,9 +179,9 @@ class LoadReport(Document, frozen=True, kw_only=True):
     seconds; 0 if nothing has been measured yet.
     """
     busy: float = 0.0
-    """The share of that period in which a batch ran."""
+    """The share of ``span`` in which a batch ran."""
     working: float = 0.0
-    """The share of that period in which Python functions worked on the bucket that kept them busiest."""
+    """The share of ``span`` in which Python functions worked on the bucket that kept them busiest."""
     arriving: float = 0.0
     """The records that arrived, per second."""
     slowest: str = ""
@@ -210,7 +210,7 @@ class EventTimeReport(Document, frozen=True, kw_only=True):
     """How many rejected rows were dropped, not written as dead letters, since the lane started."""
     late_groups: int = 0
     """How many groups of late rows Spark has dropped since the lane started. (Spark groups rows before it drops late
-    ones.)
+    rows.)
     """
     late: dict[str, int] = {}
     """How many late rows became dead letters since the lane started, by SSP."""
@@ -220,8 +220,8 @@ class DrainReport(Document, frozen=True, kw_only=True):
     """The progress of a lane's drain."""
 
     halted: str = ""
-    """The ``uuid`` of the drain, once the lane has read everything that it should read so far for this drain; the
-    report's ``positions`` are then where the lane has stopped. Empty until then.
+    """The ``uuid`` of the drain, once the lane has read everything that it should read at this point of the drain. The
+    report's ``positions`` then show where the lane has stopped. Empty until then.
     """
     drained: bool = False
     """Whether the lane has ended permanently."""
@@ -230,7 +230,7 @@ class DrainReport(Document, frozen=True, kw_only=True):
     stuck: str = ""
     """A description of the message on which a function has been working for a second or more."""
     overdue: bool = False
-    """Whether the function has exceeded the time that it may take for a message."""
+    """Whether the function has exceeded its time limit for a message."""
 
 
 class LaneReport(Document, frozen=True, kw_only=True):
@@ -269,7 +269,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
         return report
 
     def changed(self, **fields: Any) -> Self:
-        """A copy of the report with other values of some fields, which may be in any part."""
+        """A copy of the report in which some fields, of any part, have other values."""
         changes: dict[str, Any] = {}
         parts: dict[str, dict[str, Any]] = {}
         for name, value in fields.items():
@@ -305,6 +305,6 @@ _FLAT: Mapping[str, tuple[str, str]] = {
     for name in PARTS[part].__struct_encode_fields__
     if name != "extra"
 }
-"""For each field name of the flat form: the part that contains the field, and the field's name in this part. All names
-are as in JSON.
+"""For each field of the flat form, the part that contains the field, and the field's name in this part. All names are
+the names in JSON.
 """

@@ -93,13 +93,14 @@ class JobStatus(Document, frozen=True, kw_only=True):
     seats: int = 1
     """The number of containers that the job should have."""
     factor: int = 1
-    """The job's factor: into how many buckets each partition is divided."""
+    """The job's factor: the number of buckets of each partition."""
     tasks: dict[str, int] = {}
     """The number of tasks, by stage."""
     consumption: dict[str, float] = {}
-    """By stage, how many containers read the same SSP, on average."""
+    """For each stage, the average number of containers that read the same SSP."""
     rescale_seconds: float | None = None
-    """How many seconds the last change took; None if there was none since this coordinator began to serve the job."""
+    """How many seconds the last change took; None if there was no change since this coordinator began to serve the job.
+    """
     standing_by: int = 0
     """The number of processes that are waiting for a seat."""
     launching: LaunchStatus | None = None
@@ -148,7 +149,7 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     """``catch_up`` with the proposed factor, including the pause of the change."""
     batch_progress: BatchProgress | None = None
     spent: dict[str, float] = {}
-    """The seconds that the running batch, or the last long one, has spent in each phase."""
+    """The seconds that the running batch, or the last long batch, has spent in each phase."""
 
 
 class AutoscaleLimits(Document, frozen=True, kw_only=True):
@@ -198,7 +199,7 @@ class Sizing(Document, frozen=True, kw_only=True):
     target_lag_seconds: float = 0.0
     """The lag at which ``proposed`` aims."""
     advice: tuple[str, ...] = ()
-    """What would help if no factor does."""
+    """What would help if no factor is sufficient."""
 
 
 class TaskAssignment(Document, frozen=True, kw_only=True):
@@ -229,4 +230,4 @@ class Assignment(Document, frozen=True, kw_only=True):
     after: Traffic | None = None
     """The traffic between racks in the desired assignment."""
     why_not: str = ""
-    """Why racks aren't taken into account, although they should be according to the settings."""
+    """Why racks aren't taken into account, although the settings ask for this."""

@@ -1,1 +1,1 @@
-"""Contains everything that uses Spark: sessions, a lane's query, and operators as calls on DataFrames."""
+"""All code that uses Spark: sessions, the queries of lanes, and operators as calls on DataFrames."""

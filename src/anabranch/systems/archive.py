@@ -22,7 +22,7 @@ class StreamCut(Document, frozen=True, kw_only=True):
     Attributes:
         id: distinguishes the stream from other streams of the same name.
         last: the number of the partition's last entry in the backup.
-        ends: the offset after the records of that entry.
+        ends: the offset after the records of this entry.
         starts: the offset of the partition's oldest record.
         begins: where the partition begins, in the form in which the system stores this.
     """
@@ -36,13 +36,13 @@ class StreamCut(Document, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Publication:
-    """An entry of a partition.
+    """An entry that was published to a partition.
 
     Attributes:
         number: the entry's number in the partition.
-        end: the offset after its records.
-        lane: the lane that published it; '' if it isn't a lane's batch.
-        batch: the number of that batch; -1 if it isn't a lane's batch.
+        end: the offset after the entry's records.
+        lane: the lane whose batch the entry contains; '' if the entry isn't a lane's batch.
+        batch: the number of this batch; -1 if the entry isn't a lane's batch.
     """
 
     number: int

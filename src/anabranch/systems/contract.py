@@ -73,7 +73,7 @@ class SessionNeeds:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder to which every process of a job must have access. ``cure`` says what to do if a process has none."""
+    """A folder to which every process of a job must have access. ``cure`` says what to do if a process has no access."""
 
     label: str
     path: Path
@@ -96,8 +96,8 @@ class StreamFault:
 
 
 class System(Protocol):
-    """A place for named, partitioned, ordered logs. Inherit from this class. The methods that aren't
-    abstract have defaults, for systems to which they don't apply.
+    """A place for named, partitioned, ordered logs. Inherit from this class. A method that isn't abstract has a
+    default, for systems to which the method doesn't apply.
 
     What a method returns must be up to date, because other programs can create streams, too. Methods that take a stream
     raise NotFoundError if no stream has that name. An object must be thread-safe and picklable (it is sent to Python
@@ -197,7 +197,7 @@ class System(Protocol):
 
     @abstractmethod
     def starts(self, stream: str) -> dict[int, int]:
-        """Partition → the offset of the oldest existing record."""
+        """The offset of the oldest existing record in each partition."""
         ...
 
     @abstractmethod
@@ -269,8 +269,8 @@ class System(Protocol):
         return
 
     def purge(self, stream: str, before: Mapping[int, int]) -> None:
-        """Delete records of an intermediate stream that no lane will read again.
-        ``before``: partition → the offset before which records are deleted.
+        """Delete records of an intermediate stream that no lane will read again. ``before`` gives the offset in each
+        partition before which records are deleted.
         """
         return
 
@@ -279,8 +279,8 @@ class System(Protocol):
 
         Args:
             stream: the stream's name.
-            retention: how long the stream keeps its records from now on; None to leave this as it is.
-            past_readers: whether to delete records that jobs still have to read, too.
+            retention: how long the stream keeps its records from now on; None to keep the current retention.
+            past_readers: whether to delete even records that jobs still have to read.
 
         Raises:
             UsageError: the system doesn't let anabranch decide about retention.
@@ -295,7 +295,7 @@ class System(Protocol):
         return None
 
     def readers(self) -> Readers | None:
-        """The jobs that read the system's streams; its retention keeps the records that they still have to read. None
+        """The jobs that read the system's streams. Retention keeps the records that these jobs still have to read. None
         if the system doesn't know which jobs read its streams.
         """
         return None

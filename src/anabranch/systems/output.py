@@ -58,7 +58,7 @@ class Writer(Protocol):
     """Accepts one Spark task's part of a batch. A writer isn't used after :meth:`close` or :meth:`abort`."""
 
     def write(self, target: Target, slot: int, partitions: Numbers, records: pa.RecordBatch) -> None:
-        """Write records in the columns of ``RECORD_SCHEMA``. ``partitions`` has the partition of each record."""
+        """Write records in the columns of ``RECORD_SCHEMA``. ``partitions`` contains the partition of each record."""
         ...
 
     def close(self) -> list[Written]:

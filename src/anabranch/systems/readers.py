@@ -16,7 +16,8 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         job: the job's name.
         revision: an id that changes whenever a position may have been lowered, but not when a position is raised.
-        positions: partition → the lowest offset that any lane of the job still has to read; 0 for other partitions.
+        positions: for each partition, the lowest offset that any lane of the job still has to read. A missing partition
+            counts as 0.
     """
 
     job: str
@@ -80,5 +81,6 @@ class Readers(Protocol):
         ...
 
     def lags(self, stream: str) -> list[ReaderLag]:
-        """For each reader of a stream, the records that can't be deleted because of it. Raises LogError."""
+        """For each reader of a stream, the records that can't be deleted because the reader still has to read them.
+        Raises LogError."""
         ...

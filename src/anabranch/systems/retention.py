@@ -11,8 +11,8 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How long each partition keeps the records that all known readers have read. None means no limit.
 
     Attributes:
-        ms: for how many milliseconds after they were written.
-        bytes: while the newer records of the partition have fewer bytes than this in total.
+        ms: for how many milliseconds a record is kept after it was written.
+        bytes: a record is kept while the newer records of its partition have fewer bytes than this in total.
     """
 
     ms: int | None = None

@@ -16,7 +16,8 @@ __all__ = ["BARE", "SCHEMA", "Limits", "Reading", "columns", "share"]
 
 SCHEMA = "key binary, value binary, headers string, timestamp timestamp, partition int, offset bigint"
 BARE = "key binary, value binary, partition int, offset bigint"
-"""The columns without headers and timestamps, which cost several percent of the throughput and aren't always needed."""
+"""The columns without headers and timestamps: these two cost several percent of the throughput, and aren't always
+needed."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class Reading:
 
     Attributes:
         stream: the stream's name.
-        starting: the lane's partitions → the offsets at which it begins to read.
-        until: partition → the offset before which reading stops, if the system supports this.
+        starting: for each partition that the lane reads, the offset at which it begins to read.
+        until: the offset in each partition before which reading stops, if the system supports this.
         limits: the limits of the source.
         bare: whether to use the columns of ``BARE`` instead of ``SCHEMA``.
     """

@@ -38,7 +38,7 @@ class Systems:
         return Systems, (self._settings, self._job)
 
     def named(self, name: str) -> System:
-        """The system of that name. Raises ConfigError if there is none."""
+        """The system of this name. Raises ConfigError if there is none."""
         if name in self._opened:
             return self._opened[name]
         output = next((output for output, each in self._settings.outputs.items() if each.to == name), None)
@@ -70,7 +70,7 @@ class Systems:
         return found
 
     def fence(self, lane: Lane, epoch: int, *, new: bool | None) -> None:
-        """Stop every incarnation of a lane below ``epoch`` at the streams that the lane writes exactly once.
+        """Stop every incarnation of a lane below ``epoch`` at the lane's exactly-once outputs to streams.
 
         Raises:
             ConflictError, FencedError: a process with a higher epoch has the lane.
@@ -101,7 +101,7 @@ class Systems:
         return max([*found, self.in_tables(lane)])
 
     def _exact(self, lane: Lane) -> list[System]:
-        """The systems to which a lane writes streams exactly once."""
+        """The systems of a lane's exactly-once outputs to streams."""
         plain = {stream for stream in lane.outputs if self._settings.is_plain(stream)}
         exact = {*lane.dead_letters.values(), *(stream for stream in lane.outputs if stream not in plain)}
         return [self.named(name) for name in sorted({lane.system(s) for s in exact if not self.is_table(s)})]
@@ -119,8 +119,8 @@ class Systems:
         return {output: self.table(output) for output in sorted(lane.outputs) if self.is_table(output)}
 
     def fence_tables(self, lane: Lane, epoch: int, *, new: bool | None, foreign: bool) -> None:
-        """Stop every incarnation of a lane below ``epoch`` at its tables. ``foreign`` says whether to include tables
-        with a user's class.
+        """Stop every incarnation of a lane below ``epoch`` at the lane's tables. ``foreign`` says whether to include
+        tables with a user's class.
 
         Raises:
             FencedError: a process with a higher epoch has the lane.
@@ -142,7 +142,7 @@ class Systems:
 
     @property
     def streams_by_topic(self) -> dict[str, str]:
-        """Topic → stream, for streams whose topic has another name."""
+        """The stream of each topic, for streams whose topic has another name."""
         return {topic: stream for stream, topic in _topics(self._settings).items()}
 
     @property
@@ -171,7 +171,7 @@ class Systems:
             return []
 
     def on_data_loss(self, stream: str) -> str:
-        """What a lane does when records of a stream have been deleted before it read them: ``fail`` or ``earliest``."""
+        """What a lane does if records of a stream were deleted before the lane has read them: ``fail`` or ``earliest``."""
         bound = self._settings.streams.get(self.bound_as(stream))
         return "fail" if bound is None else bound.on_data_loss
 

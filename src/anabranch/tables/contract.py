@@ -64,8 +64,8 @@ class Table(Protocol):
     """
 
     def id(self) -> str:
-        """An id of the table. If the table is deleted, and another table is created under the same name, that table has
-        another id.
+        """An id of the table. If the table is deleted, and a new table is created under the same name, the new table
+        has a different id.
 
         Raises:
             NotFoundError: the table does not exist.
@@ -88,8 +88,8 @@ class Table(Protocol):
     def fence(self, owner: Owner, new: bool | None) -> None:
         """Write the owner's epoch into the lane's marker. After this, no process with a lower epoch can commit.
 
-        Must be idempotent, because it is called again after an error. When it returns, readers must see every batch
-        that a former owner has committed. Processes other than the owner may call this at any time.
+        Must be idempotent, because it is called again after an error. When this method returns, readers must see every
+        batch that a former owner has committed. Processes other than the owner may call this at any time.
 
         Args:
             owner: the new owner of the lane.

@@ -29,7 +29,7 @@ except ModuleNotFoundError as error:
 __all__ = ["DeltaFolder"]
 
 _ATTEMPTS = 20
-"""How many times a commit is tried if commits of other programs conflict with it. Commits of other lanes don't conflict
+"""How many times a commit is tried if commits of other programs conflict with it. Commits of other lanes never conflict
 with it.
 """
 

@@ -181,7 +181,8 @@ class Rows:
 
 
 def named(parts: Sequence[bytes]) -> list[FileRef]:
-    """The files that Spark tasks have written. ``parts`` has what :meth:`Rows.close` returned in these Spark tasks."""
+    """The files that Spark tasks have written. ``parts`` contains what :meth:`Rows.close` returned in these Spark
+    tasks."""
     return [_read(part) for part in parts]
 
 
@@ -240,8 +241,8 @@ def _joined(store: FileStore, refs: Sequence[FileRef], target: int) -> list[File
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """A context in which a disk error is raised as an AnabranchError. ``where`` names the place of the files in its
-    message.
+    """A context in which a disk error is raised as an AnabranchError. ``where`` names the place of the files in the
+    error's message.
     """
     try:
         yield

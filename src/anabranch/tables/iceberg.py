@@ -1,4 +1,5 @@
-"""An Iceberg table. A lane's marker is a property of the table, set in the commit of its snapshot."""
+"""An Iceberg table. A lane's marker is a property of the table, and is set in the same commit that adds the batch's
+snapshot."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ __all__ = ["LONGEST_WAIT", "IcebergTable"]
 _ATTEMPTS = 20
 _FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
 """In seconds. Any two commits conflict, so the loser waits for a random time before the next attempt. The first number
-is the longest wait after the first attempt. It doubles with each attempt, up to the second number.
+is the longest wait after the first attempt. This limit doubles with each attempt, up to the second number.
 """
 _MADE = {
     "commit.manifest-merge.enabled": "true",
@@ -92,8 +93,8 @@ class _OneCommit(Transaction):
 
     @property
     def table_metadata(self) -> TableMetadata:
-        """The metadata, copied only if there are changes. Otherwise, with a hundred snapshots, copying would take nine
-        tenths of the time of a commit.
+        """The metadata, which is copied only if there are changes. (With a hundred snapshots, copying it in any case
+        would take nine tenths of the time of a commit.)
         """
         return super().table_metadata if self._updates else self._table.metadata
 
@@ -255,8 +256,8 @@ class IcebergTable:
             return self._catalog().load_table(self._table)
 
     def _looks(self) -> Iterator[Table]:
-        """For each attempt to commit, yields the table as it is then. Pauses before each further attempt, and raises
-        AnabranchError after too many.
+        """For each attempt to commit, yields the newest version of the table. Pauses before each further attempt, and
+        raises AnabranchError after too many.
         """
         for attempt in range(_ATTEMPTS):
             yield self._loaded()

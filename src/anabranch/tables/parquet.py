@@ -71,8 +71,8 @@ class ParquetFolder:
 
     A batch is committed when its entry is in the lane's log. After that, the lane's owner moves the batch's files from
     ``_anabranch/staged`` to ``<path>``. An entry is a new file with the next number, and only one process can create
-    this file. A former owner that is too late to create the file finds the entry of a fence instead, whose epoch is
-    higher than its own.
+    this file. A former owner that is too late to create the file finds the entry of a fence, with a higher epoch than
+    its own.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -252,7 +252,7 @@ class ParquetFolder:
             files.sync(self._root)
 
     def _check(self, owner: Owner, refs: Sequence[FileRef]) -> None:
-        """Raise LogError if a file is missing, or has another size than the Spark task that wrote it has reported."""
+        """Raise LogError if a file is missing, or doesn't have the size that its Spark task has reported."""
         for ref in refs:
             path = self._staged(owner) / ref.name
             size = path.stat().st_size if path.exists() else None

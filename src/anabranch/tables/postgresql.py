@@ -112,9 +112,9 @@ class _Rows:
 class PostgresqlTable:
     """A table in a PostgreSQL database.
 
-    A schema's table ``anabranch_marks`` has the markers of all lanes that write to tables of this schema. Each commit
-    and each fence first locks the lane's marker. So a fence waits for a running commit, and former owners can't commit
-    after the fence.
+    The table ``anabranch_marks`` in a schema contains the markers of all lanes that write to tables of this schema.
+    Each commit and each fence first locks the lane's marker. So a fence waits for a running commit, and former owners
+    can't commit after the fence.
 
     Each incarnation of a lane has its own staging table, which is unlogged: PostgreSQL empties the table after a crash.
     """
@@ -357,8 +357,8 @@ class PostgresqlTable:
 
 
 def _column(name: str) -> sql.Identifier:
-    """The name in the staging table of one of the table's columns. The prefix avoids conflicts with the staging table's
-    own columns.
+    """The name that a column of the table has in the staging table. The prefix avoids conflicts with the staging
+    table's own columns.
     """
     return sql.Identifier(f"c_{name}")
 

@@ -37,8 +37,8 @@ _ALSO = {
     "text": ("character", "uuid"),
     "jsonb": ("json",),
 }
-"""For each type that anabranch would give a new column: how the names of other types begin that an existing column may
-have instead.
+"""For each type that anabranch gives to a new column, the beginnings of the names of other types that an existing
+column can have instead.
 """
 
 

@@ -26,7 +26,8 @@ LIMITS = {
 
 
 def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psycopg.Connection[Any]:
-    """A new connection, tried for a minute. ``setting`` is the setting that contains ``url``, for messages.
+    """A new connection. If the server can't be reached, further attempts are made for up to a minute. ``setting`` is
+    the setting that contains ``url``, for messages.
 
     Raises:
         AnabranchError: no connection could be made.

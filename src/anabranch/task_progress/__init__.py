@@ -1,1 +1,1 @@
-"""Reports the progress of Spark tasks: Python workers count rows and seconds, and report them to the driver."""
+"""Reports the progress of Spark tasks: Python workers count rows and seconds, and send the counts to the driver."""

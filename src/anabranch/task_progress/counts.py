@@ -73,7 +73,7 @@ class Count(msgspec.Struct, frozen=True):
 
     Attributes:
         task: the number of the task at factor 1.
-        offset: the offset of the record that the last finished row comes from; None if rows don't arrive in the order
+        offset: the offset of the record from which the last finished row comes; None if rows don't arrive in the order
             of their records.
         received: how many rows have arrived; 0 if arriving rows aren't counted by bucket.
     """
@@ -106,7 +106,7 @@ class TaskReport(msgspec.Struct, frozen=True):
         partition: the number of the Spark task in its Spark stage.
         attempt: the number of the Spark task's attempt. The newest attempt has the highest number.
         alive: how many seconds ago the Spark task began its work for the operator.
-        seconds: for how many of these seconds it has worked for the operator.
+        seconds: for how many of these seconds the Spark task has worked for the operator.
         counts: the counts that have changed since the last report. All numbers are totals of the attempt.
         work: the message on which a function has been working longest.
     """

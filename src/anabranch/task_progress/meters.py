@@ -1,7 +1,7 @@
 """Counts the progress of a Spark task in its Python worker, and reports the counts to the driver twice a second.
 
-Errors of reporting don't affect the Spark task. Counts are totals of an attempt, so the next report makes up for a lost
-report. If no driver listens, nothing is reported.
+If a report can't be sent, the Spark task isn't affected. Counts are totals of an attempt, so the next report makes up
+for a lost one. If no driver listens, nothing is reported.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ __all__ = ["LONG_WORK", "REPORT_EVERY", "Message", "Meter", "Tally", "meter"]
 REPORT_EVERY = 0.5
 _CONNECTS_WITHIN = 1.0
 _AGAIN_AFTER, _AT_MOST = 0.5, 30.0
-"""The seconds until the next attempt to reach a driver that couldn't be reached. They double with each failed attempt,
-up to the maximum."""
+"""After a failed attempt to reach the driver, the first and the longest pause until the next attempt, in seconds. Each
+failed attempt doubles the pause."""
 LONG_WORK = 1.0
-"""A message is reported once a function has been working on it for this many seconds."""
+"""In seconds. A message is reported once a function has been working on it for this time."""
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ _NO_MORE = _NoMore()
 
 
 class Message:
-    """The row of a batch on which a function is working: the row with the index ``index``.
+    """The row of a batch on which a function is working. ``index`` is the row's index in the batch.
 
     ``offset`` and ``place`` are functions that return the offset and the origin of the row with a given index.
     ``since`` is the time when the work on the row began, in seconds on a monotonic clock.
@@ -121,7 +121,8 @@ class Meter:
             self._received[source, partition] = Received(source, partition, total, offset)
 
     def enter(self, tally: Tally, message: Message | None = None) -> None:
-        """Record that a function begins to work on rows of a bucket. ``message`` follows it from row to row."""
+        """Record that a function begins to work on rows of a bucket. ``message`` always describes the row on which the
+        function is working."""
         now = time.monotonic()
         with self._lock:
             tally.entered, tally.message = now, message
@@ -143,8 +144,8 @@ class Meter:
 
     @contextmanager
     def on(self, tally: Tally, rows: int, offset: int | None = None) -> Iterator[None]:
-        """A context manager that counts the time of its block as work on ``rows`` rows of a bucket. If the block
-        raises an error, only its time counts, not its rows."""
+        """A context manager that counts the time of its block as work on ``rows`` rows of a bucket. If the block raises
+        an error, its time counts, but its rows don't."""
         self.enter(tally)
         done, at = 0, None
         try:
@@ -154,7 +155,7 @@ class Meter:
             self.leave(tally, done, at)
 
     def timed(self, tally: Tally, given: Iterable[T]) -> Iterator[T]:
-        """Yield the given items. The time of waiting for each item counts as work on a bucket."""
+        """Yield the given items. The time spent waiting for each item counts as work on a bucket."""
         waiting = iter(given)
         while True:
             with self.on(tally, 0):
@@ -189,8 +190,8 @@ class Meter:
 
 
 def meter(line: ReportAddress | None, label: str, *, ordered: bool = True) -> Meter:
-    """A meter for an operator in the current Spark task. ``line`` is the address at which the driver listens, or None
-    if it doesn't listen."""
+    """A meter for an operator in the current Spark task. ``line`` is the address at which the driver listens; None if
+    it doesn't listen, in which case nothing is reported."""
     context = TaskContext.get()
     if context is None:
         told = TaskReport(run="", batch=-1, stage=0, partition=0, attempt=0, label=label)
@@ -210,7 +211,7 @@ def meter(line: ReportAddress | None, label: str, *, ordered: bool = True) -> Me
 
 
 class _Teller:
-    """Sends the reports of all meters, in a thread of its own. Each worker process has one such object."""
+    """Sends the reports of all meters in a separate thread. Each worker process has one such object."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -22,7 +22,7 @@ _PROTOCOL = "http/protobuf"
 def exporters(signal: Signal, environment: Mapping[str, str]) -> tuple[str, ...]:
     """The exporters of a signal: "otlp", "console", both, or neither.
 
-    Nothing is exported unless an exporter or an OTLP endpoint is set. OpenTelemetry's own default is different.
+    Nothing is exported unless an exporter or an OTLP endpoint is set. (OpenTelemetry itself exports by default.)
 
     Raises:
         ConfigError: a variable asks for something that anabranch doesn't support.

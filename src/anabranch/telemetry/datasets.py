@@ -1,4 +1,4 @@
-"""Names the inputs and outputs of a job by OpenLineage's rules: https://openlineage.io/docs/spec/naming/."""
+"""Names the inputs and outputs of a job as OpenLineage requires: https://openlineage.io/docs/spec/naming/."""
 
 from __future__ import annotations
 

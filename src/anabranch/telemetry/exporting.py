@@ -28,11 +28,12 @@ _ENDS_WITHIN = 5.0
 
 @contextmanager
 def traces(service: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Export a span of each batch of this process's lanes.
+    """Export a span for each batch of this process's lanes.
 
     Args:
         service: the service name of the spans, unless OTEL_SERVICE_NAME is set.
-        say: called with the reason if the variables ask for an export that isn't possible. The job runs without it.
+        say: called with the reason if the variables ask for an export that isn't possible. The job then runs without
+            this export.
     """
     with ExitStack() as until:
         _started("traces", say, lambda wanted: _trace(wanted, service, until))
@@ -69,7 +70,7 @@ class _Troubles(logging.Handler):
 
 
 def _hear(say: Callable[[str], None]) -> None:
-    """Pass OpenTelemetry's warnings to ``say`` from now on, unless its logger already has a handler."""
+    """Pass OpenTelemetry's warnings to ``say`` from now on, unless OpenTelemetry's logger already has a handler."""
     logger = logging.getLogger("opentelemetry")
     if not logger.hasHandlers():
         logger.addHandler(_Troubles(say))

@@ -1,4 +1,4 @@
-"""OpenTelemetry instruments for a coordinator's metrics, with the names that these metrics have in Prometheus."""
+"""Makes OpenTelemetry instruments for a coordinator's metrics, with the names that these metrics have in Prometheus."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 __all__ = ["observe"]
 
 _FRESH = 1.0
-"""The seconds for which computed metrics are reused, so that an export computes them once for all instruments."""
+"""How many seconds computed metrics are reused: an export then computes them once for all instruments."""
 
 
 def observe(meter: Meter, collect: Callable[[], Sequence[Metric]], names: Sequence[Metric]) -> None:

@@ -44,7 +44,7 @@ class Jobs(Protocol):
         ...
 
     def datasets(self, status: JobStatus) -> Datasets:
-        """The inputs and outputs of a served job. Raises AnabranchError."""
+        """The inputs and outputs of a served job. Raises AnabranchError if they can't be determined."""
         ...
 
 
@@ -60,7 +60,8 @@ def reported(jobs: Jobs, say: Callable[[str], None]) -> Iterator[None]:
 
     Args:
         jobs: the source of the jobs.
-        say: called with the reason if the variables ask for reports that aren't possible. The jobs run without them.
+        say: called with the reason if the variables ask for reports that aren't possible. The jobs then run without
+            reports.
     """
     if not is_wanted(os.environ):
         yield

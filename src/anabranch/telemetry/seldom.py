@@ -1,4 +1,4 @@
-"""Limits how often a warning is printed whose cause occurs again at every attempt."""
+"""Limits how often a warning is printed if its cause occurs at every attempt."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A small Kafka cluster on this machine, for the tour and for tests: in KRaft mode, on loopback, with its data in a
-folder."""
+"""Runs a small Kafka cluster on this machine, for the tour and for tests. The cluster uses KRaft, listens on the
+loopback address, and keeps its data in a folder."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from anabranch.testing.broker_properties import ADDRESS, SCRAM, Ports, Tls, logi
 __all__ = ["ADDRESS", "QUICK", "SCRAM", "Cluster", "Tls", "start"]
 
 PORTS = range(20_000, 32_000)
-"""The ports among which brokers get theirs. They are below the range that Linux and macOS use for outgoing connections,
-so no connection takes a broker's port while the broker is down.
+"""The ports that brokers can get. The range is below the ports that Linux and macOS use for outgoing connections, so no
+connection takes a broker's port while the broker is down.
 """
 
 READY_SECONDS = 120.0
@@ -44,8 +44,8 @@ QUICK = (
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:-BytecodeVerificationRemote",
 )
-"""Java options with which a broker starts in 3 s instead of 4. They turn off the optimizing compiler, and the
-verification of classes, which the pinned jars don't need."""
+"""Java options with which a broker starts in 3 s instead of 4. They turn off the optimizing compiler and the
+verification of classes. (The jars are pinned, so their classes needn't be verified.)"""
 
 LOGGING = """\
 rootLogger.level = warn
@@ -73,13 +73,13 @@ exit "$code"
 
 
 class _AddressInUseError(AnabranchError):
-    """Another process took a broker's port after the port was chosen and before the broker started."""
+    """Between the choice of a port and the start of the broker, another process took the port."""
 
 
 class Cluster:
-    """Brokers that run until :meth:`close`, but no longer than the process that started them. Not thread-safe.
+    """Brokers that run until :meth:`close`, or until the process that started them ends. Not thread-safe.
 
-    A broker's index is also its node id in Kafka. Each broker is a controller, too, so the cluster works as long as
+    A broker's index is also its node id in Kafka. All brokers are also controllers, so the cluster works as long as
     more than half of the brokers run.
     """
 
@@ -142,7 +142,7 @@ class Cluster:
         self._brokers[index].end(signal.SIGKILL)
 
     def start_again(self, index: int = 0) -> None:
-        """Start a broker that was stopped or killed, on the same ports and data. Returns when the broker serves
+        """Start a stopped or killed broker again, with its former ports and data. Returns when the broker serves
         requests."""
         broker = self._brokers[index]
         if broker.runs:
@@ -151,8 +151,7 @@ class Cluster:
         _wait(broker, [broker])
 
     def close(self) -> None:
-        """Kill all brokers at once, with SIGKILL. Everything that they acknowledged stays in the folder, and another
-        :func:`start` can use it."""
+        """Kill all brokers with SIGKILL. All acknowledged data stays in the folder, for a later :func:`start`."""
         with ExitStack() as stack:
             for broker in self._brokers:
                 stack.callback(broker.end, signal.SIGKILL)
@@ -168,17 +167,17 @@ def start(
     flags: Sequence[str] = QUICK,
     tls: Tls | None = None,
 ) -> Cluster:
-    """Start brokers on free ports of the loopback address, and return when they serve requests. Use the cluster as a
-    context manager.
+    """Start brokers on free ports of the loopback address, and return when all of them serve requests. Use the cluster
+    as a context manager.
 
     Args:
         folder: the folder for the brokers' data and logs. If an earlier cluster with the same number of brokers left
             its data there, the new cluster continues with that data.
         jars: the folder that contains the broker's jars, for example the result of ``jars.broker_folder()``.
         count: the number of brokers. With 3 or more, the cluster survives the loss of one broker.
-        racks: the ``broker.rack`` of each broker. If there are fewer racks than brokers, racks are reused in turn.
-        properties: additional settings for each broker, which override the cluster's own settings.
-        sasl: the password of each user. If users are given, clients must log in, with PLAIN or SCRAM-SHA-512.
+        racks: the ``broker.rack`` of each broker. If there are fewer racks than brokers, the list is repeated.
+        properties: settings for all brokers. They override the cluster's own settings.
+        sasl: passwords by user. If users are given, clients must log in, with PLAIN or SCRAM-SHA-512.
         flags: Java options. With the default, brokers start quickly but run slowly.
         tls: the brokers' certificate. If it is given, traffic between clients and brokers is encrypted.
 
@@ -225,8 +224,8 @@ class _Broker:
         self.config.write_text("".join(f"{name}={json.dumps(value)[1:-1]}\n" for name, value in lines.items()))
 
     def is_of(self, cluster_id: str) -> bool:
-        """Whether the data folder belongs to the cluster with this id. If it doesn't, the id was reported by a broker
-        of another cluster, which listens on this broker's port.
+        """Whether the data folder belongs to the cluster with this id. If it doesn't, a broker of another cluster is
+        listening on this broker's port and has reported the id.
         """
         return f"cluster.id={cluster_id}\n" in self._meta.read_text()
 

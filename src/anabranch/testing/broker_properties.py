@@ -1,5 +1,5 @@
-"""Makes the settings of the brokers of :mod:`anabranch.testing.broker`, which use KRaft on the loopback address and
-start quickly."""
+"""Makes the settings for the brokers that :mod:`anabranch.testing.broker` starts. These brokers use KRaft on the
+loopback address, and start quickly."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Tls:
 def of_broker(
     index: int, ports: Sequence[Ports], racks: Sequence[str], sasl: Mapping[str, str] | None, tls: Tls | None
 ) -> dict[str, str]:
-    """The settings of the broker with this index, except its folder. ``ports`` contains the ports of all brokers of the
-    cluster, by index."""
+    """The settings of the broker with this index, except its folder. ``ports`` contains the ports of all brokers, in
+    order."""
     client = f"CLIENT://{ADDRESS}:{ports[index].client}"
     replicas = min(3, len(ports))
     properties = {
@@ -64,7 +64,7 @@ def of_broker(
         "broker.heartbeat.interval.ms": "500",
         "broker.session.timeout.ms": "3000",
         "log.cleaner.dedupe.buffer.size": str(4 << 20),
-        "log.retention.ms": "-1",  # a broker computes age from the timestamps of records, and a tour's are old
+        "log.retention.ms": "-1",  # records' ages are computed from their timestamps, and a tour's are old
     }
     if racks:
         properties["broker.rack"] = racks[index % len(racks)]
@@ -94,7 +94,7 @@ def of_broker(
 
 
 def login(sasl: Mapping[str, str] | None, tls: Tls | None) -> dict[str, str]:
-    """The settings with which confluent-kafka's clients log in as the first user."""
+    """The security settings for confluent-kafka's clients. If there are users, clients log in as the first user."""
     properties = {"security.protocol": _protocol(sasl, tls)}
     if tls is not None:
         properties["ssl.ca.location"] = str(tls.ca)

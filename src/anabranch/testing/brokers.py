@@ -1,5 +1,5 @@
-"""Runs tests on a shared broker. Everything that a run creates on the broker has a unique name, and is deleted at the
-end of the run."""
+"""Runs tests on a shared broker. Everything that a run creates there has a unique name, and is deleted at the end of
+the run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _ASK_RARELY = {"metadata.max.age.ms": "3600000"}
 
 @dataclass(frozen=True)
 class Names:
-    """Translates between the names that a test uses and the names on the broker, which all have the prefix ``run``."""
+    """Translates between the names that a test uses and the names on the broker. On the broker, the names of jobs and
+    topics begin with the text in ``run``."""
 
     run: str
 
@@ -38,20 +39,20 @@ class Names:
         return cls(f"{_BEGIN}-{secrets.token_hex(4)}")
 
     def there(self, name: str) -> str:
-        """The name on the broker of a job or a topic of the test."""
+        """The name that a job or a topic of the test has on the broker."""
         return f"{self.run}-{name}"
 
     def here(self, text: str) -> str:
-        """A name or a message in which the names on the broker are replaced by the names that the test uses."""
+        """``text`` with all names on the broker replaced by the test's own names."""
         return text.replace(f"{self.run}-", "")
 
     def job(self, graph: Graph) -> Graph:
-        """The job, under the name that it has on the broker."""
+        """The job with its name on the broker."""
         return msgspec.structs.replace(graph, job=self.there(graph.job))
 
     def streams(self, graph: Graph) -> dict[str, str]:
-        """The test's name of each stream of the job, by the stream's name in :meth:`job`. Intermediate streams and
-        dead-letter streams are included."""
+        """The streams of the job: maps each stream's name in :meth:`job` to the name in the test. Intermediate streams
+        and dead-letter streams are included."""
         named = [node for node in graph.nodes if "stream" in node.args or is_boundary(node)]
         found = {stages.stream_of(self.job(graph), node): stages.stream_of(graph, node) for node in named}
         found |= {name: name for node in graph.nodes if "of" in node.args for name in [node.args["of"]["stream"]]}
@@ -60,7 +61,7 @@ class Names:
 
 
 def settings_on(broker: str, settings: Settings, names: Names, graph: Graph) -> Settings:
-    """The settings of a run on a broker, in which every stream of the job is a topic of the run."""
+    """The settings of a run on a broker. Every stream of the job is bound to a topic with a unique name."""
     kafka = settings.systems.kafka
     on_it = {
         "bootstrap_servers": broker,
@@ -83,8 +84,8 @@ def _without_servers(properties: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def opened(settings: Settings, names: Names) -> Iterator[KafkaStreams]:
-    """A context manager that returns the run's streams. At its end, everything that the run has left on the broker is
-    deleted."""
+    """A context manager that returns the run's streams. At the end of the block, everything that the run has created on
+    the broker is deleted."""
     topics = {stream: bound.topic for stream, bound in settings.streams.items() if bound.topic is not None}
     streams = KafkaStreams(settings.systems.kafka, topics)
     try:
@@ -98,7 +99,7 @@ def opened(settings: Settings, names: Names) -> Iterator[KafkaStreams]:
 
 @contextmanager
 def names_back(names: Names) -> Iterator[None]:
-    """A context manager that replaces the names on the broker in errors by the names that the test uses."""
+    """A context manager that translates errors of its block: the test's own names replace the names on the broker."""
     try:
         yield
     except AnabranchError as error:

@@ -38,10 +38,9 @@ _PERIOD = 0.03
 
 
 class Incarnation:
-    """The parts of a job's process that end with the process, because they aren't stored in files.
+    """One simulated process of a job. The next incarnation continues from the files that this one leaves behind.
 
-    Raises:
-        AnabranchError: the job can't be started, as with ``anabranch run``.
+    All methods raise an AnabranchError if ``anabranch run`` would refuse the job.
     """
 
     def __init__(self, spark: SparkSession, file: JobFile, settings: Settings, deadline: float) -> None:
@@ -65,11 +64,11 @@ class Incarnation:
             self._check()
 
     def run_and_kill(self) -> tuple[Pending, ...]:
-        """Run the job until every lane has published its last batch, and kill it at the moment for which :class:`Kill`
-        waits. Returns the batches that are then pending.
+        """Run the job until every lane has published its last batch, and kill the job before these batches are
+        committed (see :class:`Kill`). Returns the batches that are then pending.
 
         Raises:
-            JobFailedError, OutOfTimeError: as :meth:`run`.
+            JobFailedError, OutOfTimeError: as for :meth:`run`.
         """
         with closing(self._store):
             container = self._container(until_caught_up=False)
@@ -86,11 +85,11 @@ class Incarnation:
             return ()
 
     def run_and_change(self, wish: ScaleRequest | RewindRequest) -> None:
-        """Run the job, request the change once the job is running, and stop the job when the change is complete.
+        """Run the job, request a change once the job is running, and stop the job when the change is complete.
 
         Raises:
             AnabranchError: the job doesn't allow this change.
-            JobFailedError, OutOfTimeError: as :meth:`run`.
+            JobFailedError, OutOfTimeError: as for :meth:`run`.
         """
         if isinstance(wish, ScaleRequest):
             self._run_and_change(lambda: self._coordinator.scale(self._job, wish))
@@ -101,7 +100,7 @@ class Incarnation:
         """Run the job and, once it is running, drain it up to the latest records.
 
         Raises:
-            JobFailedError, OutOfTimeError: as :meth:`run`.
+            JobFailedError, OutOfTimeError: as for :meth:`run`.
         """
 
         def drain() -> None:
@@ -112,7 +111,7 @@ class Incarnation:
         self._run_and_change(drain)
 
     def run_and_expand(self, widen: Callable[[], None]) -> None:
-        """Run the job, call ``widen`` once the job is running, and stop the job when it reads the new partitions.
+        """Run the job, call ``widen`` once the job is running, and stop the job when it is reading the new partitions.
 
         Args:
             widen: adds partitions to some of the job's inputs.
@@ -120,7 +119,7 @@ class Incarnation:
         Raises:
             UsageError: a stream can't have the number of partitions that ``widen`` requests.
             ConflictError: the job can't adapt to the new partitions.
-            JobFailedError, OutOfTimeError: as :meth:`run`.
+            JobFailedError, OutOfTimeError: as for :meth:`run`.
         """
 
         def expand() -> None:
@@ -160,7 +159,7 @@ class Incarnation:
         )
 
     def _create(self, plan: Plan) -> None:
-        """Create the job's output streams, which keep all records, however old their timestamps are."""
+        """Create the job's output streams. They keep all records, even those with old timestamps."""
         systems = Systems(self._settings, self._job)
         for output in plan.outputs:
             if output.stream is not None:
@@ -176,8 +175,8 @@ class Incarnation:
 
 
 class _Watched:
-    """Stands between the container and its coordinator. At each heartbeat, it checks the deadline, and carries out the
-    kill or the change that is due."""
+    """Passes the container's calls on to the coordinator. At each heartbeat, it also checks the deadline, and carries
+    out a kill or a change that is due."""
 
     def __init__(self, coordinator: Coordinator, job: str, deadline: float) -> None:
         self._coordinator = coordinator
@@ -208,8 +207,8 @@ class _Watched:
         return self._coordinator.heartbeat(beat, wait)
 
     def _make(self, change: Callable[[], object]) -> None:
-        """Request the change once the job has run a batch or has nothing to read. After the change, stop the job as
-        soon as it is running again.
+        """Called at each heartbeat. Once the job has run a batch or has nothing to read, requests the change. Once the
+        job is running again after the change, stops the job.
         """
         status = self._coordinator.status(self._job)
         if status.state != DeploymentState.RUNNING:

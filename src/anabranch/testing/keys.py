@@ -20,7 +20,7 @@ _WIDTHS = {"int": 4, "bigint": 8}
 
 
 def encode(fields: Sequence[Field], row: Mapping[str, Any]) -> bytes | None:
-    """The message key of a row. A column that the row lacks counts as null.
+    """The message key of a row. Columns that the row lacks count as null.
 
     Raises:
         UsageError: a value isn't of its column's type.

@@ -1,5 +1,5 @@
-"""Kills a job within this process: waits until every lane has published its last batch, and ends all lanes before they
-commit that batch.
+"""Simulates, within this process, that a job is killed after its lanes have published their last batches, but before
+these batches are committed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _POLL = 0.02
 
 
 class KilledError(Exception):
-    """Simulates the end of the process. Only :class:`Incarnation` catches this error, and the next incarnation then
-    continues the job."""
+    """Simulates the end of the process. Only :class:`Incarnation` catches this error. The next incarnation continues
+    the job."""
 
 
 def _is_news(record: logging.LogRecord) -> bool:
@@ -38,9 +38,10 @@ logging.getLogger("py4j.clientserver").addFilter(_is_news)
 
 
 class Kill:
-    """Holds each lane in the batch that reaches the end of the lane's inputs, after publishing and before committing.
+    """Holds each lane in the batch that reaches the end of the lane's inputs, after this batch is published and before
+    it is committed.
 
-    The job can be killed when every lane is either held, or idle while no lane that writes its inputs will write more.
+    The job can be killed when every lane is held or idle, and no other lane will add records to the lane's inputs.
     """
 
     def __init__(self, spark: SparkSession, systems: Systems, root: str, lanes: Mapping[str, Lane]) -> None:
@@ -56,8 +57,8 @@ class Kill:
         self.pending: tuple[Pending, ...] = ()
 
     def reached(self, step: str, lane: str, batch: int) -> None:
-        """Hold a lane that has reached its last batch. This is the callback for :func:`crash_points.watched`, which is
-        called on the lane's own thread.
+        """If a lane has published its last batch, hold the lane. This method is the callback for
+        :func:`crash_points.watched`, and runs on the lane's own thread.
 
         Raises:
             KilledError: the job was killed while this lane was held.
@@ -134,8 +135,8 @@ class Kill:
 
 
 def _wait_for_end(query: StreamingQuery) -> None:
-    """Wait for the end of a query whose batch has just failed. (If the query were stopped, Spark would spend time on
-    the long text of the error.)
+    """Wait until a query whose batch has just failed ends by itself. (If we stopped the query, Spark would spend time
+    on the long text of the error.)
     """
     while query.isActive:
         time.sleep(_POLL)

@@ -1,4 +1,4 @@
-"""The messages that a test puts into a stream: rows with their keys, partitions, headers and timestamps."""
+"""Encodes the messages that a test puts into a stream: rows with their keys, partitions, headers and timestamps."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | N
 
 @dataclass(frozen=True)
 class Message:
-    """A row with a key, headers, a timestamp or a partition of your choice. What you leave out is the same as for a
-    plain row.
+    """A row for which you can choose the key, headers, timestamp and partition. For anything you leave out, the message
+    is treated like a plain row.
 
     Args:
         value: a dict (written as JSON), bytes or str (written unchanged), or None (no value).
         key: bytes, str (as UTF-8) or None (no key). Default: made from the columns that ``read(key=...)`` declares.
         headers: a dict, or pairs of name and value if a name occurs more than once.
         timestamp: a datetime with a time zone. Default: now.
-        partition: the partition's number. Default: determined by the key, as in Kafka; without a key, each partition
-            in turn.
+        partition: the partition's number. Default: determined by the key, as in Kafka. Messages without a key go to
+            the partitions in turn.
     """
 
     value: Mapping[str, Any] | bytes | str | None
@@ -60,10 +60,8 @@ class Encoder:
     """Encodes the messages of one stream.
 
     Args:
-        stream: the stream's name, for errors.
+        stream: the stream's name, for error messages.
         key: the key columns that the job declares.
-        partitions: the number of the stream's partitions.
-        format_: the stream's format.
     """
 
     def __init__(self, stream: str, key: Sequence[Field], partitions: int, format_: str = "json") -> None:
@@ -77,11 +75,12 @@ class Encoder:
         """Encode a row of the test.
 
         Args:
-            place: the row's index in the input's list, for errors.
+            place: the row's index in the input's list, for error messages.
             row: a plain row or a :class:`Message`.
 
         Raises:
-            UsageError: ``row`` is neither a row nor a message, or its key, timestamp or partition is invalid.
+            UsageError: ``row`` isn't a dict, bytes, str, None or Message; or the row can't be encoded; or its key,
+                timestamp or partition is invalid.
         """
         try:
             return self._encoded(row if isinstance(row, Message) else Message(row))

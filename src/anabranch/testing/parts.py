@@ -1,4 +1,4 @@
-"""Cuts the inputs of a test into parts, at their sentinels. A part consists of the rows that are put into the streams
+"""Cuts the inputs of a test into parts at the sentinels. A part consists of rows that are put into the streams
 together, and of the sentinel that takes effect after these rows."""
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SCALE(Sentinel):
 
 @dataclass(frozen=True)
 class REWIND(Sentinel):
-    """The job is rewound while it runs, as by ``anabranch rewind``, after the first batches of the preceding rows.
+    """Rewinds the job while it runs, like ``anabranch rewind``, after the first batches of the preceding rows.
 
     Args:
         to: ``"earliest"``, a time with a time zone as text, or offsets by stream and partition:
@@ -74,9 +74,9 @@ class REWIND(Sentinel):
 
 @dataclass(frozen=True)
 class EXPAND(Sentinel):
-    """The stream gets more partitions while the job runs: ``EXPAND(8)``.
+    """The stream whose input contains this sentinel gets more partitions while the job runs: ``EXPAND(8)``.
 
-    Rows before this sentinel are distributed by the old partition count, and rows after it by the new count.
+    Rows before the sentinel are distributed by the old partition count, and rows after the sentinel by the new count.
 
     Args:
         partitions: the new partition count, a multiple of the old count.
@@ -96,8 +96,8 @@ class Part:
     """Rows that are put into the streams together, and what happens after these rows.
 
     Attributes:
-        rows: for each stream, its rows, each with the row's index in the input's list.
-        ends: the sentinel at the end of the part; None if the inputs end there.
+        rows: the rows by stream, each with the row's index in the input's list.
+        ends: the sentinel at the end of the part; None at the end of the inputs.
         among: the streams whose inputs contain this sentinel.
     """
 
@@ -107,10 +107,10 @@ class Part:
 
 
 def cut(inputs: Mapping[str, Iterable[Any]]) -> list[Part]:
-    """The parts of a test: the first part combines the rows before the first sentinel of every input, the second part
-    the rows between the first and the second sentinel, and so on.
+    """Cut the inputs of a test into parts. The first part contains the rows before the first sentinel of each input,
+    the second part the rows between the first and the second sentinel, and so on.
 
-    An input that has fewer sentinels than another input adds no rows to the later parts.
+    An input with fewer sentinels than other inputs adds no rows to the later parts.
 
     Raises:
         UsageError: the parts of two inputs end with different sentinels.

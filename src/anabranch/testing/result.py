@@ -22,8 +22,8 @@ class Record:
         partition: the partition's number.
         offset: the record's offset in the partition.
         key: the message key, or None.
-        value: the value, decoded by the stream's format. JSON is parsed (a job leaves null columns out when
-            it writes JSON), ``string`` becomes str, and values in other formats stay bytes.
+        value: the value, decoded according to the stream's format: JSON is parsed, ``string`` becomes str, and values
+            in other formats stay bytes. (A job that writes JSON leaves null columns out.)
         headers: pairs of name and value.
         timestamp: the record's timestamp, in UTC.
     """
@@ -58,7 +58,7 @@ class Result:
     order.
 
     Attributes:
-        kills: for each KILL, the batches that it left pending.
+        kills: the batches that each KILL left pending.
     """
 
     def __init__(self, streams: Mapping[str, Iterable[Record]], kills: Iterable[tuple[Pending, ...]] = ()) -> None:
@@ -93,9 +93,9 @@ class Result:
         return list(self._streams[stream])
 
     def latest(self, stream: str, *columns: str) -> dict[Any, Any]:
-        """The last row for each value of a column or, if several columns are given, for each tuple of values.
+        """The last row for each value of a column or, if several columns are given, for each tuple of their values.
 
-        Use this method for an ``agg``, which writes a row for each update: the last rows are its final result.
+        An ``agg`` writes a row for each update, so its final result consists of the last rows.
 
         Raises:
             NotFoundError: the job does not write this stream.
@@ -121,10 +121,10 @@ class Result:
 
 
 def decoded(value: bytes | None, format_: str, stream: str = "") -> Any:
-    """A value, decoded by its stream's format.
+    """A value, decoded according to its stream's format.
 
-    If the value of a dead letter can't be decoded, it is returned as bytes: the wrong format may be the reason why the
-    record became a dead letter.
+    If the value of a dead letter can't be decoded, it is returned as bytes: the value's format may be the reason why
+    the record became a dead letter.
     """
     if value is None or format_ not in ("json", "string"):
         return value

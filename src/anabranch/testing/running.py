@@ -49,8 +49,8 @@ record that can't be processed fails the test."""
 
 @dataclass(frozen=True)
 class _Site:
-    """The job, settings and streams of a run. On a broker, jobs and streams have other names than in the test; ``here``
-    translates a text with these names into a text with the test's names."""
+    """The job, settings and streams of a run. On a broker, the job and its streams don't have the same names as in the
+    test: in a text, ``here`` replaces the names on the broker by the test's names."""
 
     file: JobFile
     settings: Settings
@@ -71,9 +71,9 @@ def run(
 ) -> Result:
     """Run a job on lists of rows until it is idle, and return what it wrote.
 
-    Planner, coordinator, container, Spark, and the embedded log or Kafka broker are real; only the death of a process
-    (``KILL``) is simulated. The first call uses the Spark session of this process, or starts a small session if there
-    is none; later calls reuse the session.
+    The planner, coordinator, container, Spark, and embedded log or Kafka broker are real; only the death of a process
+    (``KILL``) is simulated. The first call uses the Spark session of this process or, if there is none, starts a small
+    session. Later calls use the same session.
 
     Put sentinels between the rows of an input to change, kill or drain the job at that point. The first sentinels of
     all inputs take effect together, then the second sentinels, and so on:
@@ -84,20 +84,21 @@ def run(
       new container with a higher epoch continue in the same folders and repeat these batches. The Python and Java
       processes stay alive, so the variables of your module keep their values; queries, state in memory and writers are
       lost.
-    - ``SCALE(4)``: when the job has run a batch of the preceding rows, change its factor as ``anabranch scale`` does. A
-      small ``max_rows_per_batch`` makes this happen in the middle of the rows.
+    - ``SCALE(4)``: when the job has run a batch of the preceding rows, change its factor as ``anabranch scale`` does.
+      With a small ``max_rows_per_batch``, the change happens while some of these rows are still unread.
     - ``REWIND("earliest", state="clear")``: when the job has run a batch of the preceding rows, rewind it as
       ``anabranch rewind`` does.
     - ``EXPAND(8)``: when the job has run a batch of the preceding rows, give the stream 8 partitions. The following
       rows are distributed by the new count.
     - ``DRAIN``: when the job has run a batch of the preceding rows, drain it as ``anabranch drain --up-to latest``
-      does. A new deployment, which keeps running aggregates, reads the following rows.
+      does. A new deployment, in which running aggregates continue, reads the following rows.
 
     Args:
         job: a Job, or the path of a job file.
         inputs: the rows of each stream that the job reads, in order. A row is a dict (a JSON value; columns that
             ``read(key=...)`` declares become the message key), bytes or str (the value, unchanged), None, or a
-            :class:`Message`. Values in Avro, protocol buffers or a registry's format are bytes, in results too.
+            :class:`Message`. Values in the formats ``avro``, ``protobuf`` and ``confluent`` are bytes, in inputs and
+            in results.
         broker: ``"host:port"`` of a Kafka broker. All streams become topics with names that are unique to this run. At
             the end, these topics and the run's consumer groups are deleted. Credentials come from ``[systems.kafka]``.
             Default: all streams are in the embedded log, whatever the configuration says.
@@ -105,10 +106,10 @@ def run(
         config: the path of an ``anabranch.toml``; only its sections ``[job]``, ``[streams]`` and ``[systems.kafka]``
             are used. Default: the file that ``anabranch run`` would use; for a Job, the file in the working folder.
         folder: a new or empty folder for streams, store and lanes. Default: a temporary folder.
-        timeout: the limit of the whole run in seconds, not counting the start of Spark.
-        settings: settings of ``[job]`` that override the file's settings, such as ``max_rows_per_batch=100``. Other
-            defaults than usual apply: ``state_partitions`` and ``attempts`` are 1, ``target_batch_seconds`` is 0 (so a
-            run always has the same batches), and ``on_error`` and ``on_null_key`` are ``"fail"``.
+        timeout: the time limit for the whole run in seconds, not counting the start of Spark.
+        settings: settings of ``[job]`` that override the file's settings, such as ``max_rows_per_batch=100``. Some
+            defaults are not the usual ones: ``state_partitions`` and ``attempts`` are 1, ``target_batch_seconds`` is 0
+            (so a run always has the same batches), and ``on_error`` and ``on_null_key`` are ``"fail"``.
 
     Returns:
         The rows of every stream that the job wrote.
@@ -247,8 +248,8 @@ def _check_parts(cut: Iterable[Part], settings: Settings) -> None:
 
 
 def _reads(graph: Graph) -> dict[str, Node]:
-    """The streams that a job reads, including streams that are joined as tables. The value is an operator that reads
-    the stream; if several operators read it, an operator that declares the key is preferred.
+    """The streams that a job reads, including streams that are joined as tables, each with an operator that reads the
+    stream. Of several such operators, one that declares the key is preferred.
     """
     reads = [node for node in graph.nodes if node.kind == "read"]
     reads += [msgspec.structs.replace(node, args=node.args["of"]) for node in graph.nodes if "of" in node.args]

@@ -23,8 +23,9 @@ _SHORT_LIVED = {
         "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseParallelGC -Xms256m"
     )
 }
-"""Most of these JVMs live for about a minute. With only the fast compiler, tests take a quarter less time. Because the
-default code cache of this compiler is small, JVMs that live longer would stop compiling without a larger cache.
+"""Java options for test processes, most of which run for about a minute. With only the fast compiler, tests take a
+quarter less time. The fast compiler's default code cache is small: a process that runs longer would fill the cache, and
+Java would stop compiling. So the cache is made larger.
 """
 _SMALL = SparkSettings(master="local[2,4]", memory="1g", conf=_SHORT_LIVED)
 
@@ -33,10 +34,10 @@ def shared(settings: Settings) -> SparkSession:
     """The session of this process. If there is none, the call starts a session, which ends with the process.
 
     A session that other code has started gets the settings that lanes need. A session that anabranch starts has Spark's
-    Kafka connector if the connector's jars are on this machine, or if the job of the first call is on Kafka.
+    Kafka connector if the connector's jars are on this machine, or if the streams of the first call's job are in Kafka.
 
     Raises:
-        AnabranchError: the job is on Kafka, but the running session has no Kafka connector.
+        AnabranchError: the job's streams are in Kafka, but the running session has no Kafka connector.
     """
     on_kafka = settings.systems.default == "kafka"
     if not running_context.is_there():

@@ -1,4 +1,4 @@
-"""The streams of a test, which are either in an embedded log in a separate folder, or topics of a broker."""
+"""The streams of a test: either in an embedded log in a separate folder, or topics of a broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from anabranch.testing.messages import Encoded
 __all__ = ["EmbeddedStreams", "KafkaStreams", "Streams"]
 
 Found = Iterator[tuple[int, int, dict[str, Any]]]
-"""The partition, the offset and the columns of ``RECORD_SCHEMA`` of each record, partition by partition, in order."""
+"""Records, partition by partition, in order: the partition, the offset, and the columns of ``RECORD_SCHEMA``."""
 
 _Delete = Callable[[AdminClient, list[str]], Mapping[str, Future[None]]]
 
@@ -41,8 +41,8 @@ _GONE = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.NOT_COORDINATOR,
 }
-"""Errors that don't end the deletion of topics or groups: either the topic or group is already deleted, or it can be
-deleted a moment later."""
+"""Errors after which the deletion of topics or groups goes on: the topic or group is already deleted, or can be deleted
+a moment later."""
 
 
 class Streams(Protocol):
@@ -102,7 +102,7 @@ class EmbeddedStreams:
 
 
 class KafkaStreams:
-    """Streams that are topics of a broker. ``topics`` gives the topic of each stream; other topics are ignored."""
+    """Streams that are topics of a broker. ``topics`` maps each stream to its topic; other topics are ignored."""
 
     def __init__(self, settings: KafkaSettings, topics: Mapping[str, str]) -> None:
         self._settings = settings
@@ -114,8 +114,8 @@ class KafkaStreams:
         return [stream for stream in self._system.streams() if stream in self._topics]
 
     def create(self, stream: str, partitions: int) -> None:
-        """Create a topic that keeps records of any age, because a broker computes a record's age from its timestamp,
-        and the timestamps of a test can be old."""
+        """Create a topic that keeps records of any age. (A broker computes a record's age from the timestamp, and a
+        test's timestamps can be old.)"""
         self._system.create(stream, partitions, internal=True)
 
     def expand(self, stream: str, partitions: int) -> None:
@@ -148,10 +148,10 @@ class KafkaStreams:
                 yield from ((number, offset, record) for offset, record in zip(offsets, batch.to_pylist(), strict=True))
 
     def clear(self, begin: str) -> None:
-        """Delete all topics with this prefix, and all consumer groups whose names contain it.
+        """Delete all topics whose names begin with ``begin``, and all consumer groups whose names contain ``begin``.
 
         Raises:
-            AnabranchError: the broker doesn't allow it, or takes too long.
+            AnabranchError: the broker refuses a deletion, or takes too long.
         """
         topics = KafkaSystem(self._settings).streams
         self._delete("topics", lambda: [name for name in topics() if name.startswith(begin)], AdminClient.delete_topics)

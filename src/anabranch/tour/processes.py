@@ -1,4 +1,4 @@
-"""The processes of the tour: verbs that it starts, kills and freezes. The tour leaves none of them behind."""
+"""Starts, kills and freezes the verbs of the tour. None of these processes outlives the tour."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _LOOK = 0.05
 
 
 class Interruptions:
-    """A context manager. The first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt in its block, but not during
-    :meth:`undisturbed`; later signals have no effect. Signals that were ignored when the block began stay ignored.
+    """A context manager. The first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt in the block, but not during
+    :meth:`undisturbed`. Later signals have no effect. Signals that were ignored when the block began stay ignored.
     """
 
     def __init__(self) -> None:
@@ -50,13 +50,13 @@ class Interruptions:
                 signal.signal(number, handler)
 
     def at_end(self, clear_away: Callable[[], object]) -> None:
-        """Call ``clear_away`` at the end of the block, when no signal can interrupt the call. The function that was
-        added last is called first."""
+        """Call ``clear_away`` at the end of the block, when signals can't interrupt the call. The functions are called
+        in reverse order: the function that was added last is called first."""
         self._at_end.append(clear_away)
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """A block that no signal interrupts: a signal that arrives meanwhile takes effect at the end of this block."""
+        """A block that signals don't interrupt: a signal that arrives during the block takes effect at its end."""
         self._deferring += 1
         try:
             yield
@@ -66,7 +66,7 @@ class Interruptions:
                 self._heed()
 
     def close(self) -> None:
-        """Ignore all later signals. Called when only the cleaning up is left."""
+        """Ignore all later signals. To be called when only cleaning up is left."""
         self._has_raised = True
 
     def _take(self, _number: int, _frame: FrameType | None) -> None:
@@ -81,8 +81,8 @@ class Interruptions:
 
 
 class Process:
-    """A verb that runs in its own session of processes. Therefore the terminal's Ctrl-C doesn't reach the verb, and
-    all processes that the verb starts can be recognized by their session.
+    """A verb that runs in a separate process session. So the terminal's Ctrl-C doesn't reach the verb, and all
+    processes that the verb starts can be recognized by their session.
     """
 
     def __init__(self, popen: subprocess.Popen[bytes], name: str, log: Path) -> None:
@@ -105,29 +105,29 @@ class Process:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def kill(self) -> None:
-        """Send SIGKILL to this process only. Processes that it has started must end by themselves."""
+        """Send SIGKILL to this process only. The processes that it has started must end by themselves."""
         os.kill(self.pid, signal.SIGKILL)
         self.popen.wait()
 
     def freeze(self) -> None:
-        """Send SIGSTOP to the process and to everything that it has started."""
+        """Send SIGSTOP to the process and to all processes that it has started."""
         stopped: set[int] = set()
         while new := {self.pid, *_members(self.pid)} - stopped:
             _send(new, signal.SIGSTOP)
             stopped |= new
 
     def wake(self) -> None:
-        """Send SIGCONT to the process and to everything that it has started."""
+        """Send SIGCONT to the process and to all processes that it has started."""
         _send({self.pid, *_members(self.pid)}, signal.SIGCONT)
 
 
 class Processes:
-    """Starts verbs in a folder. At the end of ``interruptions``, all verbs and all processes that they have started are
-    killed.
+    """Starts verbs in a folder. When the block of ``interruptions`` ends, all verbs and all processes that they have
+    started are killed.
 
     Args:
-        folder: the working folder of the verbs, which also gets their logs.
-        temporary: a folder for temporary files of verbs, and of all processes that they start.
+        folder: the working folder of the verbs. Their logs are also written there.
+        temporary: a folder for temporary files of the verbs, and of all processes that they start.
     """
 
     def __init__(
@@ -184,8 +184,7 @@ class Processes:
 
 
 def _members(session: int) -> set[int]:
-    """The processes of a session, except zombies (processes that have ended, but that their parents haven't collected
-    yet)."""
+    """The processes of a session, except zombies: these have ended, but their parents haven't collected them yet."""
     members = set()
     for pid in _pids():
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The output of the tour: lines for a terminal of up to 80 columns, or for a file."""
+"""Prints the output of the tour, on a terminal or to a file, in lines of at most 80 columns."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Screen:
             self._print(f"   {line}")
 
     def link(self, text: str, address: str) -> None:
-        """Print a text, and an address on a line of its own, which isn't wrapped."""
+        """Print a text and, on a separate line that isn't wrapped, an address."""
         self.say(text)
         self._console.print(Text(f"   {address}", "cyan"), soft_wrap=True)
 
@@ -59,8 +59,8 @@ class Screen:
                 self._console.print()  # there is no terminal, on which Enter would have ended the line
 
     def output(self, text: str) -> None:
-        """Print the output of a command, without lines that have neither letters nor digits. If there are many lines,
-        only the first and the last ones are printed. Long lines are cut."""
+        """Print the output of a command, except lines that contain neither letters nor digits. Of many lines, only the
+        first ones and the last ones are printed. Long lines are cut."""
         lines = [line.rstrip() for line in text.splitlines() if any(map(str.isalnum, line))]
         if len(lines) > _FIRST + _LAST + 1:
             left_out = len(lines) - _FIRST - _LAST
@@ -69,9 +69,7 @@ class Screen:
             self._print(f"     {line}", "dim")
 
     def gauge(self, lag: int, most: int, text: str) -> None:
-        """Show how many records are waiting, as a number and as a bar. ``most`` is the number for which the bar is
-        full.
-        """
+        """Show the number of waiting records, also as a bar. ``most`` is the number at which the bar is full."""
         bar = "#" * round(_BAR * lag / max(most, 1))
         self._print(f"     lag {lag:>6,} {bar:<{_BAR}} {text}")
 

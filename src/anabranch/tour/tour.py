@@ -1,4 +1,4 @@
-"""The course of the tour: what is done to the job, in which order, and what is measured meanwhile."""
+"""The course of the tour: what happens to the job, in which order, and what is measured."""
 
 from __future__ import annotations
 
@@ -27,20 +27,19 @@ _LOOK = 0.1
 _SHOW_EVERY = 1.0
 _KEEP = "to look at the logs, keep them: anabranch demo --folder FOLDER"
 _LATER = 80.0
-"""The flights per second after the job has been scaled: enough flights arrive during every later step, but the drain
-stays short.
+"""The flights per second after the job has been scaled: enough for every later step, but few enough for a short drain.
 """
 _WATCHED = 5
-"""The seconds for which the lag is shown before the job is scaled."""
+"""How many seconds the lag is shown before the job is scaled."""
 
 T = TypeVar("T")
 
 
 class Tour:
-    """Runs the tour with :meth:`run`. Most of the other methods are a part of the tour.
+    """Runs the tour. :meth:`run` calls a method for each part of the tour.
 
     Args:
-        link: returns the address of the dashboard. Call it after the coordinator has created its token.
+        link: returns the address of the dashboard, once the coordinator has created its token.
     """
 
     def __init__(
@@ -232,8 +231,8 @@ class Tour:
         self._run(*words)
 
     def _announce(self, *words: str) -> None:
-        """Show a verb that is about to run. With ``--step``, this method waits for the user. Begin measurements only
-        after the call.
+        """Show a verb that is about to run and, with ``--step``, wait for the user. Start to measure only after this
+        call.
         """
         self._screen.command(f"anabranch {' '.join(words)}")
 
@@ -276,7 +275,8 @@ class Tour:
         return [lane.report for lane in lanes if lane.report is not None and lane.lane.stage == "0"]
 
     def _read_from(self) -> dict[str, int]:
-        """The number of flights that were read from each partition, for partitions from which any were read."""
+        """The number of flights that were read from each partition. Partitions from which none were read are left
+        out."""
         positions: dict[str, int] = {}
         for report in self._reports():
             for ssp, position in report.progress.positions.items():

@@ -1,5 +1,5 @@
-"""What a coordinator reports about itself, about a job's deployments and graph, about the placement of buckets in
-seats, and about the partitions that a job reads."""
+"""The documents about a coordinator, about a job's deployments and graph, about the placement of buckets in seats, and
+about the partitions that a job reads."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class CoordinatorInfo(Document, frozen=True, kw_only=True):
     program: str
     leads: bool
     leader: str | None
-    """The URL of the coordinator that leads; None if none leads, or if this is the only one."""
+    """The URL of the coordinator that leads; None if no coordinator leads, or if this is the only coordinator."""
     lease: float
-    """The seconds after a heartbeat for which a container counts as alive."""
+    """How many seconds a container counts as alive after a heartbeat."""
     grace: float | None
-    """How many seconds after the end of its lease a silent container loses its seat; None if the container keeps the
-    seat until another process takes it.
+    """The seconds from the end of a silent container's lease until it loses its seat; None if the container keeps the
+    seat until another process takes the seat.
     """
     invalid_heartbeats: int
     store: str
@@ -41,7 +41,7 @@ class DeploymentInfo(Document, frozen=True, kw_only=True):
     state: str
     generation: int
     version_of: int
-    """The first deployment of the same version."""
+    """The number of the first deployment of this deployment's version."""
     created_at: float
     changed_at: float
     artifact: str = ""
@@ -67,7 +67,7 @@ class GraphStage(Document, frozen=True, kw_only=True):
 
 
 class GraphEdge(Document, frozen=True, kw_only=True):
-    """A stream that one stage writes and another one reads."""
+    """A stream that one stage writes and another stage reads."""
 
     from_stage: str
     to_stage: str

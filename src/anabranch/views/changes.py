@@ -1,4 +1,4 @@
-"""The expected and the actual effects of a change."""
+"""The documents about changes, with their expected and their actual effects."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class ChangeRecord(Document, frozen=True, kw_only=True):
     """The id of the change's event."""
     deployment: int
     generation: int
-    """The generation that began with the change. It is 1 if the change began another ``deployment``, and 0 if it is
-    unknown.
+    """The number of the generation that began with the change: 1 if a new deployment began with the change, and 0 if
+    the number is unknown.
     """
     kind: ChangeKind
     who: str
@@ -32,15 +32,15 @@ class ChangeRecord(Document, frozen=True, kw_only=True):
     outcome: Outcome = "open"
     ended: float | None = None
     seconds: float | None = None
-    """How long it took until all new lanes were running."""
+    """The seconds until all new lanes were running."""
     closing: int | None = None
     """How many lanes closed."""
     starting: int | None = None
     """How many lanes started."""
     predicted_pause: float | None = None
-    """The seconds for which output was expected to pause; None if unknown."""
+    """How many seconds output was expected to pause; None if unknown."""
     measured_pause: float | None = None
-    """The seconds for which output paused: 0.0 if no records arrived, and None if the pause is unknown or not known
+    """How many seconds output paused: 0.0 if no records arrived, and None if the duration isn't known, or not known
     yet.
     """
     reason: str = ""

@@ -38,7 +38,7 @@ class DeadLetter(Document, frozen=True, kw_only=True):
     operator: str = ""
     """The operator that could not process the record."""
     origin: Origin | None = None
-    """The place from which the record was read; None if it was made from several records, or from state."""
+    """The place from which the record was read; None if the record was made from several records, or from state."""
     key: Content | None = None
     value: Content | None = None
     headers: dict[str, str] = {}
@@ -54,13 +54,13 @@ class DeadLetters(Document, frozen=True, kw_only=True):
     streams: tuple[str, ...]
     """All dead-letter streams of the job."""
     stream: str
-    """The stream of these letters; empty if the job has none."""
+    """The stream that contains ``letters``; empty if the job has no dead-letter stream."""
     letters: tuple[DeadLetter, ...]
     before: dict[str, int] = {}
     """For each partition, the offset from which to request earlier letters; partitions without earlier letters are left
     out.
     """
     partly: bool = False
-    """Whether the coordinator stopped reading because it took too long or because there was too much to read. In this
-    case, letters that are newer than some of ``letters`` can be missing: request them with ``before``.
+    """Whether the coordinator stopped reading because reading took too long, or because there was too much to read. In
+    this case, letters that are newer than some of ``letters`` can be missing: request them with ``before``.
     """

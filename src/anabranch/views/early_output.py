@@ -30,11 +30,11 @@ class EarlyOutput(Document, frozen=True, kw_only=True):
     streams: tuple[str, ...]
     """All streams that the job writes and doesn't read itself."""
     stream: str
-    """The stream of these rows; empty if the job has none."""
+    """The stream that contains ``rows``; empty if the job has no such stream."""
     rows: tuple[EarlyRow, ...]
     total: int
-    """The number of such rows among the examined records, including rows that aren't in ``rows``."""
+    """The number of rows of incomplete windows among the examined records, including rows that aren't in ``rows``."""
     looked_at: int
-    """How many records were examined: the newest ones of each partition."""
+    """How many records were examined: the newest records of each partition."""
     partly: bool = False
     """Whether older records exist that weren't examined."""

@@ -20,7 +20,7 @@ class Finding(Document, frozen=True, kw_only=True):
 
     severity: Severity
     rule: str
-    """The name of the rule by which the problem was found."""
+    """The name of the rule that found the problem."""
     subject: dict[str, str]
     """What the problem concerns: names by kind, which is ``lane``, ``ssp``, ``container``, ``seat``, ``stream`` or
     ``job``.
@@ -30,8 +30,8 @@ class Finding(Document, frozen=True, kw_only=True):
     why: str = ""
     """The cause."""
     figures: dict[str, float] = {}
-    """The figures from which the problem is concluded."""
+    """The figures that show the problem."""
     cure: str = ""
-    """What to do about it."""
+    """What to do about the problem."""
     since: float | None = None
-    """Since when the problem exists, in seconds since 1970; None: unknown."""
+    """When the problem began, in seconds since 1970; None: unknown."""

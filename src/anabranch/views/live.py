@@ -62,7 +62,7 @@ class ChangeProgress(Document, frozen=True, kw_only=True):
     began: float
     """Seconds since 1970."""
     predicted: float
-    """The seconds for which output is expected to pause."""
+    """How many seconds output is expected to pause."""
     closing: tuple[str, ...] = ()
     """The lanes that close."""
     starting: tuple[str, ...] = ()

@@ -45,5 +45,5 @@ class Overview(Document, frozen=True, kw_only=True):
     """Seconds since 1970, on the coordinator's clock."""
     leads: bool
     leader: str | None
-    """The URL of the coordinator that leads; None if none leads, or if this is the only one."""
+    """The URL of the coordinator that leads; None if no coordinator leads, or if this is the only coordinator."""
     jobs: tuple[JobOverview, ...] = ()

@@ -81,8 +81,8 @@ def counted(it: Instance, containers: Whole) -> tuple[int, int]:
 def _solve(
     it: Instance, tasks: Whole, own: Bounds, total: Bounds, later: Whole, moves_first: bool
 ) -> tuple[Whole, int]:
-    """The containers of ``tasks``, and the cost. ``own`` bounds their number in each container. The tasks that are
-    placed ``later`` can still fill containers up to ``total``.
+    """The containers of ``tasks``, and the cost. ``own`` bounds the number of these tasks in each container. The tasks
+    that are placed ``later`` can still fill containers up to ``total``.
     """
     count, racks = len(it.slots), len(it.racks)
     numbers = np.zeros(len(it.tasks), np.int64)

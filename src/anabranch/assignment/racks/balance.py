@@ -1,5 +1,5 @@
-"""How close the containers' numbers of standbys (their loads) can be to the containers' shares, and which loads are
-that close.
+"""Determines how close the containers' numbers of standbys (their loads) can be to the containers' shares, and which
+loads are closest.
 
 The distance is the sum over containers of d * d / slots, where d is how far a load is below the floor or above the
 ceiling of the container's share. Each container's term is convex, so a further standby never costs less than the
@@ -28,7 +28,7 @@ class Slopes:
     """The cost of the next standby in each container, as a function of the standbys that the container already has in
     addition to ``prior``.
 
-    Between ``lower`` and ``upper``, a standby costs nothing; ``most`` is the limit.
+    Between ``lower`` and ``upper``, a standby costs nothing. ``most`` is the largest number of further standbys.
     """
 
     lower: Whole

@@ -17,9 +17,9 @@ def fit(
     """The containers of each task, or None if there is no solution.
 
     Args:
-        copies: task → how many containers it needs.
-        barred: task → containers that it can't have.
-        loads: container → how many tasks it takes. The sum of loads equals the sum of ``copies``.
+        copies: how many containers each task needs.
+        barred: the containers that each task can't have.
+        loads: how many tasks each container takes. The sum of loads equals the sum of ``copies``.
     """
     room = dict(loads)
     fullest = [(-left, container) for container, left in room.items() if left]

@@ -122,7 +122,7 @@ class Instance:
         return self.active_traffic.sum * self.traffic_cost + len(self.tasks) * self.move_cost
 
     def standby_on(self, task: Task) -> list[int]:
-        """The containers with a standby of the task that still exist, in order."""
+        """The existing containers that have a standby of the task, in order."""
         found = (self.container_numbers.get(one) for one in task.standby_on)
         return list(dict.fromkeys(number for number in found if number is not None))
 

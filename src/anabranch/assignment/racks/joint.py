@@ -1,10 +1,10 @@
 """Places active tasks and standbys together, because the best place for an active task may leave only expensive places
 for its standbys.
 
-Of all plans in which active tasks are balanced, and in which standbys are spread and balanced at least as well as if
-active tasks were placed first, the plan has the least cost. Copies of a task exclude each other from
-containers and racks, so this can't be solved as a flow. A branch-and-bound search finds the plan; if the search ends
-early, it still gives a bound on the cost.
+The active tasks must be balanced, and the standbys must be spread and balanced at least as well as if the active tasks
+were placed first. Of all plans that meet these conditions, the plan with the least cost is wanted. Copies of a task
+exclude each other from containers and racks, so the plan can't be computed as a flow. A branch-and-bound search finds
+the plan; if the search ends early, it still gives a bound on the cost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from anabranch.assignment.racks.standby import Standbys
 __all__ = ["MOST_OPTIONS", "place"]
 
 MOST_OPTIONS = 20_000
-"""With more options, the search would take more than a few seconds. Then the sequential plan is used, with a bound."""
+"""If there are more options, the search would take more than a few seconds, so the sequential plan is used, with a
+bound."""
 _ROUNDS = 5
 
 

@@ -51,8 +51,8 @@ class Task(_Record, frozen=True, kw_only=True):
     Attributes:
         partitions: the partitions that the active task reads.
         state_partitions: the partitions from which copies of the task's state are maintained.
-        on: the container in which the task runs; None if it is new.
-        standby_on: the containers that have copies of its state.
+        on: the container in which the task runs; None if the task is new.
+        standby_on: the containers that have copies of the task's state.
     """
 
     name: str
@@ -104,22 +104,23 @@ class ByRole(_Record, frozen=True, kw_only=True):
 
 
 class Answer(_Record, frozen=True, kw_only=True):
-    """Where everything runs, what it costs, and the proof that nothing costs less.
+    """The assignment, its cost, and a lower bound on the cost of any assignment by the same rules.
 
     Attributes:
         cost: what the strategy minimizes: ``traffic_cost`` * traffic + ``non_overlap_cost`` * moved. Without racks, or
             with strategy none, only moves count.
         traffic: the weight of partitions that are read from another rack; None if racks aren't known.
-        lower_bound: no assignment by the same rules costs less than this.
+        lower_bound: the lower bound.
         gap: ``cost`` minus ``lower_bound``.
-        moved: the number of tasks that will run elsewhere, plus that of standbys in containers that had none.
+        moved: the number of tasks that will run elsewhere, plus the number of standbys in containers that had no
+            standby of the same task.
         needed_moves: the number of moves of active tasks that balance requires; see
             :func:`~anabranch.assignment.racks.reasons.compared`.
-        saved_by_moves: what the other moves of active tasks save: how much more these tasks would cost, at the least,
-            with only the ``needed_moves``.
-        loads: container → the number of its active tasks.
-        spread: the number of racks (and tag values) in which a task or a copy of it is, summed over the tasks with
-            standbys.
+        saved_by_moves: what the other moves of active tasks save, compared with the cheapest placement that has only
+            the ``needed_moves``.
+        loads: the number of active tasks in each container.
+        spread: the number of racks (and tag values) in which a task or one of its standbys is, summed over the tasks
+            with standbys.
         most_spread: an upper bound of ``spread`` for any assignment.
         why: for each task, the reason for its place; see :func:`~anabranch.assignment.racks.reasons.explained`.
     """

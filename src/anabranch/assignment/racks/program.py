@@ -40,8 +40,8 @@ class Program:
             row.set_coefficient(self._variables[variable], factor)
 
     def least(self) -> tuple[list[int] | None, int | None]:
-        """The values of the best solution that was found, and a lower bound on the cost of any solution; None for each
-        of them if none was found."""
+        """The values of the best solution that was found, and a lower bound on the cost of any solution. Each of the
+        two is None if none was found."""
         from ortools.math_opt.python import mathopt
 
         if sum(map(abs, self.costs)) > _EXACT:

@@ -1,4 +1,4 @@
-"""Why each task has its container, and what moves achieve."""
+"""Explains why each task has its container, and what moves achieve."""
 
 from __future__ import annotations
 

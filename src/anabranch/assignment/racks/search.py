@@ -101,8 +101,8 @@ class Search:
         homes: set[int],
         apart: dict[int, list[int]],
     ) -> None:
-        """Add the options of the active task or of the standbys. ``moves``: how many moves it counts to use a
-        container. For a container in ``homes``, it counts one move less.
+        """Add the options of the active task or of the standbys. The use of a container counts as ``moves`` moves, or
+        one move less if the container is in ``homes``.
         """
         it = self.it
         racks = np.arange(len(it.racks))

@@ -39,8 +39,8 @@ def first_counts(
     stateful: Mapping[int, int], stateless: Mapping[int, int], slots: Whole, by_stage: bool
 ) -> list[Whole]:
     """The numbers of stateful tasks and of all tasks in each container according to the KIP: the first containers get
-    the remainder, as far as all shares can be satisfied at once. ``stateful`` and ``stateless``: stage → number
-    of tasks.
+    the remainder, as far as all shares can be satisfied at once. ``stateful`` and ``stateless`` contain the number of
+    tasks of each stage.
     """
     count = len(slots)
     net = Network(count * count, count * count)

@@ -31,7 +31,7 @@ class Standbys:
 
 
 def place(it: Instance, active: Whole) -> Standbys:
-    """Place as many copies of each stateful task as were requested, or as there are other containers.
+    """Place the requested number of copies of each stateful task, but no more than there are other containers.
 
     If racks and tags divide the containers in several ways, reliable copies are placed one after another. Then the
     result isn't always optimal, and the bound shows how far it can be from the optimum.
@@ -79,7 +79,7 @@ def spread(it: Instance, tasks: Whole, active: Whole, copies: Whole) -> int:
 
 
 def rebuilt(it: Instance, tasks: Whole, copies: Whole) -> int:
-    """The number of copies in containers that had none."""
+    """The number of copies in containers that had no copy of the same task."""
     stay = sum(
         len(set(it.standby_on(it.tasks[task])).intersection(where))
         for task, where in zip(tasks.tolist(), copies.tolist(), strict=True)

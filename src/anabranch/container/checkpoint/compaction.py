@@ -22,8 +22,8 @@ __all__ = ["StoredState", "look", "rewrite"]
 
 @dataclass(frozen=True)
 class StoredState:
-    """The content of a stopped lane's folder after its last batch. ``keys`` is the number of columns of its stage
-    key.
+    """The content of a stopped lane's folder after the lane's last batch. ``keys`` is the number of columns of the
+    lane's stage key.
     """
 
     lane: Lane

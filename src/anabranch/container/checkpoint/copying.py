@@ -32,7 +32,7 @@ def clone(
     new: Iterable[NewStream] = (),
 ) -> Folder:
     """A copy of a folder, with another query id. If the folder has a standby, the standby becomes the copy, and only
-    files that are missing or outdated in it are copied.
+    files that are missing or outdated in the standby are copied.
 
     Args:
         keeping: the partitions of each stream that the copy keeps; None for all.
@@ -52,7 +52,7 @@ def clone(
 
 
 def bare(folder: Folder, target: str) -> Folder:
-    """Like :func:`clone`, but the copy has only the schemas of the state, and no state."""
+    """Like :func:`clone`, but the copy contains no state, only the schemas of the state."""
     names = [name for name in (*ORDER, PROGRESS) if name != _STATE]
     with _copied(folder, target, [*names, *_schemas(folder)]) as copy:
         return copy
@@ -148,7 +148,7 @@ def _found(folder: Folder, pattern: str) -> list[str]:
 
 def relocate(folder: Folder) -> None:
     """Make Spark's metadata about the state of a ``process`` refer to the schemas in this folder. The metadata contains
-    absolute paths into the folder from which it was copied, which will be deleted.
+    absolute paths into the original folder, which will be deleted.
     """
     whole = folder.tree.fs.makeQualified(folder.tree.at(_STATE)).toString()
     for name in _found(folder, f"{_STATE}/{checkpoint_layout.OPERATORS}"):

@@ -25,8 +25,8 @@ def checkpoint(folder: Folder, lane: Lane, *, thorough: bool = False) -> Checkpo
 
 
 def check(folder: Folder, lane: Lane) -> None:
-    """Raises DamagedError if a lane can't continue from its folder as it is. Call this only if no query is running
-    there."""
+    """Raises DamagedError if a lane can't continue from its folder as it is. Call this only if no query is running in
+    the folder."""
     faults = soundness.faults(checkpoint(folder, lane))
     if faults:
         raise damaged(lane, folder.uri, faults)

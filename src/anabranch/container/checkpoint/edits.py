@@ -1,6 +1,6 @@
-"""Edits the plans of batches in a checkpoint folder, which determine where the next batch begins.
+"""Edits the plans of batches in a checkpoint folder. These plans determine where the next batch begins.
 
-Unless a function says otherwise, the folder is a new copy, in which no query has run.
+Unless a function's docstring says otherwise, the folder must be a new copy, in which no query has run.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
 
 
 def add_stream(folder: Folder, stream: NewStream) -> None:
-    """Make the next batch read one more stream. If it already reads the stream, nothing changes."""
+    """Make the next batch read one more stream. Does nothing if the lane already reads the stream."""
     last = folder.planned()
     if last < 0 or stream.name in folder.sources(last):
         return

@@ -1,4 +1,4 @@
-"""Access to the files below a folder, on a local disk or through Hadoop's FileSystem, and updates of copies of such a
+"""Accesses the files below a folder, on a local disk or through Hadoop's FileSystem, and updates copies of such a
 folder."""
 
 from __future__ import annotations
@@ -216,8 +216,8 @@ class Tree:
 
     @contextlib.contextmanager
     def _put(self, name: str) -> Iterator[str]:
-        """Yields a temporary name under which to write the file ``name``, which is renamed at the end of the block. So
-        the file appears completely or not at all, and a file that it replaces stays until then.
+        """Yields a temporary name under which to write the file ``name``. The file gets its own name at the end of the
+        block, so it appears completely or not at all, and a former file of this name stays until then.
         """
         if self.local is None and self.far.is_object_store:
             yield name  # on an object store, a file appears only when it is complete
@@ -266,7 +266,8 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
     many files were copied. ``lives`` says whether other processes use both trees meanwhile.
 
     Raises:
-        Exception: the storage's own error, if a file couldn't be read or written. Another call continues from there.
+        Exception: the storage's own error, if a file couldn't be read or written. Another call copies what is still
+            missing.
     """
     copied = 0
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copies") as pool:

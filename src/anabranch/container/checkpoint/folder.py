@@ -88,7 +88,7 @@ class Folder:
         return offset_log.parse(self.tree.read_entry(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
 
     def positions(self) -> dict[str, dict[int, int]]:
-        """Stream → partition → next offset, after the last committed batch."""
+        """The position in each partition after the last committed batch, by stream and partition."""
         last = self.committed()
         if last < 0:
             return {}
@@ -137,7 +137,7 @@ class Folder:
         return version, self._parsed(name, rest[0] if rest else ""), rest[1:]
 
     def _parsed(self, name: str, text: str) -> dict[str, Any]:
-        """The JSON object in a file. Raises DamagedError if it isn't one."""
+        """The JSON object in a file. Raises DamagedError if the file contains anything else."""
         try:
             return dict(json.loads(text))
         except (ValueError, TypeError) as error:
@@ -153,7 +153,7 @@ class Folder:
         return {self._streams.get(name, name): entry.positions(number) for name, number in entry.streams().items()}
 
     def planned_positions(self, batch: int) -> dict[str, dict[int, int]]:
-        """Stream → partition → the offset at which a batch ends."""
+        """The offset at which a batch ends in each partition, by stream and partition."""
         return self._positions(self.entry(batch))
 
     def stream_ids(self) -> dict[str, str]:
@@ -239,7 +239,7 @@ class Folder:
 
     def resume(self, at: Resumption) -> None:
         """Forget all batches after the batch of ``at``, and the commit of this batch if it must run again. Call this
-        only if nothing of the later batches has been published.
+        only if no part of the later batches has been published.
         """
         if at.batch < 0:
             self.begin_anew()
@@ -251,8 +251,8 @@ class Folder:
 
     def mend_metadata(self) -> None:
         """Give the query a new id if the file with its id is unreadable: Spark refuses to start a query that has
-        planned a batch but has no id. Nothing depends on the id staying the same; copies of the folder have other ids,
-        too.
+        planned a batch but has no id. Nothing depends on the id staying the same: each copy of the folder also gets a
+        new id.
         """
         if self.planned() < 0:
             return
@@ -325,7 +325,7 @@ class Folder:
         return {self._streams.get(name, name): number for name, number in self.entry(batch).streams().items()}
 
     def plan_again(self, entry: Entry) -> None:
-        """Replace the entry of the pending batch. Call this only if nothing of the batch was published.
+        """Replace the entry of the pending batch. Call this only if no part of the batch was published.
 
         Raises:
             StateError: no batch is pending.
@@ -363,7 +363,7 @@ class Folder:
         """Check that this process still owns the folder. A local folder isn't checked, because it can't be lost.
 
         Raises:
-            FencedError: another process has taken it.
+            FencedError: another process has taken the folder.
         """
         if self.tree.local is None:
             claims.check(self._spark, self.tree.uri)

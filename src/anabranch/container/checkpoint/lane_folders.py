@@ -43,10 +43,10 @@ class LaneFolders:
     ) -> Folder:
         """Take a lane's folder.
 
-        A new lane gets a new folder; if the lane takes over a predecessor's state, it gets a copy of the predecessor's
-        folder. Any other lane gets its existing folder, or a copy of this folder if the owner was lost. The existing
-        folder must be consistent. Leftovers of killed processes are removed, because Spark would refuse the folder
-        otherwise.
+        A new lane gets a new folder, or a copy of a predecessor's folder if the lane takes over the predecessor's
+        state. Any other lane gets its existing folder, or a copy of this folder if the owner was lost. The outputs must
+        not contain a batch that the existing folder doesn't know. Leftovers of killed processes are removed, because
+        Spark would refuse the folder otherwise.
 
         Args:
             unless: whether to stop waiting for a process that has the folder.
@@ -96,8 +96,8 @@ class LaneFolders:
         return folder
 
     def explained(self, failed: Failure) -> Failure:
-        """The failure; if a full disk is the cause, with the names of the full disks, because most such errors name no
-        file."""
+        """The failure. If the cause is a full disk, a message about each full disk is added, because most errors of
+        this kind name no file."""
         if failed.awaits != surroundings.DISK.name:
             return failed
         folders = (str(folder.path) for system in self.systems.all for folder in system.folders())
@@ -192,7 +192,7 @@ class LaneFolders:
         return self.systems.withdraw(lane, epoch, new=False if began else None)
 
     def seen(self, lane: Lane) -> int:
-        """The last batch that is known to be in an output of a running lane, at least in part. Later ones may have
+        """The last batch that is known to be in an output of a running lane, at least in part. Later batches may have
         arrived since.
         """
         return self.systems.seen(lane)

@@ -71,7 +71,7 @@ def is_temporary(name: str) -> bool:
 
 
 def _is_of_state_after(name: str, batch: int, *, whole: bool) -> bool:
-    """Whether a file belongs to the state of a batch after ``batch``. With ``whole``, every file of the state does."""
+    """Whether a file belongs to the state of a batch after ``batch``. With ``whole``, every file of the state counts."""
     if whole:
         return name.startswith("state/")
     version, schema = _VERSION.fullmatch(name), _SCHEMA.fullmatch(name)

@@ -113,8 +113,8 @@ def _is_progress(offset: Mapping[str, Any] | None) -> bool:
 
 
 def _has_stream(offset: Mapping[str, Any]) -> bool:
-    """Whether the offset names its stream. An offset from Spark's Kafka connector doesn't: its keys are topics. (One of
-    these topics can be named "stream", too.)
+    """Whether the offset names its stream. An offset from Spark's Kafka connector doesn't: its keys are topics. (A
+    topic can itself be named "stream".)
     """
     return isinstance(offset.get("stream"), str)
 

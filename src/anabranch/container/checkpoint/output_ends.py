@@ -1,7 +1,8 @@
 """Checks that the outputs of a lane exist, and contain everything that the lane has written to them.
 
 Without these checks, a query would try for minutes to write to a stream that is gone. And if a stream was set back,
-records would be missing from it permanently, because the lane has committed their batches and never writes them again.
+records would be missing from it permanently, because the lane has committed the batches of these records and never
+writes them again.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ class Outputs:
         self._gone = gone
 
     def note(self, folder: Folder, *, last: bool = False) -> None:
-        """After a batch was committed, store in the lane's folder where the lane's outputs end. With ``last``, no other
-        batch follows for now, so outputs that are reached over a network are always included.
+        """After a batch was committed, store in the lane's folder where the lane's outputs end. Outputs that are
+        reached over a network are included only every few seconds, unless ``last`` says that no other batch follows for
+        now.
         """
         far = last or self._clock() >= self._asked + _FAR_EVERY
         streams = [stream for stream in self._streams if far or not self._of(stream).remote]
@@ -74,8 +76,8 @@ class Outputs:
             self._noted = noted
 
     def compare(self, folder: Folder) -> None:
-        """Check, before the lane continues, that the outputs still contain what they contained when its last batches
-        were committed.
+        """Check, before the lane continues, that the outputs still contain what they contained when the lane's last
+        batches were committed.
 
         Raises:
             StateError: an output was set back, so records are missing from it.

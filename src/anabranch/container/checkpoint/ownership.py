@@ -1,13 +1,14 @@
-"""Which process owns a lane's folder in storage without locks: this is decided by claims and leases.
+"""Decides, by claims and leases, which process owns a lane's folder in storage without locks.
 
-A claim of a folder is a numbered file next to it, created exclusively: if two processes try to create it at the same
-time, one succeeds. The claim with the highest number counts. The process that made this claim shows that it is alive by
-rewriting a file of its own every few seconds, with one call for all its lanes.
+A claim of a folder is a numbered file next to the folder, created exclusively: if two processes try to create the same
+file at the same time, only one of them succeeds. The claim with the highest number counts. The process that made this
+claim shows that it is alive by rewriting a file of its own every few seconds. A process has only one such file for all
+of its lanes.
 
 Another process makes the next claim only if the former owner has released the folder, has ended (which is visible only
 on the same machine), or hasn't rewritten its file for ``EXPIRES`` seconds. An owner that hasn't rewritten its file for
 ``LEASE`` seconds (a shorter time) writes nothing before it has checked that its claims still count. So a process that
-was frozen learns of a newer claim when it continues. No clocks are compared: each process measures with its own.
+was frozen learns of a newer claim when it continues. No clocks are compared: each process measures with its own clock.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ class Ownership:
         """Check that this process still owns a folder. While the lease lasts, this accesses no files.
 
         Raises:
-            FencedError: another process has taken it.
+            FencedError: another process has taken the folder.
         """
         with self._lock:
             if not self._is_leased:

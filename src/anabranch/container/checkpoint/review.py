@@ -56,8 +56,8 @@ class LaneFiles:
     files: Checkpoint | None
 
     def document(self, name: str) -> dict[str, Any]:
-        """The content of one of anabranch's own JSON files; {} if the file doesn't exist. Raises ValueError if it is
-        damaged."""
+        """The content of one of anabranch's own JSON files; {} if the file doesn't exist. Raises ValueError if the file
+        is damaged."""
         assert self.files is not None
         if name not in self.files.sizes:
             return {}
@@ -89,7 +89,7 @@ def local_files(root: str, lane: Lane) -> LaneFiles | None:
 def of_lane(
     found: LaneFiles, systems: Systems, published: Callable[[Lane], int]
 ) -> tuple[list[Finding], Resumption | None]:
-    """The problems of a stopped lane, and where the lane can continue once its folder is repaired. The latter is None
+    """The problems of a stopped lane, and the Resumption with which its folder can be repaired. The Resumption is None
     if the folder needs no repair or can't be repaired.
     """
     lane, part = found.lane, f"lane {found.lane.id}"

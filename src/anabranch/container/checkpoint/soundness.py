@@ -1,5 +1,5 @@
-"""Which files of a lane's folder a restart needs, which of these are unusable, and from which batch the lane can
-continue.
+"""Determines which files of a lane's folder a restart needs, which of these are unusable, and from which batch the lane
+can continue.
 
 All of this is decided from the names, sizes and contents of files, without Spark or access to storage.
 """
@@ -65,7 +65,7 @@ class Checkpoint:
         sizes: the sizes of all files, in bytes, by their names in the folder.
         read: returns a file's content.
         partitions: how many partitions the state of each operator has; 0 if the lane has no state.
-        thorough: whether large files are compared with their checksums, too.
+        thorough: whether large files are also compared with their checksums.
     """
 
     sizes: Mapping[str, int]
@@ -211,9 +211,9 @@ def faults(checkpoint: Checkpoint) -> list[Fault]:
 def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption | None:
     """The last batch from which the lane can continue without losing or repeating anything; None if there is none.
 
-    If no output has any part of a batch, the batch can be forgotten as if it had never been planned. A planned batch
-    can always be run again, because the outputs know which parts of it they have. So a lane can go back to any batch
-    after which nothing was published.
+    If no output contains any part of a batch, the batch can be forgotten as if it had never been planned. A planned
+    batch can be run again even if part of it is in an output, because the outputs know which parts they contain. So a
+    lane can go back to an intact batch if no output contains any part of a later batch.
 
     Args:
         first: the lane's first batch; earlier ones belonged to another lane.

@@ -1,5 +1,5 @@
-"""The standbys that a process maintains: copies of the folders of lanes that run elsewhere, which are refreshed
-whenever a lane has committed batches.
+"""The standbys that a process maintains: copies of the folders of lanes that run elsewhere. A standby is refreshed
+whenever its lane has committed batches.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Standbys:
     """Maintains standbys in a thread, one after another. Each standby is refreshed when its lane has committed more
     batches.
 
-    An error is reported, and the standby is tried again after a while; nothing else depends on standbys.
+    After an error, which is reported, the standby is tried again later. Nothing else depends on standbys.
 
     Args:
         folder: returns the folder of a lane, given its epoch.

@@ -15,7 +15,8 @@ class TakeFolder:
 
 @dataclass(frozen=True)
 class AwaitAcknowledgement:
-    """Report the folder, check the inputs, and wait as long as ``LaneState.waits``. Returns AcknowledgementAwaited."""
+    """Report the folder, check the inputs, and wait as long as ``LaneState.waits`` is true. Returns
+    AcknowledgementAwaited."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class StopQuery:
 
 @dataclass(frozen=True)
 class DrainHeld:
-    """Hold the running query, and drain with it. Returns DrainEnded. If the lane has drained, the query has ended,
-    too."""
+    """Hold the running query, and drain with it. Returns DrainEnded. If the lane has drained, the query has ended by
+    then."""
 
 
 @dataclass(frozen=True)

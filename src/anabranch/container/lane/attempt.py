@@ -29,8 +29,8 @@ POLL = 0.1
 Offsets = dict[SSP, int]
 
 Build = Callable[[Folder, str, Offsets, Callable[[int], None]], LaneQuery]
-"""Makes a query. The arguments are the lane's folder, the file with its event time, its start offsets, and a function
-that counts dropped records."""
+"""Makes a query. The arguments are the lane's folder, the file with the lane's event time, the lane's start offsets,
+and a function that counts dropped records."""
 
 one_at_a_time = threading.Lock()
 """The lock under which Spark analyzes or starts a query, because all lanes share one session."""
@@ -38,7 +38,8 @@ one_at_a_time = threading.Lock()
 
 @dataclass
 class Counts:
-    """Counters over all queries of an attempt. ``late`` counts late rows by SSP, without those of the current query."""
+    """Counts of dropped records and late rows in an attempt. ``dropped`` covers all queries of the attempt. ``late``
+    counts late rows by SSP in former queries only, because the current query keeps its own count."""
 
     dropped: int = 0
     late: Counter[str] = field(default_factory=Counter)
@@ -99,7 +100,8 @@ class Attempt:
         return self.reporter.shown(self.query, self.life.state)
 
     def take_folder(self, folder: Folder) -> None:
-        """Use a folder. If the folder contains start offsets from an earlier attempt, they replace the current ones."""
+        """Use a folder. If the folder contains start offsets from an earlier attempt, these replace the current start
+        offsets, except where the lane itself prescribes its start offsets (``begins``)."""
         noted = parsed(folder.note_starting(texts(self.starting)))
         own = {ssp: offset for ssp, offset in noted.items() if ssp in self.starting}
         self.starting = {**self.starting, **own, **self.lane.begins}
@@ -130,7 +132,8 @@ class Attempt:
         }
 
     def pending_ranges(self) -> dict[str, tuple[int, int]]:
-        """The offsets that the pending batch reads, by SSP: the first one and the one after the last."""
+        """For each SSP, the first offset that the pending batch reads, and the end offset at which it stops; {} if no
+        batch is pending."""
         try:
             folder = self.folder_in_use
             return (

@@ -1,4 +1,4 @@
-"""Plans a batch again with fewer rows if it takes longer than allowed and nothing of it was published."""
+"""Plans a batch again with fewer rows if the batch takes longer than allowed and no part of it was published."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BatchSizes:
 
     def goes_on_smaller(self, error: Exception) -> bool:
         """Whether ``error`` says that a batch took too long, and the batch can be run again with fewer rows. If so, the
-        next :meth:`shrink` reduces it."""
+        next :meth:`shrink` reduces the batch."""
         if not pacing.is_too_long(error) or self._attempt.query is None or not self._can_shrink():
             return False
         rows = sum(end - begin for begin, end in self._attempt.pending_ranges().values())
@@ -52,7 +52,7 @@ class BatchSizes:
 
     def break_off(self, started: StreamingQuery, progress: BatchProgress) -> bool:
         """Stop the query in a batch that will take too long, unless part of the batch is already visible. Returns
-        whether the query was stopped; if so, it must be started again.
+        whether the query was stopped; if so, another query must be started.
         """
         query = self._attempt.current
         if query.gate.shut():
@@ -72,7 +72,7 @@ class BatchSizes:
         return True
 
     def shrink(self, query: LaneQuery) -> None:
-        """Plan a pending batch again with fewer rows if it took too long and nothing of it was published."""
+        """Plan a pending batch again with fewer rows if it took too long and no part of it was published."""
         most, self._most = self._most, 0
         if not most or query.plan.real_time or not self._can_shrink():
             return

@@ -67,8 +67,8 @@ class Boundary:
             last.awaitTermination()
 
     def finish(self, *, seen: bool = False) -> None:
-        """If a former query has left a pending batch, finish it or forget it, without beginning another one. ``seen``
-        says whether part of the batch is already visible.
+        """If a former query has left a pending batch, finish or forget this batch, without beginning another one.
+        ``seen`` says whether part of the batch is already visible.
         """
         attempt, folder = self._attempt, self._attempt.folder
         attempt.folder_in_use = folder
@@ -144,7 +144,8 @@ class Boundary:
             return f"can't be looked at: {error.what}"
 
     def _broken_off(self) -> None:
-        """Record that the query was stopped in the middle of a batch, of which nothing can be published any more."""
+        """Called after the query was stopped in the middle of a batch. If the lane closes, the batch is forgotten, or
+        finished if part of it is visible. Otherwise, the batch stays pending."""
         attempt, folder, closes = self._attempt, self._attempt.folder, self._life.closes
         quiet.wait(attempt)
         if folder.pending and not closes():

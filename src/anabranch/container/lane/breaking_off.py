@@ -1,4 +1,4 @@
-"""Decides whether a closing lane breaks off its batch, rather than wait for a long batch that no reader can see yet."""
+"""Decides whether a closing lane breaks off its batch instead of waiting for a long batch that no reader can see yet."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ while it runs."""
 _TELL_EVERY = 1.0
 _LOOK = 0.02
 _writers: dict[str, threading.Event] = {}
-"""For each folder in which this process has run a query: an event that is set while the last query is writing a
-batch.
+"""For each folder in which this process has run a query: an event that is set while the newest of these queries is
+writing a batch.
 """
 
 log = logs.get_logger()
@@ -65,7 +65,7 @@ def verdict(left: float | None, spent: float, waited: float, now: bool, usual: f
 def estimated(
     at: BatchProgress | None, number: int, spent: float, usual: float, cost: BatchCost | None = None
 ) -> float | None:
-    """The expected seconds until the end of a batch; None if they aren't known, or if the expected time has passed.
+    """The expected seconds until the end of a batch; None if unknown, or if the expected time has passed.
 
     If possible, the prediction is based on the batch's progress. Otherwise, it is based on the number of the batch's
     records and the ``cost`` of batches or, if these aren't known, on the usual duration of a batch.
@@ -107,8 +107,8 @@ class BreakOff:
         left: given the number of the batch and the seconds that it has run, the expected seconds until its end; None if
             unknown.
         usual: the usual duration of a batch in seconds; 0.0 if unknown.
-        tell: called with a message about what keeps the lane from ending. An empty message means that nothing does any
-            more.
+        tell: called with a message about what keeps the lane from ending. An empty message means that nothing keeps the
+            lane any longer.
         stays: called once, when it is decided that the batch isn't broken off.
     """
 
@@ -194,11 +194,11 @@ def is_quiet(folder: Folder, within: float = 0.0) -> bool:
 
 def taken_back(lane_folders: LaneFolders, lane: Lane, epoch: int, folder: Folder) -> bool:
     """Forget the pending batch of a closing lane, because its successors will read the records. Returns False if part
-    of the batch is already visible, in which case it must be finished.
+    of the batch is already visible, in which case the batch must be finished.
 
-    Call this only if no query of the lane is running in this process, and no thread can publish anything for it any
-    more. If the process is killed meanwhile, the lane either still has the batch or has forgotten it; the next process
-    decides again.
+    Call this only if no query of the lane is running in this process, and no thread can publish anything for the lane
+    any more. If the process is killed during the call, the lane either still has the batch or has forgotten it, and the
+    next process decides again.
     """
     batch = folder.planned()
     crash_points.reach(crash_points.BROKEN, lane.id, batch)

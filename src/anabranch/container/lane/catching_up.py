@@ -1,5 +1,5 @@
-"""Whether a lane has read its inputs up to the end offsets that they had when the job was started, so that it must
-end."""
+"""Finds out whether a lane has read its inputs up to the end offsets that the inputs had when the job was started. Such
+a lane must end."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def has_caught_up(attempt: Attempt) -> bool:
 
 
 def _has_read_all(attempt: Attempt) -> bool:
-    """Whether all inputs have been read up to the noted ends, and intermediate streams have been read completely and
-    have no writers left.
+    """Whether all inputs have been read up to the noted end offsets, and intermediate streams have been read completely
+    and have no writers left.
     """
     if attempt.until is None:
         return False

@@ -30,11 +30,11 @@ log = logs.get_logger()
 
 
 class _HurryError(Exception):
-    """Everything that is running must be broken off."""
+    """Raised if everything that is running must be broken off."""
 
 
 def raise_if_ended(lane: str, query: StreamingQuery) -> None:
-    """Raises the error with which a query failed, if it isn't running any more."""
+    """If a query isn't running any more, raise the error with which it failed."""
     if not query.isActive:
         error = query.exception()
         raise error if error is not None else StateError(f"the query of lane {lane} ended by itself", "")
@@ -42,7 +42,7 @@ def raise_if_ended(lane: str, query: StreamingQuery) -> None:
 
 class LaneDrain:
     """Drains a lane. Used by the lane's own thread. The methods :meth:`by_batches` and :meth:`by_holding` return
-    whether the lane has drained. If it hasn't, it continues as before, or leaves.
+    whether the lane has drained. If it hasn't drained, the lane continues as before, or leaves.
 
     Args:
         drained: called when the lane has drained.
@@ -76,8 +76,8 @@ class LaneDrain:
 
     @property
     def reads_sources(self) -> bool:
-        """Whether the lane reads streams that the job doesn't write itself. If so, it begins to drain at once,
-        otherwise once all writers of its inputs have ended.
+        """Whether the lane reads streams that the job doesn't write itself. If so, the lane begins to drain at once;
+        otherwise, once all writers of its inputs have ended.
         """
         if self._attempt.query is None:
             self._attempt.query = self._attempt.build_query()
@@ -92,7 +92,7 @@ class LaneDrain:
         return self._settled(self._drain(run=run, begin=begin, end=run, pause=self._life.pause)())
 
     def by_holding(self, started: StreamingQuery) -> bool:
-        """Drain with the running query. If the lane has drained, the query has ended, too."""
+        """Drain with the running query. If the lane has drained, the query has ended by then."""
 
         def look() -> None:
             if self._life.leaves_at_once():

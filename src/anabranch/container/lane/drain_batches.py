@@ -1,4 +1,4 @@
-"""Plans the batches of a draining lane: batches up to where the lane stops, and then a last, empty one, in which all
+"""Plans the batches of a draining lane: batches up to where the lane stops, and then a last, empty batch, in which all
 windows close and all timers fire.
 """
 
@@ -39,7 +39,8 @@ class Outcome:
 
 
 def planned(entry: Entry, watermark: int, reached: Progress | None, now: int) -> Entry:
-    """The entry of the batch that follows ``entry``. As yet, this batch reads nothing. All times are Unix ms.
+    """The entry of the next batch after ``entry``, at first with the same end offsets, so that it reads nothing. All
+    times are Unix ms.
 
     Args:
         watermark: Spark's watermark after the last batch.
@@ -64,7 +65,7 @@ class Drain:
         begin: runs a first batch, which reads nothing.
         end: runs the planned batch, after which no other batch begins.
         tell: reports that the lane has read everything that it must read so far.
-        pause: waits for at most this many seconds.
+        pause: waits for at most the given number of seconds.
         now: returns the current time in Unix ms.
     """
 
@@ -114,7 +115,7 @@ class Drain:
         return last >= 0 and self.folder.entry(last).drains
 
     def _take_in(self, until: Mapping[str, int]) -> bool:
-        """Run another batch, if there is anything to read. Returns whether there was."""
+        """Run another batch, if there is anything to read. Returns whether there was anything."""
         begins, ends = self._held(), self._ends(until)
         if all(begins[ssp] >= end for ssp, end in ends.items()):
             return False
@@ -156,7 +157,8 @@ class Drain:
         )
 
     def _closes(self) -> bool:
-        """Whether a last batch has anything to do: there is state, or successors must be told the watermark."""
+        """Whether a last batch has anything to do: there is state, or readers of the lane's intermediate streams need
+        the watermark."""
         return self.folder.planned() >= 0 and (self.query.plan.stateful or self.query.outputs.tells_time)
 
     def _plan_last(self) -> int:

@@ -71,7 +71,7 @@ def operator_error(text: str, first: str, nodes: Sequence[Node], ranges: Ranges)
         text: the complete text of Spark's error.
         first: the reason in one line.
         nodes: the operators of the lane.
-        ranges: by SSP, the first offset of the batch and the one after the last.
+        ranges: for each SSP, the first offset that the batch reads, and the end offset at which it stops.
     """
     sql = [found.strip() for found in _SQL.findall(text)]
     lines = [found.strip() for found in _DATAFRAME.findall(text)]

@@ -61,7 +61,7 @@ class Run:
         folder_epoch: the epoch of the folder that the coordinator knows for the lane, 0 for none.
         owner_lost: whether the owner of this folder was lost, so that the lane gets a copy.
         rested: whether the pause before the next attempt is over.
-        thread_ended: whether nothing of the last attempt is running any more.
+        thread_ended: whether the thread of the last attempt has ended.
     """
 
     folder_epoch: int

@@ -32,11 +32,11 @@ _Key = tuple[str, int]
 def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
     """The start offsets of a lane for the partitions that its predecessors have read, by whole SSP.
 
-    Returns None if the end of a predecessor isn't known, if no predecessor has read one of the lane's SSPs that isn't
-    new, or if several predecessors end at different offsets of the same SSP.
+    Returns None if the lane has no predecessors, if it isn't known where each of them ends, if an SSP of the lane isn't
+    new but no predecessor has read it, or if predecessors end at different offsets of the same SSP.
 
     Args:
-        ends: by lane, the offsets at which the lane ends, by whole SSP.
+        ends: for each lane, the offsets at which the lane ends, by whole SSP.
     """
     if not lane.predecessors or not all(name in ends for name in lane.predecessors):
         return None
@@ -52,14 +52,14 @@ def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
 class PrestartedQuery:
     """A query that was started in a lane's folder before the lane itself.
 
-    The query plans its first batch. Before it computes and publishes the batch, it waits until it is known whether the
-    lane starts at the predicted offsets.
+    The query plans its first batch. The batch is computed and published only once it is known that the lane starts at
+    the predicted offsets.
 
     ``starting`` are the predicted start offsets, by whole SSP.
     """
 
     def __init__(self, foreseen: PreanalyzedQuery, query: LaneQuery, folder: Folder, starting: Offsets) -> None:
-        """``query`` is the query of the lane, if the lane starts at ``starting``."""
+        """``query`` is the query that the lane needs if it starts at ``starting``."""
         self.starting = starting
         self._foreseen = foreseen
         self._folder = folder
@@ -82,7 +82,8 @@ class PrestartedQuery:
         return self._started.exception() is not None
 
     def begins_as(self, query: LaneQuery, starting: Offsets) -> bool:
-        """Whether this query is the same as ``query`` and starts at these offsets, so that it can be used instead."""
+        """Whether this query can be used in place of ``query``: it is the same query, starts at these offsets, and
+        hasn't failed."""
         return self._foreseen.known(query) is not None and starting == self.starting and not self.has_failed
 
     def go_on(self, query: LaneQuery) -> StreamingQuery:
@@ -162,7 +163,7 @@ class Prestarter:
             return any(lane in each.predecessors and self._can(each) for each in self._coming)
 
     def end_at(self, lane: str, ends: Mapping[SSP, int]) -> None:
-        """Record that a lane's last batch is planned, and at which offsets it ends, by whole SSP."""
+        """Record that a lane's last batch is planned. ``ends`` are the offsets at which the lane ends, by whole SSP."""
         with self._lock:
             self._ends[lane] = ends
             for each in self._coming:

@@ -21,8 +21,8 @@ class InputEnds:
     """The end offsets of a lane's inputs.
 
     Args:
-        look: looks the end offsets up.
-        until: the offsets beyond which the lane doesn't read, by whole SSP; None if it keeps running.
+        look: looks up the end offsets.
+        until: the offsets beyond which the lane doesn't read, by whole SSP; None if the lane keeps running.
 
     Attributes:
         sure: whether the last lookup succeeded.

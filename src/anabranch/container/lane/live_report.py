@@ -53,7 +53,7 @@ class Live:
         return self._load.usual
 
     def ran(self, report: LaneReport, worked: Mapping[tuple[int, int], float]) -> dict[str, Any]:
-        """The figures that have changed after a batch. ``worked`` has the seconds for which functions worked on each
+        """The figures that have changed after a batch. ``worked`` gives the seconds for which functions worked on each
         bucket.
         """
         with self._lock:
@@ -62,7 +62,7 @@ class Live:
             return {**self._figures, **self._slowest(worked), "spent": spent, "batch_times": self._times(report, spent)}
 
     def idled(self, report: LaneReport) -> dict[str, Any]:
-        """The figures that have changed while no batch was running; {} if none has."""
+        """The figures that have changed while no batch was running; {} if there are none."""
         with self._lock:
             return self._figures if self._load.idled(report, monotonic()) else {}
 
@@ -132,7 +132,8 @@ class Live:
 
 
 def oldest(query: LaneQuery) -> Work | None:
-    """The message on which a function of a lane has been working longest; None if that is less than a second."""
+    """The message on which a function of a lane has been working longest; None if no function has been working on a
+    message for a second or more."""
     at, listener = query.under_way.now, query.workers.listener
     return None if at is None or listener is None else listener.oldest(at.run)
 

@@ -78,12 +78,13 @@ class Monitor:
         clock.note_idle(self._attempt.clock, self._idle)
 
     def note_time(self, progress: Progress) -> None:
-        """Store the lane's event time in its folder, because successors may continue from there."""
+        """Store the lane's event time in its folder, because successors may take the event time over."""
         self._attempt.folder.note_progress(progress, (str(ssp) for ssp in self._attempt.inputs.ssps))
         self.time_noted = True
 
     def note_speed(self, *, ends: bool = False) -> None:
-        """Store the largest batch size for later processes and lanes. ``ends`` says whether the lane is ending."""
+        """Store how many records a batch of the lane can have, for later processes and lanes. ``ends`` says whether the
+        lane is ending."""
         query = self._attempt.query
         if query is not None and not query.plan.real_time and query.pacer.is_known:
             self._speed.note(query.pacer.limit, ends=ends)

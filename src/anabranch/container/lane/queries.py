@@ -81,8 +81,8 @@ class Queries:
             prestarted.abandon()
 
     def make(self) -> LaneQuery:
-        """Make the query for the current content of the folder. If necessary, a pending batch is corrected in the
-        folder."""
+        """Make the query for the current content of the folder. The plan of a pending batch is corrected first: its
+        time, if the clock was set back, and its size, if the batch took too long."""
         query = self._made()
         self.mend_time(query)
         self._sizes.shrink(query)

@@ -8,8 +8,8 @@ from anabranch.container.lane.attempt import Attempt
 __all__ = ["wait"]
 
 _WITHIN = 1.0
-"""The seconds within which a thread that was writing a batch ends once the batch is broken off, unless a user's
-function is working in it.
+"""The seconds within which a thread that was writing a batch ends once the batch is broken off, unless the thread is
+running a user's function.
 """
 
 

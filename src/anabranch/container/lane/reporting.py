@@ -1,4 +1,4 @@
-"""Composes the report of a lane. Only this module knows how a report is made."""
+"""Composes the report of a lane from the lane's state, its batches, and the progress of the running batch."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Reporter:
         """Report the results of a batch (``changes``), together with how busy the lane is and which bucket is the
         busiest.
 
-        ``worked`` has the seconds for which functions worked on each bucket.
+        ``worked`` gives the seconds for which functions worked on each bucket.
         """
         before = self.current.progress.rows
         self.update(**{**changes, **self._live.ran(self.current.changed(**changes), worked)})
@@ -80,8 +80,8 @@ class Reporter:
         self.update(**self._live.idled(self.current))
 
     def _longest_work(self, query: LaneQuery | None) -> dict[str, Any]:
-        """The message on which a function has been working for a long time, in the form of changes of a report; {} if
-        there is none."""
+        """The message on which a function has been working for a long time, as changes to a report; {} if there is no
+        such message."""
         work = live_report.oldest(query) if query is not None else None
         if work is None or query is None:
             return {}

@@ -53,24 +53,24 @@ def logged(lane: str, error: BaseException) -> None:
 
 
 class LaneRunner:
-    """Runs one attempt of a lane in a thread of its own, and maintains a report about it.
+    """Runs one attempt of a lane in a separate thread, and maintains the lane's report.
 
     Args:
         build: makes the query for a folder.
         starting: the lane's start offsets, by whole SSP.
         until: by whole SSP, the offsets at which the lane ends, noted when the job was started; None to keep running.
         standstill: decides when the lane must fail because it makes no progress.
-        taken: whether this process has already taken over the outputs of a new lane, so that no other process can
-            write for the lane.
-        wake: called when the report contains news for which others wait.
+        taken: whether this process has already taken over the outputs of a new lane, so that no other process can write
+            for the lane.
+        wake: called when the report contains news for which the container or the coordinator waits.
         drained: called when the lane has drained.
         handover: what the lane needs for the hand-over from predecessors and to successors in this container.
-        trace: called with the error with which the lane has failed, to record all details.
+        trace: called with the lane's id and the error with which the lane has failed, to record all details.
         life: the life of a lane that was started before; by default, a new one.
 
     Attributes:
         remedy: what may help, once the lane has failed.
-        awaits: what the failed lane waits for; empty if for nothing.
+        awaits: what the failed lane waits for; empty if it doesn't wait.
     """
 
     def __init__(
@@ -123,12 +123,13 @@ class LaneRunner:
         self._thread.start()
 
     def stop(self, at_once: bool = False) -> None:
-        """End at the next batch boundary, or at once, so that the next process finishes the batch."""
+        """End the lane at the next batch boundary. With ``at_once``, end it at once; the next process then finishes the
+        batch."""
         self.life.tell(events.Leave(unwanted=True, at_once=at_once))
 
     def close(self, now: bool = False) -> None:
-        """End at a batch boundary, because successors continue from there. The running batch is finished or broken off.
-        With ``now``, the lane doesn't wait for work that successors can repeat.
+        """End the lane at a batch boundary, because successors continue from there. The running batch is finished or
+        broken off. With ``now``, the lane doesn't wait for work that successors can repeat.
         """
         self.life.tell(events.Close(now))
 
@@ -137,7 +138,7 @@ class LaneRunner:
         self.life.tell(events.Drain(order))
 
     def acknowledge(self, upstream_ended: bool) -> None:
-        """Record that the coordinator knows the lane's folder. Before that, no query of the lane starts."""
+        """Record that the coordinator knows the lane's folder. Until then, the lane starts no query."""
         self.life.tell(events.Acknowledge(upstream_ended))
 
     def join(self, timeout: float) -> bool:
@@ -284,8 +285,8 @@ class LaneRunner:
             self._attempt.inputs.tell(parsed(self.report.progress.positions))  # successors may already continue
 
     def _wrote(self) -> dict[str, int]:
-        """The end offsets of the intermediate streams that the lane writes, if their readers need to know that it has
-        ended."""
+        """The end offsets of the intermediate streams that the lane writes, if the streams' readers need to know that
+        the lane has ended; otherwise {}."""
         attempt, query = self._attempt, self._attempt.query
         if query is None or not (self.life.closes() or attempt.until is not None or self.life.state.drained):
             return {}
@@ -306,8 +307,7 @@ class LaneRunner:
             return events.AttemptFailed(another)
 
     def _fail(self, error: Exception) -> Event:
-        """Report a failure. If anything else goes wrong meanwhile, the failure is still reported; otherwise, it would
-        go unnoticed."""
+        """Report a failure, even if something else goes wrong meanwhile: otherwise, the failure would go unnoticed."""
         attempt = self._attempt
         self._quietly(self._queries.end_analysis)
         failed = self._explained(error)

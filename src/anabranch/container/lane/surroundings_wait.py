@@ -18,8 +18,8 @@ __all__ = ["Patience", "SurroundingsWait"]
 log = logs.get_logger()
 
 _RUNS_WELL = 20.0
-"""In seconds. If a query runs without a new batch for longer than this, it has nothing to do, so the lane's wait is
-over."""
+"""In seconds. If a query runs for longer than this without failing, the lane's wait is over, even if there was nothing
+to read and so no new batch."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class SurroundingsWait:
 
     @property
     def awaits(self) -> str:
-        """What the lane waits for; empty if for nothing."""
+        """What the lane waits for; empty if it doesn't wait."""
         return "" if self._wait is None else self._wait.awaited
 
     @property
@@ -82,8 +82,8 @@ class SurroundingsWait:
         return pause
 
     def look(self, report: LaneReport) -> bool:
-        """Check whether the wait ends, because the lane has committed a batch, has ended, or has run for a while
-        without a failure."""
+        """End the wait if the lane has committed a batch, has ended, or has run for a while without a failure. Returns
+        whether the wait was ended."""
         if self._wait is None or report.phase not in (LanePhase.RUNNING, LanePhase.ENDED):
             return False
         if self._runs_since is None:

@@ -1,4 +1,5 @@
-"""Periodic checks while a lane's query runs: of its progress, its outputs, and the keys of its inputs."""
+"""Periodic checks while a lane's query runs: of the query's progress, the lane's outputs, and the keys of the lane's
+inputs."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class AuditedRequest(msgspec.Struct, frozen=True):
     why: str = ""
     """Why the request was refused."""
     left_out: int = 0
-    """How many refused requests from this address weren't recorded just before this one."""
+    """How many refused requests from this address weren't recorded just before this request."""
 
     @property
     def job(self) -> str | None:

@@ -1,4 +1,4 @@
-"""Decides which requests to a coordinator are allowed, from the head of each request, before its body is read."""
+"""Decides whether a coordinator answers a request, from the head of the request, before the body is read."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Tokens:
-    """The ``Authorization: Bearer`` token of each role. If ``operate`` isn't set, everyone may do everything."""
+    """The ``Authorization: Bearer`` token of each role. If ``operate`` isn't set, all requests have the role
+    ``operate``."""
 
     operate: str | None = None
     read: str | None = None
@@ -178,8 +179,8 @@ class Access:
 
 
 def _saying(role: Role | None, send: Send) -> Send:
-    """Adds a response header with the role of the client's token. From this header, the dashboard knows which actions
-    would be refused, and doesn't offer them.
+    """Adds a response header with the role of the client's token. The header tells the dashboard which actions would be
+    refused, so the dashboard doesn't offer them.
     """
 
     async def saying(message: Message) -> None:

@@ -67,7 +67,7 @@ def foreign(
     method: str, path: str, headers: Headers, names: Names, own_address: str | None, scheme: str = "http"
 ) -> Refusal | None:
     """The refusal of a request that comes from a foreign page, or addresses the coordinator by a foreign name; None for
-    any other request. ``headers`` are by name, in lower case.
+    any other request. The names in ``headers`` are in lower case.
     """
     hosts = _texts(headers, b"host")
     host = _split(f"//{hosts[0]}") if len(hosts) == 1 else None
@@ -112,8 +112,8 @@ def _is_link(method: str, path: str, headers: Headers) -> bool:
 
 
 def wrong_kind(method: str, path: str, headers: Headers) -> Refusal | None:
-    """The refusal of a request whose body isn't declared as JSON; None if it is, or if there is no body. For an
-    artifact, a ZIP file or bytes are expected instead of JSON.
+    """The refusal of a request whose body isn't declared as JSON; None if the body is declared as JSON, or if there is
+    no body. For an artifact, a ZIP file or bytes are expected instead of JSON.
     """
     if method in _SAFE:
         return None

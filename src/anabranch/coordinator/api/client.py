@@ -39,7 +39,7 @@ AWAY = (UnreachableError, OutOfTimeError, NotLeadingError, StoreUnavailableError
 P = ParamSpec("P")
 R = TypeVar("R")
 _ASKING_SYSTEMS = 60.0
-"""The seconds, in addition to ``timeout``, that are allowed for an operation for which the coordinator asks systems."""
+"""How many seconds an operation for which the coordinator asks systems can take, in addition to ``timeout``."""
 _JSON = {"Content-Type": "application/json"}
 _ZIP = {"Content-Type": "application/zip"}
 
@@ -49,13 +49,13 @@ class Client(Operations):
     listens at the URL, and OutOfTimeError if there is no answer.
 
     Args:
-        url: the coordinator's URL. Or the URLs, separated by commas, of several coordinators with the same store; the
-            client finds the one that leads.
+        url: the coordinator's URL; or the URLs of several coordinators with the same store, separated by commas. The
+            client finds the coordinator that leads.
         timeout: seconds to wait for an answer, in addition to the time that a call asks the coordinator to wait.
         token: the coordinator's token, or a function that looks it up. The function is called again if the token is
             refused, because the token may have been created or replaced meanwhile.
         trust: which certificates to accept and present, from :func:`anabranch.coordinator.api.tls.of_client`. By
-            default, the certificates that this machine trusts are accepted, and none is presented.
+            default, the certificates that this machine trusts are accepted, and no certificate is presented.
 
     Raises:
         UsageError: ``url`` isn't a coordinator URL, or its port is above 65535.
@@ -112,8 +112,8 @@ class Client(Operations):
         return cast(R, _result(operation, answer))
 
     def _ask(self, method: str, path: str, **request: Any) -> bytes:
-        """Ask the coordinator that answered last. If it can't be reached or doesn't lead, ask each of the others
-        once."""
+        """Ask the coordinator that answered last. If that coordinator can't be reached or doesn't lead, ask each of the
+        others once."""
         for left in range(len(self._urls) - 1, -1, -1):
             url = self._urls[0]
             try:
@@ -199,7 +199,7 @@ class _AwayError(Exception):
 
 
 def _path(operation: Operation[..., Any], given: Mapping[str, Any], body: object) -> str:
-    """The path of a request. Its parameters are arguments of the call, or fields of the body."""
+    """The path of a request. The path's parameters are arguments of the call, or fields of the body."""
     path = operation.path
     for each in operation.parameters:
         if each.in_path:

@@ -94,7 +94,7 @@ def forget() -> None:
 
 def _response(path: str, asked: Headers) -> Response:
     if path in _ENTERED_BY:
-        # The target is relative, so it keeps a path prefix that a proxy has removed. It leads from /ui to /ui/, too.
+        # The target is relative, so it keeps a path prefix that a proxy has removed. It also leads from /ui to /ui/.
         return RedirectResponse(PATH.lstrip("/"), 303, headers=_HEADERS)
     assets = _assets()
     if _PAGE not in assets:

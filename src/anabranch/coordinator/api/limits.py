@@ -28,7 +28,7 @@ BODY_WITHIN = 30.0
 SLOWEST = 10_000
 """The lowest rate, in bytes per second, at which a body may arrive."""
 MOST_REFUSED = 1_000
-"""How many requests per minute may be refused for an address before the coordinator answers 429."""
+"""How many refused requests per minute an address can send. For further refused requests, the answer is 429."""
 _WINDOW = 60.0
 _ADDRESSES = 1_000
 

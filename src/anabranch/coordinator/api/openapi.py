@@ -69,7 +69,7 @@ def _operation(each: Operation[..., Any]) -> dict[str, Any]:
 
 
 def _security(each: Operation[..., Any]) -> list[dict[str, list[str]]]:
-    """The token that an operation needs: the token of the lowest role that gets the answer."""
+    """The token that an operation needs: the token of the lowest role that is allowed to use the operation."""
     if each.path == "/healthz":
         return []
     return [{"token": ["operate" if each.private else "read"]}]

@@ -1,4 +1,5 @@
-"""One operation of the HTTP API: everything that the server, the client and the OpenAPI description need to know."""
+"""Defines an operation of the HTTP API, with everything that the server, the client and the OpenAPI description need
+to know about it."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ class Operation(Generic[P, R]):
         max_bytes: the largest body that is read.
         waits: the parameter that says how many seconds the coordinator may wait before it answers.
         by_generation: whether the answer stays the same as long as the job has the same generation.
-        fresh_for: the seconds for which an answer is reused for all clients.
+        fresh_for: how many seconds an answer is reused for all clients.
     """
 
     name: str
@@ -159,7 +160,7 @@ def operation(
     bytes is the body, and all other parameters are in the query.
 
     Args:
-        private: if False, users with the role ``read`` get the answer, too, so the answer must not contain settings,
+        private: if False, users with the role ``read`` also get the answer, so the answer must not contain settings,
             code or records of users. Only a GET can have False.
         by_leader: whether only the coordinator that leads may carry out the operation. By default, this is so if the
             operation changes anything.

@@ -1,5 +1,5 @@
 """The table of operations that a coordinator offers over HTTP. The server's routes, the client and the OpenAPI
-description are derived from it.
+description are derived from this table.
 
 To add an operation, add a method with type annotations here. If the operation changes a job, also add a command of the
 same name in :mod:`anabranch.coordinator.commands`, which carries it out. An operation requires the role ``operate``,

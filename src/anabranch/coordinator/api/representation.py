@@ -1,4 +1,5 @@
-"""HTTP responses with ETags. They are compressed if the client accepts compression, and reused while they are valid."""
+"""Makes HTTP responses with ETags. Responses are compressed if the client accepts this, and reused while they are
+valid."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def tagged(content: bytes, media_type: str, etag: str = "") -> Representation:
 
 async def respond(request: Request, found: Representation) -> Response:
     """The response to a GET."""
-    # The ETag is weak, because compressed and uncompressed content have the same one.
+    # The ETag is weak, because compressed and uncompressed content have the same ETag.
     headers = {"ETag": f"W/{found.etag}", "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
     if knows(request, found.etag):
         return Response(status_code=304, headers=headers)
@@ -94,7 +95,7 @@ class ResponseCache:
     async def get(
         self, asked: str, key: str, fresh_for: float, build: Callable[[], Awaitable[Representation]]
     ) -> Representation:
-        """The stored answer, if it has this ``key`` and is still fresh; otherwise a new one."""
+        """The stored answer, if it has this ``key`` and is still fresh; otherwise a new answer."""
         entry = self._entries.setdefault(asked, _Entry())
         self._entries.move_to_end(asked)
         while len(self._entries) > _MOST_KEPT:

@@ -97,13 +97,13 @@ def app(
 
     Args:
         leader: by default, :class:`AlwaysLeads`.
-        token: the ``Authorization: Bearer`` token that every request except those for ``/healthz`` and for the
-            dashboard's files must carry; None if no token is needed.
+        token: the ``Authorization: Bearer`` token that all requests must carry, except requests for ``/healthz`` and
+            for the dashboard's files; None if no token is needed.
         read_token: a token that suffices for operations with ``private=False``.
         hosts: names by which requests may address the coordinator, in addition to loopback names and the address at
             which a request arrives.
         trail: records requests that change something, return something private, or are refused.
-        clock: a clock in seconds, for how long answers are reused.
+        clock: a clock in seconds, which determines how long answers are reused.
     """
     endpoints = _Endpoints(coordinator, AlwaysLeads(coordinator) if leader is None else leader, ResponseCache(clock))
     tokens, names = Tokens(token, read_token), Names.of(hosts)
@@ -193,8 +193,8 @@ class _Endpoints:
         return method
 
     async def _led(self, pool: Executor | None, act: Callable[..., T], *args: Any) -> T:
-        """Carry out an operation that only the leader may carry out: check before and after it that the coordinator
-        leads.
+        """Carry out an operation for which the coordinator must lead. Whether it leads is checked before and after the
+        operation.
         """
 
         def acted() -> T:
@@ -249,7 +249,7 @@ class _Endpoints:
         return await respond(request, tagged(_content(operation, found), "application/json"))
 
     async def _heartbeat(self, request: Request) -> Response:
-        """Answer a heartbeat. Most heartbeats are processed on the event loop; a long poll waits there, too, and so
+        """Answer a heartbeat. Most heartbeats are processed on the event loop. A long poll also waits there, so it
         occupies no thread.
         """
         beat, wait = await _arguments(Operations.heartbeat, request)

@@ -1,5 +1,5 @@
-"""The token that a coordinator creates, in a file that only the coordinator's user can read. Anyone who can read the
-file may operate the coordinator.
+"""Stores the token that a coordinator creates, in a file that only the coordinator's user can read. (Anyone who can
+read the file can operate the coordinator.)
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def made(path: Path) -> str:
 
 
 def _write(path: Path) -> str:
-    """Write a new token. If another process has created the file at the same time, the file keeps the token of the
-    process that was first. Returns the token in the file.
+    """Write a new token, and return the token that the file then contains. If another process creates the file at the
+    same time, the file keeps the token of the process that was first.
     """
     temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

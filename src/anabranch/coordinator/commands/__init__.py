@@ -1,4 +1,4 @@
-"""The commands that change a job at a user's request: a module for each, with ``check``, ``plan``, ``apply`` and
+"""The commands that change a job at a user's request. Each command has a module with ``check``, ``plan``, ``apply`` and
 ``run``.
 
 ``check`` raises an error if something prevents the command. ``plan`` determines the command's effects and changes
@@ -28,5 +28,5 @@ class Command(Protocol):
 
 
 def named(name: str) -> Command:
-    """The command that carries out an operation. Raises ModuleNotFoundError if there is none."""
+    """The command that carries out an operation. Raises ModuleNotFoundError if there is no such command."""
     return cast(Command, importlib.import_module(f"{__name__}.{name}"))

@@ -23,7 +23,7 @@ __all__ = ["apply", "check", "explain", "plan", "run"]
 
 
 def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
-    """Move the tasks. The racks are those of the job's containers and of its inputs' replicas. The job is changing
+    """Move the tasks, considering the racks of the job's containers and of its inputs' replicas. The job is changing
     until all of its lanes are running. If the request is repeated, or all tasks are already in place, nothing happens.
 
     Raises:
@@ -55,8 +55,8 @@ def check(running_job: RunningJob) -> None:
 
 
 def plan(running_job: RunningJob, present: Generation, request: str) -> NextGeneration:
-    """The next generation of a job, in which tasks have the seats that they should have. It has no new lanes if no task
-    moves.
+    """The next generation of a job, in which tasks have the seats that they should have. If no task moves, the
+    generation has no new lanes.
     """
     check(running_job)
     its = {lane.id: lane for lane in running_job.lanes}
@@ -77,8 +77,8 @@ def apply(
     planned: NextGeneration | None,
     request: AssignRequest,
 ) -> ScaleResult:
-    """Enter the planned generation if tasks move, or if the seats' racks have changed; in the latter case, the new
-    generation records the racks. Otherwise, nothing changes.
+    """Enter the planned generation if tasks move, or if the seats' racks have changed. The new generation records the
+    racks. If neither is the case, nothing changes.
     """
     if planned is not None and planned.model.containers == present.model.containers:
         assert isinstance(planned.result, ScaleResult)

@@ -21,7 +21,7 @@ __all__ = ["autoscale", "explain"]
 
 _SIZE_EVERY = 1.0
 _ADVISED_AFTER = 30.0
-"""The seconds for which advice must have been valid before an event reports it."""
+"""How many seconds advice must have been valid before an event reports it."""
 
 
 def autoscale(registry: JobRegistry, job: str) -> None:
@@ -54,7 +54,7 @@ def autoscale(registry: JobRegistry, job: str) -> None:
 
 
 def _wanted(registry: JobRegistry, running_job: RunningJob) -> Verdict | None:
-    """The autosizer's verdict, if it is due and another factor should be tried; otherwise None."""
+    """The autosizer's verdict, if a verdict is due and another factor should be tried; otherwise None."""
     limits = running_job.settings.autoscale
     if limits is None or registry.clock() < running_job.scaling.looked_at + _SIZE_EVERY:
         return None

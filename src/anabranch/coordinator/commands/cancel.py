@@ -12,7 +12,7 @@ __all__ = ["apply", "check", "run"]
 
 
 def run(context: Context, job: str) -> None:
-    """If the job is being changed, return it to its former generation. If it is draining, let it run again.
+    """If the job is being changed, return to its former generation. If the job is draining, let it run again.
 
     Raises:
         NotFoundError: there is no such job.

@@ -27,7 +27,8 @@ __all__ = ["Context", "enter"]
 @dataclass(frozen=True)
 class Context:
     """The context of a command. For ``systems``, ``counting`` and ``locating``, see
-    :class:`anabranch.coordinator.coordinator.Coordinator`. Asking systems takes time, so don't lock jobs meanwhile.
+    :class:`anabranch.coordinator.coordinator.Coordinator`. Asking systems takes time, so don't hold a job's lock while
+    they are asked.
     """
 
     registry: JobRegistry

@@ -1,4 +1,4 @@
-"""Replaces a job's version by another one, which takes over the job's state and positions."""
+"""Replaces a job's version by another version, which takes over the job's state and positions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def change(
 
 
 def present(registry: JobRegistry, job: str) -> CurrentDeployment:
-    """The current deployment, which another one should follow, with a snapshot of the job if the job runs."""
+    """The job's current deployment, with a snapshot of the job if the job runs."""
     store, snapshot = registry.store, None
     with registry.locked_all() as jobs:
         running_job = jobs.get(check_name("job", job))
@@ -106,7 +106,7 @@ def already(registry: JobRegistry, found: CurrentDeployment) -> DeployResult:
 
 
 def check(found: CurrentDeployment) -> None:
-    """Raises ConflictError if no deployment can follow the current one at the moment."""
+    """Raises ConflictError if no other deployment can follow the current deployment at the moment."""
     job = found.stored.job
     if found.stored.state == DeploymentState.DRAINED:
         raise ConflictError(

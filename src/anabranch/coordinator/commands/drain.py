@@ -46,7 +46,7 @@ def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted
 
 
 def check(running_job: RunningJob, request: DrainNotification) -> str:
-    """Why a notification is ignored; empty if it isn't ignored. Raises the same errors as
+    """Why a drain notification is ignored; empty if it isn't ignored. Raises the same errors as
     :func:`anabranch.coordinator.jobs.draining.check`.
     """
     return draining.check(running_job.job, running_job.state, running_job.deployment, running_job.lanes, request)

@@ -31,11 +31,12 @@ __all__ = [
 ]
 
 TRIES = 10
-"""How many times a change is planned at most. It is planned again each time that the job has changed meanwhile."""
+"""The maximum number of plans that are made for a change: if the job has changed when a plan is ready, a new plan is
+made."""
 
 
 class Planned(Protocol):
-    """The part that the plans of all changes have in common."""
+    """What the plans of all changes have in common."""
 
     @property
     def result(self) -> ScaleResult | RewindResult | DeployResult: ...

@@ -17,8 +17,8 @@ __all__ = ["apply", "check", "is_scalable", "plan", "run"]
 
 
 def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
-    """Change the factor or the number of containers: lanes close, and others continue from them. The job is changing
-    until all of its lanes are running.
+    """Change the factor or the number of containers: lanes close, and other lanes continue from them. The job is
+    changing until all of its lanes are running.
 
     If the request is repeated, or the job already has the requested factor and containers, nothing happens. However, if
     the request has ``now``, a change that is under way stops waiting for batches.
@@ -97,8 +97,8 @@ def apply(
     planned: NextGeneration | None,
     request: ScaleRequest,
 ) -> ScaleResult:
-    """Enter the planned generation. If there is none, but the request has ``now``, let a change that is under way stop
-    waiting for batches.
+    """Enter the planned generation. If nothing is planned, but the request has ``now``, let a change that is under way
+    stop waiting for batches.
     """
     if planned is None and request.now and not request.dry:
         registry.hasten(running_job)

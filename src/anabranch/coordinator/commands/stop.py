@@ -18,7 +18,8 @@ def run(context: Context, job: str, at_once: bool = False) -> None:
 
     Args:
         at_once: whether lanes break off their running batches, rather than end at a batch boundary. The next start
-            finishes these batches. ``at_once`` isn't stored, so another coordinator that takes over doesn't know it.
+            finishes these batches. ``at_once`` isn't stored, so it has no effect after another coordinator has taken
+            over.
 
     Raises:
         NotFoundError: there is no such job.

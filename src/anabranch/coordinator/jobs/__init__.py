@@ -8,5 +8,5 @@
   ``long_batches`` and ``fencing``.
 - The next generation or deployment: ``transitions``, ``next_deployment`` and ``plans``. ``pause_estimate`` predicts how
   long output pauses for a change, and ``pauses`` measures the pause.
-- ``reader_positions`` makes the retention of a job's inputs keep the records that the job has still to read.
+- ``reader_positions`` makes the retention of a job's inputs keep the records that the job still has to read.
 """

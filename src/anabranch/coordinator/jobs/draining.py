@@ -1,5 +1,5 @@
-"""The progress of a drain, and the order that follows from it for each lane. These are pure functions, which store
-nothing.
+"""Determines the progress of a drain, and the order that each lane gets in a drain. These are pure functions, which
+store nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAY_DRAIN = frozenset({DeploymentState.STARTING, DeploymentState.RUNNING, Deplo
 
 
 def check(job: str, state: DeploymentState, deployment: int, lanes: Iterable[Lane], said: DrainNotification) -> str:
-    """Why a notification is ignored; empty if it isn't ignored.
+    """Why a drain notification is ignored; empty if it isn't ignored.
 
     Raises:
         UsageError: the notification's uuid isn't valid.
@@ -52,7 +52,7 @@ def check(job: str, state: DeploymentState, deployment: int, lanes: Iterable[Lan
 
 
 def check_cancellable(job: str, drain: DrainProgress) -> None:
-    """Raises ConflictError if incomplete windows may already have been emitted."""
+    """Raises ConflictError if a drain can't be cancelled, because incomplete windows may already have been emitted."""
     if drain.last:
         raise ConflictError(
             f"job {job!r} drains to the end: incomplete windows have been emitted",
@@ -78,7 +78,7 @@ def stages(lanes: Iterable[Lane]) -> dict[str, tuple[str, ...]]:
 
 
 def following(drain: DrainProgress, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> DrainProgress | None:
-    """The progress of a drain after its next step; None while lanes have yet to report.
+    """The progress of a drain after its next step; None if no step is due, for example while lanes have yet to report.
 
     First, all lanes that read streams from outside the job report where they stopped. Each partition is then read up to
     the position of the most advanced lane. In the mode "latest", the partition is read at least up to the end offset

@@ -15,8 +15,8 @@ __all__ = ["Fence", "fence"]
 
 @dataclass(frozen=True)
 class Fence:
-    """A lane that must be fenced at its outputs under its epoch, to shut out its former process. ``settings`` are those
-    of the job.
+    """A lane that must be fenced at its outputs under its epoch, to shut out its former process. ``settings`` are the
+    job's settings.
     """
 
     lane: Lane
@@ -24,10 +24,11 @@ class Fence:
 
 
 def fence(lane: Lane, settings: Mapping[str, Any]) -> None:
-    """Fence a lane under its epoch. Idempotent; after an error, call it again.
+    """Fence a lane under its epoch. This can be repeated, for example after an error.
 
     Outputs that can't be fenced are skipped, because their writer stops within its lease. Tables of a user's class are
-    skipped, too, because the class isn't available here: the process that gets the lane fences them before it writes.
+    also skipped, because the class isn't available here: the process that gets the lane fences these tables before it
+    writes.
 
     Raises:
         AnabranchError: a system doesn't answer, or a process with a higher epoch owns the lane.

@@ -1,4 +1,4 @@
-"""The clients that wait for new orders for a container."""
+"""Keeps track of the clients that wait for new orders for a container."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class _Poll:
 
 
 class LongPolls:
-    """The waiting clients. A waiting client occupies no thread, only memory: it provides a function that wakes it.
-    Thread-safe.
+    """The clients that wait for new orders. A waiting client occupies no thread: it only provides a function with which
+    it is woken. Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -31,8 +31,8 @@ class LongPolls:
 
     @contextmanager
     def waiting(self, container: str, seen: int, wake: Callable[[], object]) -> Iterator[None]:
-        """A context in which ``wake`` is called when the container's orders are newer than the revision ``seen``,
-        perhaps repeatedly and by any thread. ``wake`` must not block.
+        """A context in which ``wake`` is called when the container's orders are newer than the revision ``seen``.
+        ``wake`` can be called several times, and by any thread. It must not block.
         """
         poll = _Poll(container, seen, wake)
         with self._lock:

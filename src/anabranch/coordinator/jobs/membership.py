@@ -1,4 +1,5 @@
-"""The processes that hold the seats of jobs: they register, send heartbeats, and are expelled if they are silent."""
+"""Handles the processes that hold the seats of jobs: they register, send heartbeats, and are expelled if they are
+silent."""
 
 from __future__ import annotations
 
@@ -42,10 +43,10 @@ class Membership:
         self._unseated_beats = 0
 
     def register(self, registration: Registration) -> RegistrationResponse:
-        """Give a process a seat, under an epoch above all others of the job.
+        """Give a process a seat, under an epoch that is higher than all earlier epochs of the job.
 
-        If processes are never expelled, the new process replaces the one that holds the seat. Otherwise, it can only
-        take a free seat.
+        If processes are never expelled, the new process replaces the process that holds the seat. Otherwise, a process
+        can only take a free seat.
 
         Raises:
             NotFoundError: there is no such job, or it has no such seat.
@@ -62,7 +63,7 @@ class Membership:
                 return self._register(running_job, registration)
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> HeartbeatResponse:
-        """Process a heartbeat like :meth:`hear`, but if there are no new orders for the container, wait for new ones.
+        """Process a heartbeat like :meth:`hear`. But if there are no new orders for the container, wait for new orders.
         Raises the same errors as :meth:`hear`.
 
         Args:
@@ -77,7 +78,7 @@ class Membership:
     def hear(self, beat: Heartbeat) -> HeartbeatResponse:
         """Process what a container reports, and return what the container should run.
 
-        A container that reports lanes that it can't have is told to stop.
+        A container that reports a lane of another seat or deployment, or an unknown lane, is told to stop.
 
         Raises:
             UsageError: the container's id or its report isn't valid.
@@ -93,10 +94,10 @@ class Membership:
         return answer
 
     def hear_at_once(self, beat: Heartbeat) -> HeartbeatResponse | None:
-        """Like :meth:`hear`, but only for a heartbeat that contains nothing but figures. Returns None for any other;
-        pass that one to :meth:`hear`, which may take longer.
+        """Like :meth:`hear`, but only for a heartbeat that contains nothing but figures. Returns None for any other
+        heartbeat, which must then be passed to :meth:`hear`.
 
-        This method waits neither for other requests nor for the store.
+        Unlike :meth:`hear`, this method waits neither for other requests nor for the store.
         """
         return None if self._registry.unsure else self._routine(beat)
 
@@ -116,7 +117,7 @@ class Membership:
         return self._registry.polls.waiting(beat.container, beat.seen, wake)
 
     def patience(self, wait: float) -> float:
-        """How many seconds the coordinator lets a client wait that asks for ``wait`` seconds: at most half a lease."""
+        """How long a client waits that asks to wait for ``wait`` seconds: never longer than half a lease."""
         return max(0.0, min(wait, self._lease / 2))
 
     def holds_seat(self, execution: str) -> bool:
@@ -165,8 +166,8 @@ class Membership:
         return self._registered(process)
 
     def _free_seat(self, running_job: RunningJob, registration: Registration) -> str | None:
-        """The seat that a process can take; None if there is none. Raises NotFoundError if the job doesn't have the
-        requested seat.
+        """The seat that a process can take; None if no such seat is free. Raises NotFoundError if the job doesn't have
+        the requested seat.
         """
         seat = registration.seat
         if seat is not None and seat not in running_job.busy_seats:
@@ -205,8 +206,8 @@ class Membership:
         )
 
     def expel_silent(self, running_job: RunningJob) -> bool:
-        """Expel the processes of a job that have been silent for too long. Returns whether there were any. The caller
-        holds the job's lock.
+        """Expel the processes of a job that have been silent for too long. Returns whether any process was expelled.
+        The caller holds the job's lock.
         """
         if self._grace is None:
             return False
@@ -271,7 +272,7 @@ class Membership:
                 return HeartbeatResponse(alive=False, revision=-1, reason=str(error))
             news = self._take_in(running_job, process, beat, its)
             process.heard = max(process.heard, beat.number)
-            if news or self._grace is None:  # without news, too, if only heartbeats advance the job
+            if news or self._grace is None:  # if only heartbeats advance the job, news isn't required
                 self._registry.advance(running_job)
             if beat.leaving and all(lane.state is LaneState.FAILED for lane in seats.may_write(running_job, process)):
                 self._registry.write(self._store.leave, process.record, self._now())
@@ -295,7 +296,7 @@ class Membership:
         return HeartbeatResponse(alive=False, revision=-1, reason=reason)
 
     def _take_in(self, running_job: RunningJob, process: Process, beat: Heartbeat, its: dict[str, Lane]) -> bool:
-        """Process the contents of a heartbeat. Returns whether they may require a decision."""
+        """Process the contents of a heartbeat. Returns whether the contents may require a decision."""
         changed: dict[str, Lane] = {}
         happened: list[Event] = []
         news = [report for report in beat.lanes if running_job.is_news(report)]

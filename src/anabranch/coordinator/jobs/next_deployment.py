@@ -1,4 +1,4 @@
-"""The next deployment of a job, which continues from the lanes of the current one. Nothing is stored here."""
+"""Makes the next deployment of a job, which continues from the lanes of the current deployment. Nothing is stored here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["CurrentDeployment", "NextDeployment", "again", "deployed", "former_v
 
 @dataclass(frozen=True)
 class CurrentDeployment:
-    """The deployment that another one should follow. ``running_job`` is None if the job doesn't run."""
+    """The deployment that another deployment should follow. ``running_job`` is None if the job doesn't run."""
 
     stored: DeploymentRecord
     generation: Generation
@@ -57,7 +57,7 @@ class NextDeployment:
 def deployed(
     present: CurrentDeployment, start: StartRequest, again: int, drop_state: Collection[str], request: str
 ) -> NextDeployment:
-    """The deployment that replaces a job's version by another one.
+    """The deployment that replaces a job's version by another version.
 
     Args:
         again: the first deployment of the version, if the job has had this version before; 0 if the version is new.
@@ -110,7 +110,7 @@ def undone(store: Store, running_job: RunningJob, generation: Generation, who: s
 
 
 def again(store: Store, job: str, deployment: int) -> StartRequest:
-    """A former deployment, as a request to start it. Raises ConflictError if its code isn't available here."""
+    """A former deployment, as a request to start it again."""
     stored = stored_jobs.deployment(store, job, deployment)
     lanes = [lane for lane in store.lanes(job).values() if lane.deployment == deployment]
     return StartRequest(
@@ -131,7 +131,7 @@ def version_of(store: Store, job: str, deployment: int) -> int:
 
 def former_version(store: Store, job: str, deployment: int) -> int:
     """The first deployment of the version that came before the version of ``deployment``. Raises ConflictError if there
-    was none.
+    was no such version.
     """
     first = version_of(store, job, deployment)
     if first == 1:

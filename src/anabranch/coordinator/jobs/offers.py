@@ -1,5 +1,5 @@
-"""Determines the offer for each seat of a job, which is what the process in the seat should run, and keeps track of the
-lanes that the process has.
+"""Determines the offer for each seat of a job: what the process in the seat should run. Also keeps track of the lanes
+that the process has.
 """
 
 from __future__ import annotations
@@ -178,8 +178,8 @@ def _have_closed(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, 
 
 
 def _are_same(before: tuple[WantedLane, ...], after: tuple[WantedLane, ...]) -> bool:
-    """Whether both contain the very same lane objects with the same orders. This check is fast: there may be thousands
-    of lanes, nearly all of them unchanged.
+    """Whether ``before`` and ``after`` contain the same lane objects with the same orders. Only the identity of lanes
+    is compared, because there can be thousands of lanes, nearly all of them unchanged.
     """
     if len(before) != len(after):
         return False

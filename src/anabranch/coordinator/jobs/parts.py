@@ -147,8 +147,8 @@ class DeploymentTerms:
 
 @dataclass
 class Seats:
-    """The processes that hold seats, those that stand by for a seat, and the offer for each seat. Times are on this
-    coordinator's clock; "by execution" means by EXECUTION_ENV_CONTAINER_ID.
+    """The processes that hold seats, the processes that stand by for a seat, and the offer for each seat. Times are on
+    this coordinator's clock; "by execution" means by EXECUTION_ENV_CONTAINER_ID.
 
     Attributes:
         expels: whether a process that is silent for too long loses its seat. Its lanes are then fenced before other
@@ -156,8 +156,8 @@ class Seats:
         processes: the processes that hold seats, by container id.
         asked: when each process that stands by last asked for a seat, by execution.
         resting: the last registration of each process that stands by, by execution.
-        returning: when each process that is replacing itself by a new one returned its seat, by execution. An entry is
-            kept until the new process asks for a seat.
+        returning: the processes that are replacing themselves by new processes: when each process returned its seat,
+            by execution. An entry is kept until the new process asks for a seat.
         revision: the latest revision of any offer.
         begun: when the job was started, or when its launcher was told to try again.
         sure_from: the time from which on all live processes must have reported.
@@ -184,28 +184,26 @@ class Seats:
 
     def leave(self, process: Process, returns_from: float | None) -> None:
         """Record that a process has returned its seat. ``returns_from`` is the time at which the process began to
-        replace itself by a new one; None if no new process follows.
+        replace itself by a new process; None if no new process follows.
         """
         del self.processes[process.record.id]
         if returns_from is not None:
             self.returning[process.record.execution] = returns_from
 
     def stand_by(self, registration: Registration, now: float) -> None:
-        """Record that a process has asked for a seat when none was free."""
+        """Record that a process stands by: it has asked for a seat when no seat was free."""
         self.returning.pop(registration.execution, None)
         self.asked[registration.execution] = now
         self.resting[registration.execution] = registration
 
     def returning_since(self, since: float) -> dict[str, float]:
-        """When each process that is replacing itself by a new one returned its seat, by execution, if that was after
-        ``since``. All other processes are forgotten.
-        """
+        """The entries of ``returning`` for seats that were returned after ``since``. All other entries are forgotten."""
         self.returning = {execution: at for execution, at in self.returning.items() if at > since}
         return dict(self.returning)
 
     def standing_by(self, since: float) -> frozenset[str]:
-        """The executions of the processes without a seat that asked for one at the time ``since`` or later. All other
-        processes are forgotten.
+        """The executions of the processes without a seat that have asked for a seat at the time ``since`` or later. All
+        other processes are forgotten.
         """
         self.asked = {execution: at for execution, at in self.asked.items() if at >= since}
         self.resting = {execution: its for execution, its in self.resting.items() if execution in self.asked}
@@ -254,7 +252,7 @@ class Progress:
             the clock that it comes from can be set to another time.
         unchanged_since: the same moment on this coordinator's clock.
         changing_since: when the last change began, on this coordinator's clock.
-        rescale_seconds: how many seconds the last change took; None if there was none.
+        rescale_seconds: how many seconds the last change took; None if there was no change.
         pause: the change whose pause is being measured.
         shown: what has been measured of the job's changes so far.
         hasty: whether the change that is under way doesn't wait for batches with at-least-once output.
@@ -321,7 +319,7 @@ class Inputs:
         look_from: when the inputs should be checked again, on this coordinator's clock.
         counts: the inputs' partition counts, by ``system/stream``.
         replicas: the racks of the inputs' partitions.
-        warning: why the job can't be adapted to its inputs; empty if it can.
+        warning: why the job can't be adapted to its inputs; empty if it can be adapted.
     """
 
     look_from: float = 0.0

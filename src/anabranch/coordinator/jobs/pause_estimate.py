@@ -1,5 +1,5 @@
-"""How long the output of lanes pauses while their successors take over: predicted from earlier changes, and measured
-afterwards.
+"""Predicts, from earlier changes, how long the output of lanes pauses while their successors take over, and measures
+the pause afterwards.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _BETWEEN = 1.0
 _UNSURE = 0.2
 """The uncertainty, in seconds, of a batch's age at the time when its lane notices a change."""
 _STATE_SPEED = 100e6
-"""The assumed bytes of state per second that are copied and opened, until a change has been measured."""
+"""The assumed bytes of state per second that are copied and opened, as long as no change has been measured."""
 _CONTAINER = 15.0
-"""The assumed seconds until a container is ready, until a change has been measured."""
+"""The assumed seconds until a container is ready, as long as no change has been measured."""
 _IN_STEP = 1.0
-"""The seconds by which the clocks of machines may differ."""
+"""How many seconds the clocks of machines can differ."""
 _PATIENCE = 60.0
-"""The seconds after a change for which the first output of all lanes is awaited."""
+"""How many seconds after a change to wait for the first output of all lanes."""
 _NEW = 0.5
-"""The weight of the newest measurement. All earlier measurements together have the rest of the weight."""
+"""The weight of the newest measurement. All earlier measurements together have the remaining weight."""
 _AT_MOST = 2.0
-"""The largest factor by which a single change can lengthen or shorten the prediction for the next one."""
+"""The largest factor by which a single change can lengthen or shorten the prediction for the next change."""
 
 
 class Kind(StrEnum):
@@ -65,9 +65,9 @@ class Kind(StrEnum):
 
 _STATELESS = {Kind.SAME: 0.6, Kind.FACTOR: 0.8, Kind.MOVED: 1.0, Kind.NEW: 2.2}
 _STATEFUL = {Kind.SAME: 1.2, Kind.FACTOR: 1.2, Kind.MOVED: 2.5, Kind.NEW: 5.0}
-"""The assumed overhead of a change in seconds, by kind, until a change of the kind has been measured. The overhead is
+"""The assumed overhead of a change in seconds, by kind, until a change of that kind has been measured. The overhead is
 the time in addition to a usual batch and to copying state: lanes must report their end, successors must start, and the
-successors' first batches take longer than others.
+successors' first batches take longer than later batches.
 """
 
 
@@ -132,7 +132,7 @@ def _usual(kind: Kind, stateful: bool) -> float:
 
 
 def kind_of(closing: Collection[Lane], following: Collection[Lane]) -> Kind:
-    """How the lanes ``following`` start, which follow the lanes ``closing``."""
+    """The kind of a change in which the lanes ``closing`` close and the lanes ``following`` start."""
     former, next_seats = {lane.seat for lane in closing}, {lane.seat for lane in following}
     if not next_seats <= former or {lane.deployment for lane in closing} != {lane.deployment for lane in following}:
         return Kind.NEW
@@ -178,8 +178,8 @@ def expected(
 
 
 def _lost(report: LaneReport, cost: BatchCost | None) -> float:
-    """The expected seconds of a lane's work that are lost because a batch is broken off, for a change at an unknown
-    time.
+    """How many seconds of a lane's work are expected to be lost because a batch is broken off, for a change at an
+    unknown time.
     """
     spent, whole = _present_batch(report, cost)
     if report.load.repeats or whole < _SHORT or spent > whole:
@@ -207,8 +207,8 @@ def _lost_now(report: LaneReport, cost: BatchCost | None, now: float) -> float:
 
 
 def without_output(report: LaneReport, now: float) -> float:
-    """The seconds for which a lane has written nothing although there were records to read; ``now`` is in seconds since
-    1970. The clocks of machines may differ, so the result is limited to what is possible according to the report.
+    """How many seconds a lane has written nothing although there were records to read. ``now`` is in seconds since
+    1970. Because the clocks of machines can differ, the result is limited to what is possible according to the report.
     """
     at = report.progress.batch_progress
     if at is None and not _waiting(report):
@@ -230,7 +230,7 @@ def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, f
 
 
 def _next_batch(report: LaneReport, cost: BatchCost | None) -> float:
-    """How many seconds the batch after the running one takes; 0.0 if there are no records for it."""
+    """How many seconds the batch after the running batch takes; 0.0 if there are no records for it."""
     records = _waiting(report)
     if not records:
         return 0.0
@@ -247,7 +247,7 @@ def _waiting(report: LaneReport) -> int:
 def _first_batch(
     lane: Lane, report: LaneReport, cost: BatchCost | None, following: Collection[Lane], shown: Experience
 ) -> float:
-    """How many seconds the longest of the first batches of a lane's successors takes. The part of the time that the
+    """The first batches of a lane's successors: how many seconds the longest of these batches takes. The time that the
     job's functions take depends on the number of records, and on the number of buckets among which the records are
     divided; see :mod:`anabranch.pace.speeds`.
     """

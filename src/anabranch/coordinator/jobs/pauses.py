@@ -1,5 +1,5 @@
-"""How long output pauses for a change: predicted when the change is made, and measured once the job runs again. The
-measurement is recorded as an event, together with the prediction.
+"""Predicts, when a change is made, how long output pauses for the change, and measures the pause once the job runs
+again. The measurement is recorded as an event, together with the prediction.
 """
 
 from __future__ import annotations

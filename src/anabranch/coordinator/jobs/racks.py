@@ -1,4 +1,4 @@
-"""The racks of a job's containers, and what follows from them for the seats of tasks and processes."""
+"""Determines the racks of a job's containers, and which seats tasks and processes get because of these racks."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def placing(job: RunningJob, containers: int) -> Placing:
 
 
 def nearest(job: RunningJob, free: Collection[str], rack: str | None) -> str:
-    """The best free seat for a process in a rack: one whose tasks were placed for that rack; failing that, one whose
-    tasks were placed for no rack; failing that, any.
+    """The best free seat for a process in a rack: if possible, a seat whose tasks were placed for this rack; otherwise,
+    if possible, a seat whose tasks were placed for no rack; otherwise, any seat.
     """
     placed = {each.seat: each.rack for each in job.model.containers}
     return min(free, key=lambda seat: (placed.get(seat) != rack, placed.get(seat) is not None, seat))
 
 
 def misplaced(job: RunningJob) -> str:
-    """A warning that containers aren't in the racks for which their tasks were placed; empty if they are, or if racks
-    don't matter.
+    """A warning that containers aren't in the racks for which their tasks were placed; empty if all containers are, or
+    if racks don't matter.
     """
     if job.settings.assignment.strategy == "none" or len(job.model.containers) == 1:
         return ""

@@ -1,5 +1,5 @@
-"""Stores, next to each stream that a job reads, the offsets from which on the job has still to read. The retention of
-the stream keeps the records at and after these offsets.
+"""Stores, next to each stream that a job reads, the offsets from which the job still has to read. The retention of the
+stream keeps the records at and after these offsets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Positions", "ReaderPositions", "common", "still_to_read"]
 _EVERY = 60.0
 
 Positions = Mapping[tuple[str, str], Mapping[int, int]]
-"""The lowest offset that a job has still to read, by (system, stream) and then by partition."""
+"""The lowest offset that a job still has to read, by (system, stream) and then by partition."""
 
 log = logs.get_logger()
 
@@ -32,8 +32,8 @@ log = logs.get_logger()
 def still_to_read(
     lanes: Collection[Lane], known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
 ) -> Positions | None:
-    """The lowest offsets that the lanes of a job have still to read. Left out are streams that no lane reads, and
-    partitions for which the position of any lane is unknown. None if there are no lanes.
+    """The lowest offsets that the lanes of a job still have to read. Streams that no lane reads are left out, and so
+    are partitions for which the position of any lane is unknown. None if there are no lanes.
 
     Args:
         lanes: the lanes of the deployment, and the lanes of former deployments that aren't closed.
@@ -59,7 +59,7 @@ def still_to_read(
 
 
 def _position(lane: Lane, ssp: SSP, known: Mapping[str, Lane], reports: Mapping[str, LaneReport]) -> int | None:
-    """The lowest offset of a partition that a lane or one of its successors may read next; None if unknown."""
+    """The lowest offset of a partition that a lane or one of its successors can read next; None if unknown."""
     report = reports.get(lane.id)
     at = None if report is None else parsed(report.progress.positions).get(ssp)
     if at is not None and report is not None and (lane.rewind is None or report.progress.batch >= lane.first_batch):
@@ -97,12 +97,12 @@ def common(before: Mapping[int, int], now: Mapping[int, int]) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class _Turn:
-    """What was seen of a stream in one turn."""
+    """What one call of :meth:`ReaderPositions.look` has found out about a stream."""
 
     revision: str
     """The revision of the job's entry at the stream."""
     positions: Mapping[int, int] | None
-    """The lowest offsets that the job had still to read, looked up after ``revision``; None if no lane reads the
+    """The lowest offsets that the job still had to read, looked up after ``revision``; None if no lane reads the
     stream.
     """
 
@@ -119,11 +119,11 @@ class _Place:
 
 @dataclass
 class ReaderPositions:
-    """Every minute, stores the positions that the lanes of the served jobs had a minute before. Thread-safe.
+    """Every minute, stores the positions that the lanes of the served jobs had a minute earlier. Thread-safe.
 
-    A power cut can destroy the last batches in a lane's folder, and the lane then reads their records once more. The
-    delay keeps these records. It also keeps the records that a job should read again after a rewind, until the job's
-    lanes report their new positions.
+    A power cut can destroy the last batches in a lane's folder, and the lane then reads the batches' records once more.
+    Because of the delay, these records still exist. The delay also keeps the records that a job should read again after
+    a rewind, until the job's lanes report their new positions.
 
     Args:
         clock: a clock in seconds.
@@ -149,7 +149,7 @@ class ReaderPositions:
                 self._turn(job)
 
     def settle(self, job: str) -> None:
-        """Store the positions of a job that has ended, after making everything durable that its processes have
+        """Store the positions of a job that has ended, after making durable everything that its processes have
         written.
         """
         with self._lock:

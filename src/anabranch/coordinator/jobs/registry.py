@@ -1,5 +1,5 @@
-"""The jobs that a coordinator serves, and the durable steps that advance them. Each step is stored before it takes
-effect."""
+"""Holds the jobs that a coordinator serves, and takes the durable steps that advance these jobs. Each step is stored
+before it takes effect."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class JobRegistry:
 
     @contextmanager
     def locked(self, job: str) -> Iterator[RunningJob]:
-        """Lock a job that is served here, in its stored state.
+        """Lock a job that is served here. If the result of an earlier write is unknown, read the jobs again first.
 
         Raises:
             NotFoundError: there is no such job.
@@ -101,7 +101,7 @@ class JobRegistry:
 
     @contextmanager
     def locked_all(self) -> Iterator[dict[str, RunningJob]]:
-        """Lock all jobs that are served here, in their stored state."""
+        """Lock all jobs that are served here. If the result of an earlier write is unknown, read them again first."""
         with self._lock:
             self._look_again()
             yield self.jobs
@@ -172,8 +172,8 @@ class JobRegistry:
         self.announce()
 
     def write(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Store a step. If the connection to the store is lost meanwhile, the step may or may not have been stored;
-        :meth:`locked_all` then looks it up.
+        """Store a step. If the connection to the store is lost meanwhile, it isn't known whether the step was stored;
+        the next :meth:`locked_all` finds this out.
         """
         try:
             return step(*args, **kwargs)
@@ -263,7 +263,7 @@ class JobRegistry:
 
     def _give_up(self, running_job: RunningJob) -> bool:
         """Close the lanes that already have successors but can't start, and the closing lanes that no process was ever
-        told to run. Returns whether there were any.
+        told to run. Returns whether there were any such lanes.
         """
         if not running_job.state.runs:
             return False
@@ -273,7 +273,7 @@ class JobRegistry:
         return bool(void)
 
     def _open(self, running_job: RunningJob) -> bool:
-        """Store the start offsets of lanes whose predecessors have closed. Returns whether there were any."""
+        """Store the start offsets of lanes whose predecessors have closed. Returns whether there were any such lanes."""
         opened = [running_job.as_held(rewind.opened(lane, running_job.known)) for lane in running_job.opening()]
         self._put(running_job, opened, "has its start offsets")
         return bool(opened)
@@ -322,7 +322,7 @@ class JobRegistry:
         running_job.progress.drain = drain
 
     def _take_drain_on(self, running_job: RunningJob) -> bool:
-        """Take the drain's steps that are due. Returns whether there were any."""
+        """Take the drain's steps that are due. Returns whether any step was due."""
         moved = False
         while running_job.state is DeploymentState.DRAINING and running_job.progress.drain is not None:
             following = draining.following(running_job.progress.drain, running_job.lanes, running_job.reports)

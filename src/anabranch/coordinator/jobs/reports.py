@@ -37,8 +37,8 @@ _FIGURES = frozenset(
         "windows",
     }
 )
-"""Fields and parts of a report that are mere figures. The next step of a job never depends on them while the lane
-runs.
+"""Fields and parts of a report that are mere figures. While the lane runs, the next step of the job never depends on
+these figures.
 """
 _rest = attrgetter(
     *(name for name in LaneReport.__struct_fields__ if name not in PARTS.keys() | _FIGURES),
@@ -47,10 +47,10 @@ _rest = attrgetter(
 
 
 def applied(lane: Lane, report: LaneReport) -> Lane:
-    """The lane as it should be stored after a report; the same object if nothing changes in it.
+    """The lane as it should be stored after a report; the same object if the report changes nothing.
 
-    A lane that has ended is planned again, and later continues from its final positions. But a lane that was closing or
-    has drained is closed permanently, provided that it left nothing pending.
+    A lane that has ended gets the state PLANNED again, and later continues from its final positions. But a lane that
+    was closing or has drained is closed permanently, unless it left a batch pending.
 
     Raises:
         UsageError: the key of a position isn't an SSP.
@@ -89,19 +89,19 @@ def _positions(report: LaneReport) -> tuple[Position, ...]:
 
 
 def is_routine(lane: Lane, before: LaneReport, report: LaneReport) -> bool:
-    """Whether a report differs from the last one only in figures, which don't change the stored lane."""
+    """Whether a report differs from the last report only in figures, which don't change the stored lane."""
     if begins_to_wait(before, report) or awaits_otherwise(before, report):
         return False
     return bool(_rest(before) == _rest(report)) and applied(lane, report) is lane
 
 
 def awaits_otherwise(before: LaneReport | None, report: LaneReport) -> bool:
-    """Whether a lane has begun or stopped to wait for something outside the job, or waits for something else now."""
+    """Whether a lane has started or stopped waiting for something outside the job, or now waits for something else."""
     return report.attempt.awaits != (before.attempt.awaits if before is not None else "")
 
 
 def begins_to_wait(before: LaneReport | None, report: LaneReport) -> bool:
-    """Whether something has begun to keep a closing lane from ending."""
+    """Whether something is now keeping a closing lane from ending, and didn't before."""
     return bool(report.attempt.waits) and (before is None or not before.attempt.waits)
 
 

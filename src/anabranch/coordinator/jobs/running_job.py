@@ -1,5 +1,5 @@
-"""A job that this coordinator serves: its lanes and processes, and what follows from them. This module uses no store,
-clock or lock.
+"""A job that this coordinator serves: its lanes and processes, and what can be derived from them. This module uses no
+store, clock or lock.
 
 Functions that take a running job are also in other modules of this package, by topic: ``seats``, ``offers``,
 ``standbys``, ``racks``, ``status_view`` and ``snapshots``.
@@ -94,11 +94,11 @@ class RunningJob:
 
     @property
     def follows(self) -> bool:
-        """Whether this is the first generation of a deployment that continues from the lanes of another one."""
+        """Whether this is the first generation of a deployment that continues from the lanes of another deployment."""
         return self.model.replaces > 0 and self.generation == 1
 
     def deployment_of(self, seat: str) -> int:
-        """The deployment for which a seat needs a process now: the first one with lanes in that seat that aren't
+        """The deployment for which a seat needs a process now: the first deployment with lanes in that seat that aren't
         closed.
         """
         its = (lane.deployment for lane in self.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED)
@@ -123,7 +123,7 @@ class RunningJob:
         return self.state is not DeploymentState.DRAINING or self.reports[lane].attempt.stopped
 
     def is_over(self, lane: str) -> bool:
-        """Whether a lane has ended at a batch boundary, from which others can continue."""
+        """Whether a lane has ended at a batch boundary, from which other lanes can continue."""
         return (
             lane in self.reports
             and self.reports[lane].phase == LanePhase.ENDED
@@ -184,7 +184,7 @@ class RunningJob:
 
     def plans_alike(self, other: RunningJob) -> bool:
         """Whether any change has the same result for this job as for ``other``, which is the same job at another time.
-        Predicted pauses may differ.
+        Predicted pauses can differ.
         """
         return (
             self.model is other.model
@@ -209,15 +209,15 @@ class RunningJob:
         ]
 
     def spoilt(self, followed: bool = False) -> list[Lane]:
-        """The lanes that failed before they ever began: those of the current generation or, if ``followed``, those from
-        which others already continue.
+        """The lanes that failed before they ever began: lanes of the current generation or, if ``followed``, lanes from
+        which other lanes already continue.
         """
         found = [
             lane
             for lane in self.lanes
             if lane.state is LaneState.FAILED and not lane.begun and (lane.predecessors or self.follows)
         ]
-        if not found:  # nearly always so; a shortcut, because this runs at every heartbeat with news
+        if not found:  # a shortcut for nearly all calls, because this runs at every heartbeat with news
             return found
         heads = {lane.id for lane in follow.heads(self.lanes)}
         return [lane for lane in found if (lane.id in heads) is not followed]

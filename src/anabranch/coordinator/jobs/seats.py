@@ -1,5 +1,5 @@
-"""Which seats of a job processes can take, what happens to lanes when a seat is taken or lost, and how many processes
-are needed.
+"""Determines which of a job's seats are free for processes, what happens to lanes when a seat is taken or lost, and how
+many processes are needed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def relieved(job: RunningJob) -> bool:
 
 
 def free(job: RunningJob, deployment: int) -> frozenset[str]:
-    """The seats for a deployment that no process has, except those with lanes that must still be fenced."""
+    """The free seats for a deployment. A seat isn't free if a process has it, or if it has lanes that must still be
+    fenced."""
     taken = job.seats.taken | {lane.seat for lane in job.lanes if lane.unfenced}
     return frozenset(seat for seat in job.busy_seats - taken if job.deployment_of(seat) == deployment)
 
@@ -63,7 +64,8 @@ def demand(job: RunningJob, now: float, lease: float) -> Demand:
 
 
 def try_again(job: RunningJob, now: float) -> bool:
-    """If the job's launcher has given up although the job should run, let it try again. Returns whether it had."""
+    """If the job's launcher has given up although the job should run, let it try again, and return True; otherwise
+    return False."""
     gave_up = job.seats.launching is not None and job.seats.launching.gave_up and demand(job, now, 0.0).wanted > 0
     if gave_up:
         job.seats.begun, job.seats.launching = now, None

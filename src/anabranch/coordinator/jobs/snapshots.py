@@ -1,4 +1,4 @@
-"""The snapshot of a running job from which the job's next state is determined; see
+"""Takes the snapshot of a running job from which the job's next state is determined; see
 :mod:`anabranch.coordinator.jobs.states`.
 """
 
@@ -39,7 +39,7 @@ def taken(job: RunningJob, now: float, *, stop_wanted: bool = False) -> Snapshot
 
 
 def _starved(job: RunningJob) -> set[str]:
-    """The lanes downstream of a failed one."""
+    """The lanes downstream of failed lanes."""
     failed = {lane.id for lane in job.lanes if lane.state is LaneState.FAILED}
     if not failed:
         return failed

@@ -17,7 +17,7 @@ __all__ = ["Member", "StandbyOrders", "is_warm", "told"]
 StandbyOrders = Mapping[str, tuple[StandbyOrder, ...]]
 """What each process should do with standbys, by the process's execution."""
 _NEAR = 10
-"""How many batches a standby may be behind and still count as up to date. These batches are copied after the lane has
+"""How many batches a standby can be behind and still count as up to date. These batches are copied after the lane has
 stopped.
 """
 
@@ -90,8 +90,8 @@ def _placed(
 
 
 def is_warm(lane: Lane, batch: int, needed: int, members: Iterable[Member]) -> bool:
-    """Whether a lane doesn't have to wait for its standbys: there are ``needed`` standbys, and each of them either is
-    hardly behind ``batch`` or can't be brought up to date.
+    """Whether a lane needn't wait for its standbys any longer: there are ``needed`` standbys, and each standby either
+    is nearly up to date with ``batch`` or can't be brought up to date.
     """
     its = [has for member in members for has in member.copies if (has.lane, has.epoch) == (lane.id, lane.folder_epoch)]
     near = {has.number for has in its if has.error or 0 <= has.batch >= batch - _NEAR}

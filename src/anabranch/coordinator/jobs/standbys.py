@@ -1,5 +1,5 @@
-"""The standbys of a job's lanes: which processes maintain them, and whether closing lanes wait until there are standbys
-for their successors.
+"""Determines which processes maintain standbys of a job's lanes, and whether closing lanes wait until there are
+standbys for their successors.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from anabranch.protocol.standby import StandbyReport
 __all__ = ["behind", "is_news", "members", "prepare", "unready", "wanted"]
 
 _COPIES_WITHIN = 300.0
-"""The maximum number of seconds after a change for which a closing lane keeps running until there are standbys for its
+"""How many seconds after a change a closing lane keeps running at most, to wait until there are standbys for its
 successors.
 """
 
 
 def members(job: RunningJob) -> dict[str, Member]:
-    """The job's processes, by EXECUTION_ENV_CONTAINER_ID: those that have a seat and those that stand by."""
+    """The job's processes, with or without a seat, by EXECUTION_ENV_CONTAINER_ID."""
     found = {
         execution: Member(rack=its.rack, copies=its.copies)
         for execution, its in job.seats.resting.items()

@@ -1,4 +1,4 @@
-"""The next generation of a running job. These are pure functions, which store nothing."""
+"""Determines the next generation of a running job. These are pure functions, which store nothing."""
 
 from __future__ import annotations
 

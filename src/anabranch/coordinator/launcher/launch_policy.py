@@ -1,5 +1,5 @@
-"""The launcher's policy for a job: how many processes to start, which ones to end, and when to give up. These are pure
-functions.
+"""Decides for a job how many processes the launcher should start, which processes it should end, and when it should
+give up. These are pure functions.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ LIMIT = 8
 """The number of failures in a row after which the launcher gives up."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 RUNS_WELL = 60.0
-"""The seconds after its first heartbeat for which a process must stay alive to show that the job's code can run."""
+"""How many seconds a process must stay alive, after the coordinator first heard from it, to show that the job's code
+can run."""
 COMES_WITHIN = 600.0
 ENDS_WITHIN = 75.0
-"""The seconds within which a container must end after a signal. (Containers promise to end within 60.)"""
+"""How many seconds a container has to end after a signal. (Containers promise to end within 60 seconds.)"""
 SURPLUS_FOR = 10.0
 
 _NO_FAILURE = (0, ConflictError.exit_code)
@@ -38,9 +39,9 @@ class Demand:
         begun: when the job was started, or the launcher was told to try again.
         sure_from: the time before which it isn't known which processes are alive.
         holders: the processes that have a seat.
-        standing_by: the processes that have asked for a seat within the length of a lease.
-        returning: the processes that began to replace themselves by new ones within ``COMES_WITHIN``, with the time
-            when they began.
+        standing_by: the processes without a seat that last asked for one at most the length of a lease ago.
+        returning: the processes that began to replace themselves by new processes at most ``COMES_WITHIN`` seconds
+            ago, each with the time at which it began.
     """
 
     job: str
@@ -70,7 +71,7 @@ class Member:
     came: float | None = None
     """When the coordinator first heard from the process."""
     idle: float | None = None
-    """The time since which the process has had nothing to do, so that it should end by itself."""
+    """The time since which the process has had nothing to do, and so should end by itself."""
     told: float | None = None
     """When the process was told to end."""
     killed: bool = False
@@ -100,7 +101,7 @@ class Crew:
 
     members: tuple[Member, ...] = ()
     dead: frozenset[str] = frozenset()
-    """The processes that have ended, but that the coordinator may still count."""
+    """The processes that have ended, but that the coordinator may still count as alive."""
     begun: float = 0.0
     """As in the last :class:`Demand`."""
     failures: int = 0
@@ -139,7 +140,7 @@ class Plan:
 
 
 def joined(crew: Crew, execution: str, now: float) -> tuple[Crew, bool]:
-    """The crew with a newly started process, and whether this process replaces one that has ended."""
+    """The crew with a newly started process, and whether this process replaces a process that has ended."""
     members = (*crew.members, Member(execution=execution, started=now))
     return replace(crew, members=members, owed=max(0, crew.owed - 1)), crew.owed > 0
 
@@ -161,7 +162,7 @@ def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float
 
     A process that had a seat or stood by, and from which the coordinator no longer hears, isn't counted, because it
     should end. A process that the coordinator hasn't heard from yet is counted, because Spark takes time to start. A
-    process that is replacing itself by a new one is also counted.
+    process that is replacing itself by a new process is also counted.
 
     Args:
         ended: the members that have ended since the last step, and how.
@@ -261,7 +262,8 @@ def _never_came(member: Member, now: float) -> bool:
 
 
 def _surplus(crew: Crew, demand: Demand, there: list[Member], count: int, now: float) -> tuple[Crew, list[Member]]:
-    """The crew, and the processes to end because there have been too many for a while: the newest that stand by."""
+    """The crew, and the processes to end because there have been too many for a while: the newest processes that stand
+    by."""
     since = None if count <= 0 else now if crew.surplus_since is None else crew.surplus_since
     crew = replace(crew, surplus_since=since)
     if since is None or now - since < SURPLUS_FOR:

@@ -1,4 +1,4 @@
-"""Runs containers as processes on this machine, which outlive the process that started them. Each container has a log,
+"""Runs containers as processes on this machine. They outlive the process that started them. Each container has a log,
 and holds a lock as long as it lives.
 """
 
@@ -148,7 +148,7 @@ class Processes:
             log.warning("a container process can't be ended", job=job, execution=execution, error=str(error))
 
     def lives(self, job: str, execution: str) -> bool:
-        """Whether a process is alive, judging by its lock. The process id is checked, too, because a child of the
+        """Whether a process is alive, judging by its lock. The process id is also checked, because a child of the
         process could have inherited the lock by accident.
         """
         try:
@@ -173,10 +173,11 @@ class Processes:
         return int(pid) if host == socket.gethostname() and pid.isdecimal() and int(pid) > 1 else None
 
     def trim(self, job: str, execution: str) -> None:
-        """If a process's log has grown large, move its contents to ``.log.1``, whose former contents are lost.
+        """If a process's log has grown large, move its contents to ``.log.1``. The former contents of ``.log.1`` are
+        lost.
 
-        Because the process keeps its log open, the log is copied and then emptied. Output that the process writes in
-        between is lost.
+        Because the process keeps its log open, the log is copied and then emptied. Output that the process writes
+        between these two steps is lost.
         """
         path = self.log_of(job, execution)
         try:
@@ -192,7 +193,7 @@ class Processes:
             log.warning("a container's log can't be cut", file=str(path), error=str(error))
 
     def _tail(self, job: str, execution: str) -> str:
-        """The last error near the end of a process's log or, if there is none, the log's last lines; as one line."""
+        """The last error near the end of a process's log or, if there is none, the log's last lines. Returns one line."""
         try:
             with open(self.log_of(job, execution), "rb") as said:
                 said.seek(max(0, said.seek(0, os.SEEK_END) - _TAIL_BYTES))

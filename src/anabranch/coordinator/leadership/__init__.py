@@ -1,1 +1,1 @@
-"""Which of several coordinators on one store leads, and what the leading coordinator does."""
+"""Decides which of several coordinators on one store leads, and does the work of the leading coordinator."""

@@ -1,4 +1,4 @@
-"""The election of the coordinator that leads: the one that holds a lease on a row of the store. Every process measures
+"""Elects the coordinator that leads: the coordinator that holds a lease on a row of the store. Every process measures
 the lease on its own clock.
 """
 
@@ -22,8 +22,8 @@ class Election:
     has been no other renewal by then.
 
     Args:
-        store: the store. From now on, the store object writes only while this candidate leads. Nothing else may use it
-            to claim the lead or to resign.
+        store: the store. From now on, this object writes only while this candidate leads. Other code must not use the
+            object to claim the lead or to resign.
         holder: the URL of this coordinator.
         clock: a clock in seconds that keeps running while the machine sleeps.
         lease: how many seconds the lease lasts after it was renewed.
@@ -51,7 +51,7 @@ class Election:
 
     @property
     def leads_until(self) -> float:
-        """When this candidate's lease ends, on its clock. If it doesn't lead, the time is in the past."""
+        """When this candidate's lease ends, on its clock. If the candidate doesn't lead, the time is in the past."""
         return self._ends
 
     def step(self) -> bool:

@@ -1,5 +1,5 @@
-"""Which process serves a job on this machine. This process leaves a note with its URL, and holds the job's lock, which
-only one process can hold.
+"""Finds the process that serves a job on this machine. Such a process leaves a note with its URL, and holds the job's
+lock. Only one process can hold the lock.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def run_folder(store_url: str) -> Path:
 
 
 def write(store_url: str, job: str, url: str) -> None:
-    """Write a note that this process serves a job at a URL. It replaces the job's former note."""
+    """Write a note that this process serves a job at a URL. The note replaces the job's former note."""
     folder = run_folder(store_url)
     address.make_folder(folder)
     temporary = folder / f".{uuid.uuid4().hex}.tmp"
@@ -83,7 +83,7 @@ def find(store_url: str) -> dict[str, str]:
 
 
 class RunLock:
-    """The lock of a job, which is held inside ``with``, or from ``acquire`` to ``release``. Child processes don't
+    """The lock of a job. The lock is held inside ``with``, or from ``acquire`` to ``release``. Child processes don't
     inherit it.
     """
 

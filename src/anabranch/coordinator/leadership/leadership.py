@@ -1,4 +1,4 @@
-"""One of several coordinators on a store: it serves jobs while it leads, and stands by otherwise."""
+"""Lets several coordinators use one store: a coordinator serves jobs while it leads, and stands by otherwise."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Leadership:
         fence: fences a lane at its outputs.
         launcher: starts the containers; None if something else starts them.
         pool: the threads in which lanes are fenced; None for threads of this object.
-        fenced_again_after: the seconds after which another attempt is made to fence a lane that couldn't be fenced.
+        fenced_again_after: the seconds to wait before another attempt to fence a lane that couldn't be fenced.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Leadership:
         if self._led and not leads:
             log.warning("another coordinator may lead now; this one stands by")
             self.step_down()
-        elif lapsed:  # it got no heartbeats while it slept or had no store: no process may be expelled for that
+        elif lapsed:  # no heartbeats came while it slept or had no store; that must expel no process
             log.warning("this coordinator was away, and leads again")
             self._led = False
         if leads and not self._led:
@@ -165,7 +165,7 @@ class Leadership:
             self._left.discard(job)
 
     def hand_out(self, fence: Fence) -> None:
-        """Have a lane fenced, unless that is already under way."""
+        """Have a lane fenced, unless the lane is already being fenced."""
         key = fence.lane.id, fence.lane.epoch
         if key not in self._fencing or self._fencing[key].done():
             self._fencing[key] = self._pool.submit(self._do, fence)

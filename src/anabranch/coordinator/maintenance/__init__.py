@@ -1,1 +1,1 @@
-"""Work on a job that no process serves: replacing the folders of its lanes, or resetting it."""
+"""Works on a job that no process serves: replaces the folders of the job's lanes, or resets the job."""

@@ -35,11 +35,11 @@ class Losses:
     """What a job loses by a reset.
 
     Args:
-        is_reset: whether the job has already been reset. At most the folders of its lanes are left then.
-        inputs: the streams that the job reads, in which it loses its positions.
+        is_reset: whether the job has already been reset. In this case, at most the folders of its lanes are left.
+        inputs: the streams in which the job loses its positions.
         stateful: the operators that lose their state.
         between: the intermediate streams. The records that they contain now won't be read any more.
-        outputs: the streams and tables that the job writes, which stay as they are.
+        outputs: the streams and tables that the job writes. They stay as they are.
     """
 
     job: str
@@ -55,7 +55,7 @@ def losses(store: Store, job: str) -> Losses:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job should run in containers, which may be alive.
+        ConflictError: the job runs in containers and hasn't been stopped.
     """
     its = stored_jobs.deployment(store, job)
     if its.state is DeploymentState.RESET:
@@ -80,9 +80,11 @@ def losses(store: Store, job: str) -> Losses:
 def forget(
     store: Store, systems: Systems, job: str, at: float, fence: Callable[[Lane], None], remove: Callable[[], None]
 ) -> None:
-    """Reset a job that no process serves. The caller ensures that no process starts the job before this returns.
+    """Reset a job that no process serves. The caller ensures that no process starts the job before this function
+    returns.
 
-    Raises the same errors as :func:`losses`, ``fence`` and ``remove``. After an error, this can be called again.
+    Raises the same errors as :func:`losses`, ``fence`` and ``remove``. After an error, the function can be called
+    again.
 
     Args:
         at: the current time, in seconds since 1970.
@@ -129,7 +131,7 @@ def _ends(systems: Systems, streams: Mapping[str, str]) -> dict[SSP, int]:
 
 
 def _with_present_outputs(lane: Lane, systems: Systems) -> Lane:
-    """A lane without the output streams that no longer exist, to which no process can write."""
+    """A lane without the output streams that no longer exist. (No process can write to such a stream.)"""
     there = {name: set(systems.named(name).streams()) for name in {lane.system(stream) for stream in lane.outputs}}
     outputs = {
         stream: count

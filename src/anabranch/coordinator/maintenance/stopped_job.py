@@ -1,4 +1,4 @@
-"""Maintenance of a stopped job, which may replace the folders of the job's lanes. The job can't be started until the
+"""Maintains a stopped job, for example by replacing the folders of the job's lanes. The job can't be started until the
 maintenance is done.
 """
 
@@ -26,8 +26,9 @@ def alone(store_url: str, job: str) -> Iterator[Store]:
     a server, a coordinator may take over the lead after some time; then writes to the returned store fail.)
 
     Raises:
-        NotFoundError: there is no store.
-        ConflictError: the job is being served, or the store is on a server, and a coordinator leads.
+        NotFoundError: there is no store; or the store is on a server, and no coordinator has ever led there.
+        ConflictError: the job is being served; or the store is on a server, and a coordinator leads there, or ended
+            without resigning.
     """
     store = Store.open_existing(store_url, to_write=True)
     try:
@@ -76,8 +77,8 @@ def lanes(store: Store, job: str) -> list[Lane]:
 
 
 def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The folders of a stopped job that will never be read again: those of closed lanes, and former folders of open
-    lanes. Folders that don't belong to a known lane are left out.
+    """The folders of a stopped job that will never be read again: the folders of closed lanes, and former folders of
+    open lanes. Folders that don't belong to a known lane are left out.
 
     Args:
         known: all lanes that the job has ever had. None of them may be in the middle of a change: see :func:`lanes`.
@@ -105,16 +106,16 @@ def _rests(lane: Lane) -> bool:
 
 
 def begun(store: Store, of: Sequence[Lane], at: float) -> list[Lane]:
-    """Give lanes the job's next epoch, in the store, too. Returns the lanes. Their new folders should be made under
-    this epoch.
+    """Give lanes the job's next epoch, store them, and return them. The lanes' new folders should be made under this
+    epoch.
     """
     what = f"new folders are made for {', '.join(lane.id for lane in of)}"
     return store.reseat(of, Event(job=of[0].job, at=at, who=_WHO, what=what, why="the user compacts the job"))
 
 
 def replaced(store: Store, of: Sequence[tuple[Lane, str]], at: float) -> None:
-    """Let all lanes use the folders of their epochs from now on, in one transaction. ``of`` are the lanes, each with
-    the reason for its event.
+    """Record, in one transaction, that lanes now use the folders of their epochs. ``of`` contains the lanes, each with
+    the reason for the event about it.
     """
     store.put_lanes(
         [msgspec.structs.replace(lane, folder_epoch=lane.epoch, abandoned=False) for lane, _ in of],

@@ -1,1 +1,1 @@
-"""The autosizer: which factor a job needs, judging by the load of its lanes. These are pure functions."""
+"""The autosizer: determines from the load of a job's lanes which factor the job needs. These are pure functions."""

@@ -26,8 +26,8 @@ from anabranch.protocol.status import JobStatus, LaneStatus
 __all__ = ["Assessment", "Findings", "Verdict", "cooldown_seconds", "decide", "limits_of", "looked", "threads_of"]
 
 _SURE, _SURE_OF_WORK = 2.0, 10.0
-"""The seconds for which every look must find the factor too small before the factor is raised: ``_SURE`` if records
-wait, and ``_SURE_OF_WORK`` if functions merely work too much.
+"""For how many seconds every look must have found the factor too small before the factor is raised: ``_SURE`` if
+records wait, and ``_SURE_OF_WORK`` if functions merely work too much.
 """
 _LOOKS = 3
 _SPAN, _SPAN_OF_WORK = 20.0, 10.0
@@ -36,8 +36,8 @@ records wait.
 """
 _SPACING = 10.0
 _PAUSES = 3
-"""The time between two changes, even if records wait, in which the effect of the first one can be seen: at least
-``_SPACING`` seconds, and at least ``_PAUSES`` times the pause of a change.
+"""After a change, it takes some time until the change's effect can be seen: at least ``_SPACING`` seconds, and at least
+``_PAUSES`` times the pause of a change. Until then, the factor isn't raised, even if records wait.
 """
 _MOST = 4
 """The largest number by which a single step divides the factor."""
@@ -55,8 +55,8 @@ lowered that far again for the next ``_SHUNNED`` cooldowns, unless the arrival r
 former value.
 """
 _WORKS = 0.1
-"""The share of the time for which functions must work on their busiest bucket. If they work for less, their speed
-proves nothing.
+"""The share of the time for which functions must work on their busiest bucket. If functions work for less of the time,
+their speed proves nothing.
 """
 
 
@@ -65,9 +65,9 @@ class Verdict:
     """What the autosizer decides for a job.
 
     Args:
-        factor: the factor that the job should have from now on; None for the current one.
+        factor: the factor that the job should have from now on; None if the job keeps its factor.
         why: the reason in words, with the figures.
-        advice: what would help if no factor does.
+        advice: what would help if no factor is sufficient.
     """
 
     factor: int | None
@@ -83,8 +83,8 @@ class Assessment:
         unknown: why nothing can be concluded; all fields below are then empty.
         loads: the load of each lane.
         needs: the need of each lane, in the order of ``loads``.
-        span: the seconds for which there are figures of every lane.
-        pause: the seconds for which a change would pause the output.
+        span: for how many seconds there are figures of every lane.
+        pause: how many seconds a change would pause the output.
     """
 
     factor: int
@@ -128,11 +128,11 @@ class Findings:
     """The results of all looks at a job so far. Times are on any clock.
 
     Args:
-        of: the deployment and the number of seats; if they change, all findings are dropped.
+        of: the deployment and the number of seats. If either changes, all findings are dropped.
         fell: when the factor last fell.
         arriving: how many records per second arrived for all lanes at the last look.
         too_small: the factor that proved too small when the factor last fell.
-        changed: when the current generation was first seen, if it followed another one.
+        changed: when the current generation was first seen, if it followed another generation.
         heard: the latest reports of each lane.
         rising: the time since which all looks have found the factor too small.
         looks: the number of these looks.
@@ -183,7 +183,7 @@ def looked(
     """Look at a job. Call this several times a second.
 
     Args:
-        pause: the seconds for which a change would pause the output.
+        pause: how many seconds a change would pause the output.
         before: the findings so far.
         now: the current time, on the clock of the findings.
     """
@@ -248,7 +248,7 @@ def decide(
 
     Args:
         since: the seconds since the last change of the job, by anyone, or since its start.
-        undone: whether the last change undid another one.
+        undone: whether the last change undid another change.
         look: the latest look.
         after: the findings, including those of the latest look.
     """
@@ -385,7 +385,7 @@ def _hottest(loads: Iterable[tuple[tuple[str, str], LaneLoad]]) -> dict[tuple[st
 
 
 def cooldown_seconds(limits: AutoscaleSettings) -> float:
-    """The seconds after a change for which the factor usually isn't changed again."""
+    """How many seconds after a change the factor usually isn't changed again."""
     return _seconds(limits.cooldown)
 
 

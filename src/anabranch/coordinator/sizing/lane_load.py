@@ -1,4 +1,4 @@
-"""A lane's load: the work that the lane has, the work that it does, and the work that it could do with another factor.
+"""Determines a lane's load: how much work the lane has, how much it does, and how much it could do with another factor.
 These are pure functions.
 """
 
@@ -19,16 +19,16 @@ _OVERHEAD = 0.5
 committing.
 """
 _OVERHEAD_PART = 0.15
-"""The share of the time that this overhead takes while records wait, and batches therefore have their full length."""
+"""The share of the time that ``_OVERHEAD`` takes while records wait, and batches therefore have their full length."""
 _KNOWN_AFTER = 1.0
-"""The seconds for which functions must have worked in a batch before their speed is known."""
+"""How many seconds functions must have worked in a batch before their speed is known."""
 _TELLS_AFTER = 0.2
-"""The seconds for which functions must have worked in a batch for this batch to be better evidence than an earlier, far
-smaller one.
+"""How many seconds functions must have worked in a batch before this batch is better evidence than an earlier batch
+that was far smaller.
 """
 _FAR_LARGER = 2
 _GROWN = 20.0
-"""The seconds after which a lane's batches, which are small at first, have their full length. Only then are their
+"""How many seconds a lane's batches, which are small at first, take to reach their full length. Only then are their
 durations used.
 """
 _LONG = 2.0
@@ -57,7 +57,7 @@ by a number, functions become faster only by this power of the number.
 """
 _HOT_FROM = 0.3
 """The share of the time for which functions must work on the busiest bucket to reveal a hot key. If functions work for
-less, batches are too small to reveal one.
+less of the time, batches are too small to reveal a hot key.
 """
 
 
@@ -70,7 +70,7 @@ class LaneLoad:
         threads: the number of buckets of a partition on which functions work at once.
         arriving: the records that arrive per second.
         growth: the arrival rate as a multiple of the average over the last half minute; at least 1.
-        backlog: the number of waiting records, without the finished ones of the running batch.
+        backlog: the number of waiting records, without the records that the running batch has finished.
         settled: whether the waiting records have arrived only recently.
         behind: whether more records wait than usual.
         rate: the records per second that the lane processes while it is busy; 0 if unknown.
@@ -146,8 +146,8 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
         rest = 0.0
     functions = 0.0 if progress is None else progress.spent.get(BatchPhase.FUNCTIONS, 0.0)
     known = progress is not None and progress.done > 0 and functions >= _KNOWN_AFTER
-    # If the last batch has no times by phase, `share` includes the running batch, but `rate` covers only the last one.
-    # If the last batch was far smaller than the running one, most of its time was spent on starting.
+    # If the last batch has no times by phase, `share` includes the running batch, but `rate` only the last batch.
+    # If the last batch was far smaller than the running batch, most of its time was spent on starting.
     larger = progress is not None and progress.done > _FAR_LARGER * rate * seconds
     mixed = larger and not report.load.spent and functions >= _TELLS_AFTER
     if progress is not None and progress.seconds > 0 and (known or mixed):

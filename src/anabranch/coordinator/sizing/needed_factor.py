@@ -1,4 +1,5 @@
-"""The factor that a lane needs, the reason, and what would help if no factor does. These are pure functions."""
+"""Determines the factor that a lane needs, the reason, and what would help if no factor is sufficient. These are pure
+functions."""
 
 from __future__ import annotations
 
@@ -38,10 +39,10 @@ class FactorTarget:
     """The target for a job.
 
     Args:
-        target: the share of the time for which functions may work on a bucket.
+        target: the largest share of the time for which functions should work on a bucket.
         lag: the seconds within which a backlog should be worked off.
-        pause: the seconds for which a change would pause the output.
-        factors: the allowed factors, including the current one, in ascending order.
+        pause: how many seconds a change would pause the output.
+        factors: the allowed factors, including the current factor, in ascending order.
     """
 
     target: float
@@ -55,13 +56,13 @@ class FactorNeed:
     """What a lane needs.
 
     Args:
-        factor: the factor that the lane needs, among the allowed ones.
+        factor: the factor that the lane needs, among the allowed factors.
         urgent: whether records would wait too long with the current factor.
         enough: whether the current factor suffices.
         now: the seconds until the backlog is worked off with the current factor.
         then: the seconds until the backlog is worked off with the needed factor.
         why: the reason in words.
-        advice: what would help if no factor does, or no factor helps enough.
+        advice: what would help, if no factor helps enough.
     """
 
     factor: int
@@ -93,8 +94,8 @@ def need_of(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> FactorNeed:
 
 def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
     """The smallest factor that suffices with a margin: functions don't work for all of the allowed time, and waiting
-    records are worked off well within the target lag. If there is none, or if more records wait than usual, the result
-    is the current factor.
+    records are worked off well within the target lag. If there is no such factor, or if more records wait than usual,
+    the result is the current factor.
     """
     if load.behind:
         return load.factor
@@ -107,8 +108,8 @@ def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
 
 
 def _larger(load: LaneLoad, seen: Scalability, aim: FactorTarget, late: bool) -> int:
-    """The smallest larger factor that meets the target. If there is none, the smallest of the factors that come nearest
-    to the target, provided that it is worth the pause; otherwise, the current factor.
+    """The smallest larger factor that meets the target. If there is none, the result is the smallest of the
+    larger factors that come nearest to the target, or the current factor if the change isn't worth its pause.
     """
     larger = [each for each in aim.factors if each > load.factor]
     met = next((each for each in larger if _meets(load, each, seen, aim, late)), None)
@@ -127,8 +128,8 @@ def _meets(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, la
 
 
 def _cost(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, late: bool) -> float:
-    """The cost of a factor: the seconds until the backlog is worked off, if records wait and any factor can achieve
-    that; otherwise the seconds of work per second.
+    """The cost of a factor. If records wait, and any factor allows the lane to catch up, the cost is the seconds until
+    the backlog is worked off; otherwise, it is the seconds of work per second.
     """
     if late and any(lane_load.capacity(load, each, seen) > load.arriving for each in aim.factors):
         return lane_load.catch_up(load, factor, 0.0 if factor == load.factor else aim.pause, seen)

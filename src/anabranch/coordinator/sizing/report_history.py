@@ -1,4 +1,4 @@
-"""A lane's reports of the last half minute. These are pure functions."""
+"""Keeps a lane's reports of the last half minute. These are pure functions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How much larger factors have sped up a lane's functions so far, observed whenever the factor changed. These are pure
-functions.
+"""Records the effect that larger factors have had on the speed of a lane's functions, observed whenever the factor
+changed. These are pure functions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["UNKNOWN", "Scalability"]
 
 _ENOUGH, _MOST = 5, 30
 """How many looks count after the factor has changed. A figure needs ``_ENOUGH`` looks; after ``_MOST`` looks, the
-records may differ too much from those before the change.
+records may differ too much from the records before the change.
 """
 _NEWEST = 0.3
 """The weight of the newest look."""

@@ -50,7 +50,7 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
     rack: str | None
     registered_at: float
     gone: str | None
-    """Why the process no longer holds the seat; None if it still holds it."""
+    """Why the process no longer holds the seat; None while the process holds the seat."""
 
     @classmethod
     def of(cls, registration: Registration, container: str, seat: str, epoch: int, at: float) -> Self:

@@ -70,7 +70,7 @@ class DeadLetterReader:
         self._clock = time.monotonic
 
     def newest(self, job: str, stream: str, wanted: LetterRange) -> DeadLetters:
-        """The newest dead letters in one of a job's dead-letter streams, by default the first one.
+        """The newest dead letters in one of a job's dead-letter streams, by default the first stream.
 
         Raises:
             NotFoundError: there is no such job, stream or partition.
@@ -128,7 +128,7 @@ class DeadLetterReader:
 
 def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
     """The dead-letter streams of lanes, sorted by name, each with the system of the stream whose dead letters it
-    contains. Unless settings bind the dead-letter stream to another system, it is in this system, too.
+    contains. The dead-letter stream is in the same system, unless the settings bind it to another system.
     """
     found: dict[str, str] = {}
     for lane in lanes:
@@ -138,7 +138,7 @@ def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
 
 
 def letter(partition: int, offset: int, row: Mapping[str, Any]) -> DeadLetter:
-    """A dead letter, from a record whose headers say where it came from and why it could not be processed."""
+    """The dead letter in a record of a dead-letter stream. The record's headers contain the origin and the reason."""
     headers = {each["key"]: each["value"] or b"" for each in row["headers"] or ()}
     ours = {name.removeprefix(_PREFIX): _text(value) for name, value in headers.items() if name.startswith(_PREFIX)}
     return DeadLetter(

@@ -1,5 +1,5 @@
-"""Reads early output: rows in a job's output streams that a drain emitted before their windows were complete. The job
-isn't locked meanwhile.
+"""Reads early output without locking the job: rows in the job's output streams that a drain emitted before their
+windows were complete.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _RECORDS, _SECONDS = 20_000, 5.0
 """The most records that are examined in each partition, and the most seconds that a request may spend reading."""
 _AT_ONCE = 1_000
 _MARK = "drained"
-"""The field that is true in a row that a drain emitted early. It is the same as
-:data:`anabranch.spark.operators.evaluation.DRAINED`, which a coordinator can't import because it runs without Spark.
+"""The field that is true in a row that a drain emitted early. The name is the same as in
+:data:`anabranch.spark.operators.evaluation.DRAINED`, which a coordinator can't import, because it runs without Spark.
 """
 
 
@@ -44,8 +44,8 @@ class EarlyOutputReader:
         self._clock = time.monotonic
 
     def newest(self, job: str, stream: str, limit: int) -> EarlyOutput:
-        """The last ``limit`` rows that a drain emitted early into one of a job's output streams, by default the first
-        one.
+        """The last ``limit`` rows that a drain emitted early into one of a job's output streams, by default into the
+        first stream.
 
         Raises:
             NotFoundError: there is no such job or stream.

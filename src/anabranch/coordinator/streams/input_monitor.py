@@ -37,7 +37,7 @@ def counted(
     Args:
         settings: the settings of the job.
         streams: the streams, as ``system/stream``.
-        patterns: the job's patterns. All streams that match one of them are counted, too.
+        patterns: the job's patterns. The partitions of all streams that match a pattern are also counted.
 
     Raises:
         AnabranchError: a system doesn't answer.

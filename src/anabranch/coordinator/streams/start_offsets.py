@@ -19,14 +19,14 @@ def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], syste
     """The offsets from which to read again, keyed by whole SSPs in text form.
 
     After this call, the retention of the streams keeps all records that exist now until the job has begun to read from
-    these offsets. If the job isn't rewound after all, they are kept for at least a minute.
+    these offsets. If the job isn't rewound after all, the records are kept for at least a minute.
 
     Args:
         to: "earliest", a time (see :func:`instant`), or offsets, keyed by whole SSPs in text form.
         sources: the partitions that the job reads and doesn't write.
 
     Raises:
-        UsageError: ``to`` is none of these, or lies outside the streams.
+        UsageError: ``to`` has another form, or an offset or the time lies outside the streams.
         NotFoundError: the job doesn't read one of the partitions, or a stream no longer exists.
         AnabranchError: a system doesn't answer.
     """

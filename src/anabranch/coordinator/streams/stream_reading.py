@@ -1,4 +1,4 @@
-"""Opens the system of a job's stream for a user who wants to see records. The job isn't locked meanwhile."""
+"""Opens the system of a job's stream, without locking the job, for a user who wants to see records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["StreamOpener"]
 
 
 class StreamOpener:
-    """Opens systems for one user at a time, and refuses other users meanwhile. This limits the load on a coordinator.
+    """Opens systems for one user at a time, and refuses all other users. This limits the load on a coordinator.
 
     Args:
         systems: the systems of the only job, which runs in this process; None to use the systems that the settings of
@@ -31,7 +31,7 @@ class StreamOpener:
 
     @contextmanager
     def opened(self, job: str, program: Program | None, stream: str, default: str) -> Iterator[System]:
-        """The system of a stream: the one to which the job's settings bind the stream or, if they don't, ``default``.
+        """The system to which the job's settings bind a stream; ``default`` if they bind the stream to no system.
 
         Raises:
             ConflictError: another user is reading; or the job ran in one process with its coordinator, so its settings

@@ -1,5 +1,5 @@
-"""What holds a job back, derived from its status; the most severe finding comes first. These are pure functions, so the
-dashboard and ``anabranch why`` show the same findings.
+"""Derives from a job's status what holds the job back. The dashboard and ``anabranch why`` both use these pure
+functions, so they show the same findings.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def findings(status: JobStatus, at: float, lease: float, change: ChangeProgress 
 
     Args:
         at: the current time, in seconds since 1970.
-        lease: the seconds after a heartbeat for which a container counts as alive.
+        lease: how many seconds a container counts as alive after a heartbeat.
         change: the change that is under way, if there is one.
     """
     found = [each for rule in RULES for each in rule(status, at, change)]
@@ -192,7 +192,7 @@ def _growing_lag(status: JobStatus, at: float, change: ChangeProgress | None) ->
 
 
 def _backlog(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
-    """A backlog that doesn't grow, but that will take long to work off."""
+    """Finds a backlog that doesn't grow, but will take long to work off."""
     heard = [(lane, report) for lane, report in _open(status) if report is not None and report.load.span >= _SPAN]
     lag = sum(lane.lag for lane, _ in heard)
     arriving = sum(report.load.arriving for _, report in heard)
@@ -341,7 +341,7 @@ RULES: Sequence[Rule] = (
     _dead_letters,
     _stuck,
 )
-"""The rules, each of which finds one kind of problem. Among findings of the same severity, those of earlier rules come
+"""The rules. Each rule finds one kind of problem. Among findings of equal severity, the findings of earlier rules come
 first.
 """
 

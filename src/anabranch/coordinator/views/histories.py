@@ -1,4 +1,4 @@
-"""The histories of the jobs that a coordinator serves: their figures, recorded every ten seconds."""
+"""Keeps the histories of the jobs that a coordinator serves: the jobs' figures, recorded every ten seconds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Histories:
         self._lock = threading.Lock()
 
     def sample(self) -> None:
-        """Record the current figures of the served jobs every ten seconds. Call this several times a second."""
+        """Record the current figures of the served jobs, if ten seconds have passed. To be called several times a
+        second."""
         slot = int(self._registry.now() // STEP)
         with self._lock:
             for job in list(self._registry.jobs):

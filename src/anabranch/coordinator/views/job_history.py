@@ -1,7 +1,7 @@
-"""The figures of a job and its stages over the last day, and of its lanes over the last hour. The leading coordinator
-keeps these figures in memory, in ring buffers of a fixed size.
+"""Keeps the figures of a job and its stages for a day, and the figures of its lanes for an hour. The leading
+coordinator keeps them in memory, in ring buffers of a fixed size.
 
-A figure takes eight bytes. A job with two stages takes 1.7 MB, and every 100 open lanes take about the same again.
+A figure takes eight bytes. A job with two stages takes 1.7 MB, and every 100 open lanes take about as much again.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Ring:
         self._last = -1
 
     def put(self, slot: int, value: float) -> None:
-        """Record the figure of a step. Steps before the last one are ignored; the figures of steps that were skipped
-        become unknown.
+        """Record the figure of a step. Figures of steps before the last recorded step are ignored, and the figures of
+        skipped steps become unknown.
         """
         size = len(self._values)
         if slot < self._last:
@@ -106,7 +106,7 @@ class JobHistory:
 
 
 def known(values: Iterable[float]) -> tuple[float | None, ...]:
-    """Figures for JSON, with None for unknown ones instead of NaN."""
+    """Figures for JSON: unknown figures are None rather than NaN."""
     return tuple(None if math.isnan(value) else value for value in values)
 
 

@@ -1,5 +1,5 @@
-"""The current figures of a job: see :class:`anabranch.views.live.Live`. These are pure functions of a snapshot or of a
-locked job.
+"""Shows the current figures of a job: see :class:`anabranch.views.live.Live`. These are pure functions of a snapshot or
+of a locked job.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[
     Args:
         at: the current time, in seconds since 1970.
         clock: the current time on the clock for leases.
-        lease: the seconds after a heartbeat for which a process counts as alive.
-        lost: processes that have lost their seats. They are shown, too.
+        lease: how many seconds a process counts as alive after a heartbeat.
+        lost: processes that have lost their seats and are also shown.
     """
     lanes = open_lanes(job.lanes)
     per_seat = Counter(lane.seat for lane in lanes)

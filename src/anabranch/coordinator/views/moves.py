@@ -15,11 +15,11 @@ def moves(store: Store, job: str, at: float, deployment: int = 0, generation: in
 
     Args:
         at: the current time, in seconds since 1970.
-        deployment: the number of the deployment; 0 for the last one.
-        generation: the number of the generation; 0 for the deployment's last one.
+        deployment: the number of the deployment; 0 for the last deployment.
+        generation: the number of the generation; 0 for the deployment's last generation.
 
     Raises:
-        NotFoundError: the job, deployment or generation doesn't exist, or the generation is the job's first one.
+        NotFoundError: the job, deployment or generation doesn't exist, or the generation is the job's first generation.
     """
     last = stored_jobs.deployment(store, job, deployment or None)
     number = generation or last.generation

@@ -1,5 +1,5 @@
-"""The partitions that a job reads, sorted and limited: for each one, the lag, and whether it holds the watermark back.
-These are pure functions.
+"""Lists the partitions that a job reads, sorted and limited. For each partition, the list shows the lag, and whether
+the partition holds the watermark back. These are pure functions.
 """
 
 from __future__ import annotations

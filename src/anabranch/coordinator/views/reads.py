@@ -1,4 +1,4 @@
-"""What the dashboard and the CLI read about jobs. A job is locked only while a snapshot of it is made."""
+"""Answers what the dashboard and the CLI ask about jobs. A job is locked only while a snapshot of it is made."""
 
 from __future__ import annotations
 
@@ -206,7 +206,8 @@ class Reads:
         return stored_jobs.model(self._store, job) if found is None else found.model
 
     def events(self, job: str, limit: int, wanted: EventRange, kind: str = "", lane: str = "") -> list[LoggedEvent]:
-        """The last ``limit`` events that match, oldest first; if ``wanted.after`` is set, the first ones after that id.
+        """The last ``limit`` events that match, oldest first. If ``wanted.after`` is set, the first ``limit`` events
+        after this id.
 
         If a kind or a lane is given, only about 10,000 events are searched.
         """
@@ -255,7 +256,7 @@ class Reads:
         return times_of_lanes.times_of_lanes(self._store, job, self._registry.now(), since, until, known)
 
     def graph(self, job: str, deployment: int = 0) -> GraphView:
-        """The graph of a deployment (0 for the last one). Raises NotFoundError if the job or deployment doesn't
+        """The graph of a deployment (0: the last deployment). Raises NotFoundError if the job or deployment doesn't
         exist.
         """
         last = stored_jobs.deployment(self._store, job)
@@ -313,7 +314,7 @@ class Reads:
         )
 
     def placement(self, job: str, stage: str = "", start: int = 0, limit: int = _MOST_CELLS) -> Placement:
-        """How many buckets of each partition of a stage (by default, of the first one) each seat has.
+        """How many buckets of each partition of a stage (by default, of the first stage) each seat has.
 
         Raises:
             NotFoundError: there is no such job or stage.

@@ -1,4 +1,4 @@
-"""When the lanes of a job ran, according to the store's events."""
+"""Finds out from the store's events when the lanes of a job ran."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lanes of a plan: which tasks of a seat a lane runs, and what the lane reads and writes."""
+"""Plans lanes: which tasks of a seat a lane runs, and what the lane reads and writes."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _rejects(group: Group, node: Node) -> bool:
 
 
 def _elsewhere(outputs: Iterable[Output]) -> dict[str, str]:
-    """Stream → system, for outputs that aren't in the default system."""
+    """The systems, by stream, of those outputs that aren't in the default system."""
     return {str(o.stream): str(o.system) for o in outputs if o.stream is not None and o.system != DEFAULT_SYSTEM}
 
 

@@ -1,4 +1,4 @@
-"""The numbers of tasks at factor 1, and which buckets of these tasks belong to given virtual tasks."""
+"""Determines the numbers of tasks at factor 1, and the buckets of these tasks that belong to given virtual tasks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def numbers_of(tasks: Iterable[Task], ssps: Iterable[SSP], factor: int) -> dict[
 
 
 def virtual_of(tasks: Iterable[Task], factor: int) -> dict[int, tuple[int, ...]]:
-    """For each task, by its number at factor 1, which of its buckets belong to these virtual tasks."""
+    """The buckets of these virtual tasks, by the number of the task at factor 1."""
     found: dict[int, list[int]] = {}
     for task in sorted(tasks, key=lambda task: task.index):
         found.setdefault(task.index // factor, []).append(task.index % factor)
@@ -34,5 +34,7 @@ def virtual_of(tasks: Iterable[Task], factor: int) -> dict[int, tuple[int, ...]]
 
 
 def incomplete(virtual: Mapping[int, Collection[int]], factor: int) -> dict[str, tuple[int, ...]]:
-    """The tasks from :func:`virtual_of` that lack buckets, by number as text, with the buckets that they have."""
+    """Those tasks in the result of :func:`virtual_of` that lack some of their buckets. Maps the number of each task, as
+    text, to the buckets that the task has.
+    """
     return {str(number): tuple(sorted(its)) for number, its in virtual.items() if len(its) < factor}

@@ -1,4 +1,4 @@
-"""The outputs of a plan: the streams to which rows and dead letters are written, and what each output promises."""
+"""Plans outputs: the streams to which rows and dead letters are written, and what each output promises."""
 
 from __future__ import annotations
 

@@ -25,8 +25,9 @@ def slots_of(lane: PlannedLane | Lane, state_partitions: int) -> tuple[str, ...]
 
 
 def task_slots(plan: Plan, state_partitions: int) -> int:
-    """How many Spark tasks of a container's lanes run at the same time in real-time mode: all Spark tasks of all Spark
-    stages of their queries."""
+    """The largest number of Spark tasks that run in one container at the same time in real-time mode. In this mode, all
+    Spark tasks of all Spark stages of a lane's query run at once.
+    """
     slots: Counter[str] = Counter()
     for lane in plan.lanes:
         read = {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}

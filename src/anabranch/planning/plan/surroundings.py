@@ -19,7 +19,7 @@ __all__ = ["Surroundings"]
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a plan needs in addition to the graph: settings, and facts about streams that systems have returned."""
+    """What a plan needs in addition to the graph: settings, and facts about streams, as returned by their systems."""
 
     factor: int
     containers: int
@@ -30,7 +30,7 @@ class Surroundings:
     """The partition count of each existing stream."""
 
     systems: dict[str, str]
-    """The system of each stream that is bound to one; see :func:`anabranch.planning.stages.systems`."""
+    """The system of each stream that settings bind to a system; see :func:`anabranch.planning.stages.systems`."""
 
     default_system: str = DEFAULT_SYSTEM
     """The system of the streams that aren't in ``systems``."""

@@ -1,4 +1,4 @@
-"""The tasks of each stage: the grouper divides the partitions of the stage's inputs among them."""
+"""Plans the tasks of each stage: the grouper divides the partitions of the stage's inputs among the tasks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ __all__ = ["check_shuffled", "partition_counts", "stage_inputs", "stage_model", 
 def partition_counts(
     graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], around: Surroundings
 ) -> dict[str, int]:
-    """The partition counts of all inputs. An intermediate stream has the largest count among the inputs of the stage
-    that writes it; an input of several streams has the largest count among these.
+    """The partition counts of all inputs. An intermediate stream that doesn't exist yet, and whose count isn't given,
+    gets the largest count among the inputs of the stage that writes it. An input of several streams has the largest of
+    their counts.
     """
     counts: dict[str, int] = {}
     for stage in cut:

@@ -1,2 +1,1 @@
-"""The step from the lanes of a generation to those of the next one: some lanes are closed, and new ones continue from
-them."""
+"""Plans the step from one generation to the next: some lanes are closed, and new lanes continue from them."""

@@ -1,4 +1,4 @@
-"""The deployment after a drain: where its lanes begin, and which of them keep state. Pure functions."""
+"""Plans the deployment after a drain: where its lanes begin, and which of its lanes keep state. Pure functions."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def keeps_state(graph: Graph, group: str) -> bool:
 
 
 def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
-    """Where the deployment after a drained one begins to read, by whole SSP. All records before these offsets have been
-    read.
+    """The start offsets, by whole SSP, of the deployment after a drained one. All records before these offsets have
+    been read.
 
     Args:
         lanes: all lanes that the job ever had. A stream that the last deployment didn't read is continued where an
@@ -111,7 +111,7 @@ def begun(
 
 
 def again(lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> tuple[Lane, ...]:
-    """New lanes like the last lanes of the previous deployment, in the form in which lanes are planned."""
+    """Planned lanes, with new ids, that do the same as the last lanes of the previous deployment."""
     last = max((lane.deployment for lane in lanes.values()), default=0)
     heads = _last(lanes.values(), last)
     ids = {lane.id: f"{lane.stage}-{new_id()}" for lane in heads}

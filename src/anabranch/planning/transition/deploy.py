@@ -1,5 +1,5 @@
-"""The change to another version of a job without a drain: the lanes of the current deployment close, and lanes of the
-next one continue from them. Pure functions.
+"""Plans the change to another version of a job without a drain: the lanes of the current deployment close, and lanes of
+the next deployment continue from them. Pure functions.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _Group = tuple[str, str]
 
 @dataclass(frozen=True)
 class NextVersion:
-    """The next version of a job. Its model and lanes, as planned or as they ran earlier, determine what stages read and
-    what the lanes of each group do, but not how many lanes a group has, or in which seats.
+    """The next version of a job. The model and the lanes, as planned or as they ran earlier, determine what stages read
+    and what the lanes of each group do. They don't determine the number of a group's lanes or the seats of these lanes.
     """
 
     deployment: int
@@ -41,14 +41,14 @@ class NextVersion:
 def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_id: Callable[[], str]) -> Change:
     """The first generation of the next deployment, whose lanes continue from those of the current one.
 
-    A stateful operator continues with its state; an output continues where it was. A new operator begins at the
-    position of the most advanced lane that read the same partitions. A partition that no lane has read is read from the
-    start offset that its ``read`` declares.
+    A stateful operator keeps its state and its positions, and an output keeps its positions. A new operator begins at
+    the position of the most advanced lane that read the same partitions. A partition that no lane has read is read from
+    the start offset that its ``read`` declares.
 
     Args:
         after: the next version.
-        present: the current generation. Its factor and containers stay. If a stage reads the same streams as a stage of
-            the current generation, it gets that stage's tasks.
+        present: the current generation, whose factor and containers are kept. A stage that reads the same streams as a
+            stage of the current generation gets the tasks of the latter.
         former: the lanes from which the new lanes continue. The change closes those that are open.
         new_id: returns 8 random hex digits per call.
 
@@ -108,7 +108,7 @@ class _Stage:
 
 def _stage(planned: StageModel, after: NextVersion, present: JobModel, former: Sequence[Lane]) -> _Stage:
     """A stage of the next deployment. If a current stage reads the same streams, the new stage gets that stage's tasks.
-    If several current stages do, one that has the state of the new stage's operators is preferred.
+    Of several such stages, one that has the state of the new stage's operators is preferred.
     """
     kept = {lane.group for lane in after.lanes if lane.stage == planned.stage and lane.stateful}
     having = {lane.stage for lane in former if lane.stateful and lane.group in kept}
@@ -256,7 +256,8 @@ def _made(
 
 
 def _together(lanes: Mapping[_Group, Sequence[Lane]], templates: Iterable[Lane]) -> Iterable[Lane]:
-    """Each lane with its co-writers and with the lanes that write its inputs."""
+    """The lanes, completed with their co-writers (``beside``) and with the lanes that write their inputs
+    (``upstream``)."""
     groups = {lane.id: _group(lane) for lane in templates}
     for its in lanes.values():
         beside = {lane.id: lane.speaks_for for lane in its}

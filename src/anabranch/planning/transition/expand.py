@@ -1,5 +1,5 @@
-"""The next generation of a job after its input streams have gained partitions, or after new streams match its
-patterns."""
+"""Plans the next generation of a job whose input streams have gained partitions, or whose patterns match new
+streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lanes of the next generation after a change of tasks or of their seats."""
+"""Plans the lanes of the next generation after a change of tasks or of their seats."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def following(
     new_id: Callable[[], str],
     placing: Placing,
 ) -> Change:
-    """The next generation, whose stages have other tasks. A lane that owns exactly what a new lane would own is kept.
+    """The next generation, whose stages have new tasks. A lane that owns exactly what a new lane would own is kept.
 
     The arguments are those of :func:`anabranch.planning.transition.rescale.rescaled`, and:
 
@@ -81,7 +81,7 @@ def following(
 
 
 def new_partitions(before: StageModel, after: StageModel) -> dict[SSP, SSP]:
-    """The partitions that a stage gets and didn't have before, each with its base."""
+    """The partitions that are new in a stage, each with its base."""
     had, has = ({s.whole for t in each.tasks for s in (*t.ssps, *t.broadcast)} for each in (before, after))
     return {whole: after.base.get(str(whole), whole) for whole in sorted(has - had, key=in_order)}
 
@@ -142,7 +142,7 @@ def _lanes(
 
 def _dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """The dead-letter streams of a lane whose inputs now have more streams. If the first stream of an input has a
-    dead-letter stream, all its streams have the same one."""
+    dead-letter stream, all streams of the input share this dead-letter stream."""
     found = dict(lane.dead_letters)
     for streams in matched.values():
         if streams[0] in found:
@@ -151,7 +151,7 @@ def _dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str,
 
 
 def fed(new: Sequence[Lane]) -> list[Lane]:
-    """The new lanes, with ``upstream`` naming the new lanes that will write their inputs."""
+    """The new lanes, with ``upstream`` completed: it names the lanes that will write their inputs."""
     followers: dict[str, list[str]] = {}
     for lane in new:
         for name in lane.predecessors:
@@ -166,7 +166,7 @@ def fed(new: Sequence[Lane]) -> list[Lane]:
 
 
 def as_planned(lane: Lane) -> Lane:
-    """A lane without anything that was added to it after it was planned."""
+    """The lane as it was planned, without predecessors, positions and everything else that was set later."""
     return msgspec.structs.replace(
         lane,
         predecessors=(),

@@ -1,4 +1,4 @@
-"""The change to another factor, or another number of containers."""
+"""Plans the change to another factor, or to another number of containers."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def check_grouper(model: JobModel, containers: int) -> None:
 
 
 def inputs_of(stage: StageModel, counts: Mapping[str, int] | None = None) -> tuple[Input, ...]:
-    """The inputs of a stage. ``counts`` are partition counts by ``system/stream``, for streams whose count differs from
-    what the stage's tasks read.
+    """The inputs of a stage. ``counts`` contains the new partition counts, by ``system/stream``, of streams whose count
+    has changed.
     """
     known = {**expansion.partitions(stage), **(counts or {})}
     broadcast = {f"{ssp.system}/{ssp.stream}" for task in stage.tasks for ssp in task.broadcast}

@@ -1,4 +1,5 @@
-"""What is kept of a job that is reset, so that its outputs are still exactly once after the reset. Pure functions.
+"""Determines what is kept of a job that is reset. Its outputs must still be exactly once after the reset. Pure
+functions.
 
 Outputs contain markers under the names of lanes, and intermediate streams contain the event times that lanes reported.
 So the store keeps an entry for every lane, without its positions and state. Names of lanes are then never reused,

@@ -1,4 +1,4 @@
-"""A rewind: a change whose new lanes begin at other offsets than those at which their predecessors ended."""
+"""Plans a rewind: a change whose new lanes begin at requested offsets, and not where their predecessors ended."""
 
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ def rewound(
         graph: the job's graph.
         model: the current generation.
         lanes: all lanes of the deployment, by id.
-        to: for input streams, the whole SSP in text form → the next offset to read. Other SSPs continue where they are.
-        state: what to do with the state of operators downstream: "keep" or "clear". None if there is no such state.
+        to: the SSPs to rewind: maps each whole SSP of an input stream, in text form, to the next offset to read. Other
+            SSPs continue where they are.
+        state: what to do with the state of the operators downstream of these SSPs: "keep" or "clear". None if there is
+            no such state.
         new_id: returns 8 random hex digits per call.
 
     Raises:
@@ -133,8 +135,8 @@ def _lowered(position: Position, lane: Lane, how: Rewind, ends: Mapping[str, int
 
 
 def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
-    """The position at which the lane before ``rewound`` ended, or the position at which ``rewound`` ended if that is
-    further."""
+    """The position at which the predecessor of ``rewound`` ended, or the position at which ``rewound`` ended, whichever
+    is further."""
     read = next((each.offset for each in rewound.final if each.ssp == position.ssp.whole), None)
     if lane.stateful or read is None:
         return position

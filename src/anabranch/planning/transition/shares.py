@@ -1,4 +1,4 @@
-"""What each lane of the next generation will own, and which lanes of the current one already own exactly that."""
+"""Determines what each lane of the next generation will own, and which current lanes already own exactly the same."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Share:
     Attributes:
         seat: the lane's seat.
         tasks: the tasks that the lane runs, all of which have its seat.
-        factor: the factor of its SSPs.
-        ssps: the SSPs that it owns.
-        virtual: which parts of its tasks the lane owns, in the form of :func:`owned`.
-        of: the lanes that it continues.
+        factor: the factor of the lane's SSPs.
+        ssps: the SSPs that the lane owns.
+        virtual: the parts of its tasks that the lane owns, in the form of :func:`owned`.
+        of: the lane's predecessors.
     """
 
     seat: str
@@ -59,7 +59,7 @@ class Share:
 
 
 def kept(present: Sequence[Lane], shares: Sequence[Share]) -> dict[str, Share]:
-    """The lanes that can be kept: id → share."""
+    """The lanes that can be kept, by id, with their shares."""
     known: dict[tuple[str, tuple[str, ...]], list[Share]] = {}
     for share in shares:
         known.setdefault((share.seat, share.names), []).append(share)
@@ -132,9 +132,9 @@ def _pieces(
 
     Args:
         lane: the lane that is divided.
-        fresh: new partition → its base.
-        task_of: partition → the number, at factor 1, of the task that reads it.
-        owner: the number of a task at factor 1 and a bucket → the seat and the task.
+        fresh: the base of each new partition.
+        task_of: the number, at factor 1, of the task that reads each partition.
+        owner: the seat and the task for each number of a task at factor 1 and each bucket.
         factor: the new factor.
         stage: the lane's stage in the next generation.
     """

@@ -1,5 +1,5 @@
-"""Processes the buckets of a Spark task in a Python worker: several buckets at the same time, but the rows of a bucket
-in order.
+"""Processes the buckets of a Spark task in a Python worker. Several buckets are processed at the same time, but the
+rows of each bucket in order.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ Work = Callable[[pa.RecordBatch], Coroutine[Any, Any, Worked]]
 
 @dataclass(frozen=True)
 class Crew:
-    """How the buckets of a Spark task are processed at the same time.
+    """How a Spark task processes several buckets at the same time.
 
     Attributes:
         factor: how many buckets each partition has.
         threads: the largest number of threads.
-        awaits: whether the user's function is async. If so, all buckets are processed in one event loop, rather than in
-            several threads.
+        awaits: whether the user's function is async. If so, all buckets are processed in one event loop, not in several
+            threads.
     """
 
     factor: int
@@ -74,15 +74,15 @@ def worked(
 ) -> Iterator[pa.RecordBatch]:
     """The results of ``work`` on rows, in the order of the rows. Exceptions that ``work`` raises are raised here.
 
-    If the factor is above 1, other buckets go on with later batches while a bucket is busy with an earlier batch.
+    If the factor is above 1, other buckets can continue with later batches while a bucket still works on an earlier
+    batch.
 
     Args:
         batches: each batch has rows of one task.
-        busy: a mapping from buckets (at factor 1, from tasks) to seconds. The seconds that are spent on each are added
-            here.
-        ahead: how many bytes of rows and results may be kept. If there are more, this function waits for the earliest
-            batch.
-        cut: if the factor is above 1, called with each batch.
+        busy: the seconds spent on each bucket (at factor 1, on each task) are added here.
+        ahead: how many bytes of rows and results may be kept. If there are more, this function waits until work on the
+            earliest batch has ended.
+        cut: called with each batch, and with the number of rows in each bucket, if the factor is above 1.
     """
     if crew.factor > 1:
         yield from _at_once(batches, work, crew, busy, ahead, cut)
@@ -136,7 +136,7 @@ class _Part:
 
 @dataclass
 class _Queue:
-    """The batches on which work is in progress, in order."""
+    """The batches whose results haven't been returned yet, in order."""
 
     work: Work
     busy: dict[Bucket, float]
@@ -178,8 +178,8 @@ class _Queue:
             self._changed.notify()
 
     def ended(self, ahead: int) -> Iterator[pa.RecordBatch]:
-        """The results of the earliest batches, as far as work on these has ended. While more than ``ahead`` bytes are
-        kept, this function waits for the earliest batch.
+        """The results of the earliest batches, up to the first batch that isn't complete. While more than ``ahead``
+        bytes are kept, this function waits for that batch.
         """
         while self._batches:
             with self._changed:
@@ -209,8 +209,8 @@ def _in_order(parts: list[_Part]) -> pa.RecordBatch:
 
 
 def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
-    """The bucket of each row, taken from the hidden column. If this has no bucket, the bucket is computed from the
-    row's key.
+    """The bucket of each row, taken from the hidden column. If the hidden column has no bucket for a row, the row's
+    bucket is computed from its key.
     """
     fields = "key", "offset", "bucket"
     keys, offsets, given = (pc.struct_field(rows.column(meta_column.NAME), name).to_pylist() for name in fields)
@@ -222,7 +222,7 @@ def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
 
 
 def _run(work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of work that never waits for an event loop."""
+    """The result of work that never awaits anything. Raises RuntimeError if the work does await something."""
     try:
         work.send(None)
     except StopIteration as ended:
@@ -232,9 +232,10 @@ def _run(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def done(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-    """The result of work in an event loop. If user code has started an asyncio task, and this asyncio task raises
-    SystemExit, the loop stops. Then this function runs the loop again, so code that waits for the asyncio task gets the
-    exception.
+    """The result of work in an event loop.
+
+    If an asyncio task that user code has started raises SystemExit, the loop stops. This function then runs the loop
+    again, so the exception reaches the code that awaits the asyncio task.
     """
     task = loop.create_task(work)
     while not task.done():

@@ -26,21 +26,23 @@ class _Adding(AccumulatorParam[Busy]):
 
 
 def listening(context: SparkContext) -> Accumulator[Busy]:
-    """An accumulator to which Spark tasks add their seconds. If a Spark task is repeated, it adds its seconds again."""
+    """An accumulator to which Spark tasks add the seconds that they have measured. A repeated Spark task adds its
+    seconds again.
+    """
     said: Accumulator[Busy] = context.accumulator({}, _Adding())
     return said
 
 
 def heard(said: Accumulator[Busy]) -> Busy:
-    """The seconds that Spark tasks have added since this was last called, by bucket."""
+    """The seconds that Spark tasks have added since the last call of this function, by bucket."""
     found, said.value = said.value, {}
     return found
 
 
 @dataclass(frozen=True)
 class Slowest:
-    """The bucket on which functions spent the most time: its SSP, the seconds, and the ratio of these to the average of
-    all buckets.
+    """The bucket on which functions spent the most time. ``skew`` is the ratio of its ``seconds`` to the average of all
+    buckets.
     """
 
     ssp: str

@@ -1,7 +1,7 @@
-"""Calls a user's function on rows. Returns the results as columns of the declared schema, and the rows on which the
-function failed.
+"""Calls a user's function on rows. The result has columns of the declared schema; rows on which the function fails are
+returned separately.
 
-This runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`.
+This code runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ Begin = Callable[[int], None]
 """A function that is called with the number of each row before the user's function is called on it."""
 
 BATCH = -1
-"""The index in a rejection that is about all rows rather than a single row."""
+"""The ``place`` of a rejection that concerns all rows."""
 
 
 class Rejection(NamedTuple):
-    """A rejected row: ``place`` is the row's index, and ``error`` describes what is wrong. ``raised`` says whether the
-    function raised an exception; otherwise the function's result is wrong.
+    """A rejected row: ``place`` is the row's index, and ``error`` describes what is wrong. ``raised`` is true if the
+    function has raised an exception, and false if its result is wrong or it took too long.
     """
 
     place: int
@@ -56,7 +56,7 @@ class Rejection(NamedTuple):
 
 class Outcome(NamedTuple):
     """The result of calling a function on rows. For each result row, ``places`` has the index of the row from which the
-    result comes.
+    function made it.
     """
 
     rows: pa.RecordBatch
@@ -71,9 +71,9 @@ class UserFunction:
     Attributes:
         kind: the kind of the operator.
         schema: the schema of the function's results.
-        home: the job's folder; tracebacks are shortened to its files.
+        home: the job's folder. Tracebacks show only files in this folder.
         seconds: how long the function may work on a message.
-        source: how other processes get the function; None if they get a pickled copy.
+        source: how other processes get the function. If None, they get a pickled copy.
     """
 
     kind: str
@@ -115,7 +115,7 @@ class Evaluator:
         self._results = Results(user.schema)
 
     async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome:
-        """The results for some rows. ``fails`` says whether a rejection fails the lane. If so, the call ends at the
+        """The results for some rows. ``fails`` says whether a rejection fails the lane; if so, the call ends at the
         first rejection.
         """
         match self._user.kind:
@@ -154,8 +154,8 @@ class Evaluator:
     async def _called(
         self, rows: pa.RecordBatch, begin: Begin, fails: bool
     ) -> tuple[list[Any], list[int], list[Rejection]]:
-        """The values that the function has returned, the indexes of the rows from which they come, and the rejected
-        rows. Each message is passed to the function once.
+        """Passes each message to the function once. Returns the function's results, for each result the index of its
+        row, and the rejected rows.
         """
         function, take = self._user.function, _TAKE[self._user.kind]
         returned: list[Any] = []
@@ -247,8 +247,8 @@ class _Unreadable:
 
 
 async def _value(called: Any) -> Any:
-    """The result of a function, given what the call has returned: a coroutine, an async generator, or the result
-    itself.
+    """The result of a function, given what calling the function has returned: a coroutine, an async generator, or the
+    result itself.
     """
     if inspect.isasyncgen(called):
         return [each async for each in called]
@@ -256,8 +256,8 @@ async def _value(called: Any) -> Any:
 
 
 def messages(rows: pa.RecordBatch) -> list[Any]:
-    """The rows as dicts. Maps also become dicts. But if the keys of a map are arrays or structs, which can't be keys of
-    a dict, the map becomes a list of pairs.
+    """The rows as dicts. Maps in the rows also become dicts. If any map in the schema has arrays or structs as keys,
+    which can't be keys of a dict, all maps become lists of pairs instead.
     """
     kinds = [kind for field in rows.schema for kind in _key_types(field.type)]
     maps = "strict" if kinds and not any(map(pa.types.is_nested, kinds)) else None

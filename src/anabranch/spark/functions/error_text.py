@@ -1,7 +1,8 @@
-"""Describes exceptions and rows in short texts, which can always be produced and encoded.
+"""Describes exceptions and rows in short texts.
 
-Exceptions and values come from user code. Their ``__str__`` may raise an exception, may return something other than a
-string, or may return a string of 50 MB. Even so, no function in this module raises an exception.
+Exceptions and values come from user code. Their ``__str__`` may raise an exception, return something other than a
+string, or return a string of 50 MB. Even then, every function in this module returns a text that can be encoded as
+UTF-8, and raises nothing.
 """
 
 from __future__ import annotations
@@ -56,11 +57,11 @@ _REPR.maxstring = _REPR.maxother = _SHORT
 
 
 def described(error: BaseException, home: str = "") -> str:
-    """A text about an exception: its type, its message, where in the job's files it was raised, the members of an
-    exception group, and the causes.
+    """A text about an exception: its type and message, the place in the job's files where it was raised, the members of
+    an exception group, and the causes.
 
     Args:
-        home: the job's folder. Frames in files elsewhere aren't shown. If ``home`` is '', all frames are shown.
+        home: the job's folder. Frames in files outside this folder are left out; '' includes all frames.
     """
     told = _attempted(lambda: "; caused by ".join(_chain(error, home)))
     return bounded(told if told is not None else _name(type(error)))
@@ -77,8 +78,8 @@ def traced(error: BaseException, home: str) -> str:
 
 
 def bounded(text: str, limit: int = LIMIT) -> str:
-    """The text, cut to ``limit`` characters. NUL characters, and characters that can't be encoded as UTF-8, are
-    replaced by escapes.
+    """The text, cut to ``limit`` characters. NUL characters, and characters that UTF-8 can't encode, are replaced by
+    escapes.
     """
     length = str.__len__(text)
     cut = str.__getitem__(text, slice(0, limit))
@@ -96,8 +97,8 @@ def shortened(value: object) -> str:
 
 
 def as_json(row: object) -> bytes:
-    """A row as a JSON object. Values that JSON can't represent become text: bytes become base64, and a number such as
-    NaN becomes its name.
+    """A row as a JSON object. Values that JSON can't represent become text: bytes become base64, and NaN and infinity
+    become their names.
     """
     plain = _attempted(lambda: _plain(row, 0))
     return json.dumps(plain if plain is not None else shortened(row)).encode() if row is not None else b"null"

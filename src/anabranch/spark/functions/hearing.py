@@ -1,5 +1,5 @@
-"""The driver's side of :mod:`anabranch.task_progress.meters`: receives the reports of Spark tasks on their progress in
-running batches.
+"""Receives the reports that Spark tasks send about their progress in running batches. This is the driver's side of
+:mod:`anabranch.task_progress.meters`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LONGEST = 2**20
 """The size limit of a report, which is a line, in bytes. If a line is longer, its sender is disconnected."""
 _MOST_RUNS, _MOST_CONNECTIONS, _MOST_TASKS, _MOST_COUNTS = 256, 4096, 4096, 65536
 _FRESH = 3.0
-"""In seconds. If a worker's newest report is older than this, the worker is considered gone."""
+"""A worker is considered gone if its newest report is more than this number of seconds old."""
 _HELLO, _TOLD = msgspec.json.Decoder(Greeting), msgspec.json.Decoder(TaskReport)
 
 _Key = tuple[int, int, int, int]
@@ -66,9 +66,10 @@ class _Client:
 
 
 class Listener:
-    """Receives reports in a thread of its own until it is closed. A connection with invalid input is closed.
+    """Receives reports in its own thread until it is closed. If a connection sends invalid input, the connection is
+    closed.
 
-    Raises OSError if it can't listen.
+    Raises OSError if no socket can be opened.
     """
 
     def __init__(self, host: str, bind: Iterable[str] = ()) -> None:
@@ -97,8 +98,8 @@ class Listener:
             ]
 
     def oldest(self, run: str) -> Work | None:
-        """The message on which a function has been working longest, in the newest batch of a query's run. None if there
-        is no such message. Workers report only messages that take a second or more.
+        """The message on which a function has been working longest, in the newest batch of a query's run. None if no
+        message was reported. (Workers report a message only if a function has worked on it for at least a second.)
         """
         now = time.monotonic()
         with self._lock:
@@ -169,7 +170,7 @@ class Listener:
             self._end(connection, client)
 
     def _end(self, connection: Any, client: _Client | None) -> None:
-        """Close a connection. Because the connection's worker is gone, the messages on which the worker was working no
+        """Close a connection. The worker at its other end is gone, so the messages on which the worker was working no
         longer count.
         """
         if client is None:
@@ -186,8 +187,8 @@ class Listener:
 
 
 def _bound(hosts: Iterable[str]) -> socket.socket:
-    """A socket that listens at the first of these addresses that belongs to this machine. If no address belongs to this
-    machine, the socket listens at all addresses of this machine.
+    """A socket that listens at the first of these addresses that belongs to this machine, or else at all addresses of
+    this machine.
     """
     for host in (*hosts, ""):
         made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

@@ -1,5 +1,5 @@
-"""Records on which messages a lane's Python functions are working. A worker reports these messages to the driver, and
-ends if a function takes too long.
+"""Records on which messages a lane's Python functions are working. A worker reports these messages to the driver. If a
+function takes too long, the worker ends.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _STDERR = 2
 
 
 def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> AbstractContextManager[None]:
-    """A context in which a function works on the rows of a task's bucket, row by row; see :func:`at`.
+    """A context in which a function works on the rows of a task's bucket. Call :func:`at` before each row.
 
     Args:
         meter: counts the rows.
         origin: the rows' hidden column.
-        limit: how many seconds the function may work on a row. If it takes longer, this process ends. In the next
-            attempt, user code runs in isolation; see :mod:`anabranch.spark.functions.isolation`.
+        limit: how many seconds the function may work on a row. If the function takes longer, this process ends, and the
+            next attempt of the Spark task isolates user code; see :mod:`anabranch.spark.functions.isolation`.
     """
     if not len(origin):
         return nullcontext()
@@ -59,7 +59,7 @@ def on_key(
     meter: Meter, origins: Sequence[Mapping[str, int]], bucket: tuple[int, int], limit: float = math.inf
 ) -> AbstractContextManager[None]:
     """Like :func:`on`, but for the rows of one key. ``origins`` has the source, partition and offset of each row.
-    ``bucket`` has the numbers of the key's task and bucket.
+    ``bucket`` has the number of the key's task and the number of its bucket.
     """
     label = meter.told.label
 
@@ -108,8 +108,8 @@ def number(origin: pa.Array, field: str, index: int) -> int:
 
 
 def _offset(origin: pa.Array, index: int) -> int:
-    """The offset of the record from which a row comes. (A row that doesn't come from a single record has a negative
-    offset, from which the record's offset is computed.)
+    """The offset of the record from which a row comes. A row that doesn't come from a single record has a negative
+    offset; the offset of one of its records is computed from this number.
     """
     offset = number(origin, "offset", min(index, len(origin) - 1))
     return offset if offset >= 0 else -1 - offset
@@ -141,7 +141,7 @@ def _look() -> None:
 
 def _end_if_late(several: dict[Message, float], now: float) -> None:
     """End this process if a function has worked on a message for too long. Otherwise postpone the end that :func:`_arm`
-    has scheduled, or cancel it if no function is working any more.
+    has scheduled or, if no function is working any more, cancel it.
     """
     late = next((each for each, limit in several.items() if now - each.since > limit + LOOK_EVERY), None)
     if late is not None:
@@ -157,8 +157,8 @@ def _end_if_late(several: dict[Message, float], now: float) -> None:
 
 
 def _arm(limit: float, now: float) -> None:
-    """Schedule the end of this process, which happens unless this function is called again in time. (A Python thread
-    can't do this, because no thread can run while a function executes code that doesn't release Python's global lock.)
+    """Schedule the end of this process. The process ends unless this function is called again in time. (A Python thread
+    can't end the process while a function runs code that doesn't release Python's global lock.)
     """
     if now - _armed[0] >= LOOK_EVERY / 2:
         _armed[0] = now

@@ -1,11 +1,12 @@
 """Runs user code in separate processes, to find and reject messages that kill the process that works on them.
 
-The first attempt of a Spark task runs user code in the worker itself. If the worker dies, or is ended because one
-message takes too long, Spark retries the Spark task, perhaps elsewhere. In all later attempts, user code runs in forks
-of a clean process, one for each thread.
+The first attempt of a Spark task runs user code in the worker itself. If the worker dies, or ends because a message
+takes too long, Spark retries the Spark task, perhaps in another executor. In all later attempts, user code runs in
+forks of a clean process, one fork for each thread.
 
-If a fork dies, only its own messages are affected. They are retried one by one, and a message on which a fork dies
-:data:`TRIES` times is rejected. So a single attempt of a Spark task finds all such messages, however many there are.
+If a fork dies, only the messages that it was processing are affected. They are retried one by one. A message is
+rejected after :data:`TRIES` forks have died on it. So a single attempt of a Spark task finds all messages that kill
+processes.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ __all__ = [
 ]
 
 TRIES = 3
-"""How many times a process must die while it works on a message until the message is rejected."""
+"""How many processes may die on the same message. After the last of these deaths, the message is rejected."""
 
 MOST = 16
 """The largest number of processes for one Spark task, and thus the largest number of threads that work at the same
@@ -60,8 +61,8 @@ time.
 
 _BEFORE = -1
 PAUSE = 2.0
-"""Seconds to wait after a process was killed. The kernel kills processes if memory runs out. This may have another
-cause than a message, and may soon be over.
+"""Seconds to wait after a process was killed. The kernel kills processes if memory runs out. The message may not be the
+cause of this, and there may soon be enough memory again.
 """
 
 _KILLED = "killed by SIGKILL"
@@ -81,9 +82,9 @@ isolated_lanes: set[str] = set()
 
 
 def note(lane: str, error: BaseException) -> None:
-    """Record that a lane has failed in this process. If one of the lane's Python workers has died, the lane's next
-    batch isolates user code even in the first attempt of a Spark task. (Spark may be configured not to retry Spark
-    tasks.)
+    """Record that a lane has failed in this process. If ``error`` shows that one of the lane's Python workers has died,
+    the lane's next batch isolates user code even in the first attempt of a Spark task. (Spark may be configured not to
+    retry Spark tasks.)
     """
     if _DIED in str(error):
         isolated_lanes.add(lane)
@@ -105,7 +106,7 @@ class LostError(Exception):
     Args:
         at: the number of the message on which the process was working.
         how: how the process ended.
-        late: whether the message took too long.
+        late: whether the process was killed because it took too long.
     """
 
     def __init__(self, at: int, how: str, late: bool) -> None:
@@ -123,8 +124,8 @@ class _Fork:
             self._pid = host.fork(theirs)
 
     def ask(self, request: object, begin: Begin, seconds: float, answer: Callable[[Any], Any]) -> Any:
-        """Sends a request to the process, and returns the result. ``answer`` is called for questions that the process
-        asks meanwhile.
+        """Sends a request to the process, and returns the result. If the process asks questions before it has the
+        result, ``answer`` computes the answers.
 
         Raises LostError if the process dies, or takes longer than ``seconds`` for a message.
         """
@@ -175,7 +176,9 @@ def _told(status: int) -> str:
 
 
 class Host:
-    """Provides processes that run user code. Each process runs a service, which it gets by calling ``open_service``."""
+    """Starts the processes that run user code. Each process calls ``open_service`` once, and answers requests with the
+    service that this returns.
+    """
 
     def __init__(self, open_service: Callable[[], Service]) -> None:
         self._lock = threading.Lock()
@@ -221,8 +224,8 @@ class Host:
         seconds: float = math.inf,
         answer: Callable[[Any], Any] = lambda _: None,
     ) -> Any:
-        """Like :meth:`_Fork.ask`, using a process that no other thread is using. Raises RuntimeError if :data:`TRIES`
-        processes in succession end before user code begins.
+        """Like :meth:`_Fork.ask`, in a process that no other thread is using. Raises RuntimeError if :data:`TRIES`
+        processes in succession end before user code starts.
         """
         for _ in range(TRIES):
             with self._lock:
@@ -259,7 +262,7 @@ class Calls(Protocol):
 
 
 def _opened(user: UserFunction) -> Service:
-    """The service that calls the function, made in a fork."""
+    """Runs in a fork: the service that calls the function."""
     evaluator, loop = Evaluator(user), asyncio.new_event_loop()
 
     def serve(request: Any, channel: Channel) -> Any:
@@ -276,7 +279,7 @@ def called(user: UserFunction, host: Host) -> Calls:
 
 
 def service(user: UserFunction) -> Callable[[], Service]:
-    """The argument with which a :class:`Host` makes processes that call a function."""
+    """What a :class:`Host` needs so that its processes call this function."""
     return partial(_opened, user)
 
 
@@ -305,15 +308,14 @@ _Ask = Callable[[pa.RecordBatch, int], Outcome]
 
 
 def narrowed(rows: pa.RecordBatch, nothing: pa.RecordBatch, ask: _Ask, names_late: bool, fails: bool) -> Outcome:
-    """The results for rows that are processed in another process. Rows on which the process dies are found and
-    rejected.
+    """The results for rows that another process works on. Rows on which this process dies are found and rejected.
 
     Args:
         nothing: a result without rows.
         ask: returns the result for some of the rows, given these rows and the index of the first of them. Raises
             LostError.
-        names_late: whether the LostError names the row that takes too long.
-        fails: whether a rejection fails the lane, so the call ends at the first rejection.
+        names_late: whether a LostError about a timeout names the row that took too long.
+        fails: whether a rejection fails the lane. If so, no more rows are processed after the first rejection.
     """
     step = min(_ROWS, max(1, _BYTES * rows.num_rows // max(1, rows.nbytes)))
     parts: dict[int, Outcome] = {}

@@ -1,7 +1,7 @@
 """Forks the processes in which user code runs in isolation: ``python -m anabranch.spark.functions.isolation_host FD``.
 
-The host itself imports nothing from the job. Each fork does its own imports, because threads and clients that a module
-creates at its top level don't survive a fork. The host ends when the Python worker ends, and so do the forks.
+The host itself imports nothing from the job. Threads and clients that a module creates at its top level don't survive a
+fork, so each fork imports the job's modules itself. When the Python worker ends, the host and its forks end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Channel:
         self.worker = worker
 
     def begin(self, place: int) -> None:
-        """Report to the worker that user code begins to work on the message number ``place``."""
+        """Report to the worker that user code starts to work on the message with the number ``place``."""
         messages.send(self.worker, ("begin", place))
 
     def ask(self, question: object) -> Any:
@@ -72,7 +72,7 @@ def main(number: int) -> None:
 
 
 def _tried(pickled: bytes) -> str:
-    """The reason why a fork can't load the code that it needs; empty if it can load the code."""
+    """Why a fork can't load the code that it needs; empty if it can load the code."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:

@@ -1,5 +1,5 @@
-"""Sends a job's functions and processors to Python workers. If a function comes from a job file, workers import this
-file. Otherwise they get the function's code.
+"""Sends a job's functions and processors to Python workers. If a function comes from a job file, workers import the
+file. Otherwise the function's code is sent.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _OWN = 'put what only the user\'s process can do under if __name__ == "__main__"
 class JobFunction:
     """A function or a processor of an operator. ``home`` is the job's folder on this machine.
 
-    A pickle of this object contains either ``code``, by which a worker finds the function in the job file, or
-    ``pickled``, the code of the function itself.
+    When this object is pickled, the pickle contains either ``code``, by which a worker finds the function in the job
+    file, or ``pickled``, the code of the function itself.
     """
 
     value: Any
@@ -50,11 +50,11 @@ class JobFunction:
 
 
 def of_node(node: Node, functions: Mapping[int, Any], home: str) -> JobFunction:
-    """The function or processor of an operator, in the form in which it is sent to workers.
+    """The function or processor of an operator, in a form that can be sent to workers.
 
     Raises:
-        GraphError: the function doesn't come from a job file, and it refers to something that can't be copied to
-            another process.
+        GraphError: the function doesn't come from a job file, and refers to something that can't be copied to another
+            process.
     """
     value = functions[node.id]
     code = job_modules.code_of(node.id, value)
@@ -102,8 +102,8 @@ def _place(node: Node) -> tuple[str, str, str]:
 
 
 def culprit(value: Any) -> str:
-    """A description of the part of a function or a processor that can't be pickled: the path to this part, with line
-    numbers, and the type of the part. Empty if no such part is found.
+    """Describes the part of a function or a processor that can't be pickled: where this part is, with line numbers, and
+    its type. Empty if no such part is found.
     """
     trail = _trail(value, ())
     if trail is None:

@@ -28,8 +28,8 @@ class Column:
 
     Args:
         kind: the name of the type in messages.
-        usual: the Python types whose values can be passed to Arrow directly, because Arrow either converts them exactly
-            or refuses them; empty if there are no such types.
+        usual: Python types that Arrow either converts exactly or refuses, so their values are passed to Arrow
+            unchecked. Empty if there are no such types.
         convert: converts a value of any type to the form that Arrow needs, or raises :class:`Wrong`.
         nullable: whether null is allowed.
     """
@@ -102,8 +102,8 @@ def column_of(type_: pa.DataType, nullable: bool) -> Column:
 
 
 def is_alike(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of one type can safely be cast to the other: the cast changes only how values are stored, and
-    fails if it would change a value.
+    """Whether values of one type can safely be cast to the other type: the cast only changes how values are stored, and
+    fails if a value would change.
     """
     types = pa.types
     if given == wanted or types.is_null(given):

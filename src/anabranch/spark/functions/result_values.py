@@ -1,4 +1,4 @@
-"""Converts single values that Python functions return to the form that Arrow needs. A value is either converted
+"""Converts single values that Python functions return to the form that Arrow needs. Each value is either converted
 exactly, or refused with the reason.
 """
 
@@ -65,7 +65,7 @@ class Wrong(Exception):
 
     Args:
         advice: what to return instead.
-        path: where the value is within the column's value, if this is nested.
+        path: the path to the value inside the column's value; empty if the column's value itself is meant.
         kind: the name of the type that the value should have.
     """
 
@@ -229,8 +229,8 @@ def naive(value: Any) -> dt.datetime:
 
 
 def _whole_us(value: Any) -> int:
-    """The microseconds of a numpy time or duration, computed by Python's integers, because numpy's would overflow
-    silently.
+    """The microseconds of a numpy time or duration, computed with Python's integers, because numpy's integers would
+    overflow silently.
     """
     unit, count = np.datetime_data(value)
     whole, rest = divmod(int(value.astype(np.int64)) * count * _ATTOSECONDS[unit], _ATTOSECONDS["us"])

@@ -1,8 +1,8 @@
 """Converts the results of Python functions to columns of the declared schema. Each value is either converted exactly,
 or refused with the reason.
 
-If all values of a column have the usual Python type, Arrow converts the whole column. If some values have another type,
-or if Arrow refuses the column, all values are checked one by one, to find the rows at fault.
+If all values of a column have the usual Python type, Arrow converts the whole column. If a value has another type, or
+if Arrow refuses the column, all values are checked one by one, to find the faulty rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["ResultError", "Results", "check_awaited"]
 
 
 class Results:
-    """Makes Arrow batches from the results of functions. ``schema`` is the schema of the batches, with times in UTC."""
+    """Makes Arrow batches from the results of functions. Times in ``schema`` are in UTC."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -29,8 +29,8 @@ class Results:
         self._names = frozenset(schema.names)
 
     def batch(self, rows: Sequence[Any]) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """A batch of the rows that can be converted, in order. For each other row, by its index, the reason why the row
-        can't be converted.
+        """Returns two values: a batch of the rows that can be converted, in order; and for each other row, by its
+        index, the reason why it can't be converted.
         """
         try:
             arrays = self._arrays(rows)

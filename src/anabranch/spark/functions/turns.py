@@ -1,8 +1,8 @@
-"""Calls processors in turns: a turn passes to a processor the messages of one key, or a timer of one key, with the
-key's state.
+"""Calls processors in turns. A turn is about one key: the processor gets the key's messages or one of its timers, and
+works on the key's state.
 
-This runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`. Such a process
-asks its worker for state, and sends all changes of state to the worker when the turn has ended.
+This code runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`. Such a
+process asks its worker for state, and sends all changes of state to the worker when the turn has ended.
 """
 
 from __future__ import annotations
@@ -60,9 +60,8 @@ Stored = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Turn:
-    """The result of a turn: the rows that were returned, the messages that were rejected, and the timers that were
-    changed. ``timers`` maps the time of each changed timer to whether this timer now exists.
-    """
+    """The result of a turn: the rows that the processor returned, the rejected messages, and the changed timers.
+    ``timers`` maps the time of each changed timer to whether the timer now exists."""
 
     rows: list[dict[str, Any]]
     rejected: tuple[Rejection, ...]
@@ -80,10 +79,8 @@ class Turns(Protocol):
 
 @dataclass(frozen=True)
 class Schemas:
-    """The schemas of a state. ``values`` is the schema of the state's values. If the state is a map, ``names`` is the
-    schema of the names of its entries; otherwise None. ``single`` says whether a value is stored as the only field of a
-    struct, because it isn't a struct itself.
-    """
+    """The schemas of a state. ``values`` is the schema of its values. ``names`` is the schema of the names of its
+    entries if the state is a map. If ``single`` is true, each value is stored as the only field of a struct."""
 
     names: StructType | None
     values: StructType
@@ -94,9 +91,9 @@ class Schemas:
 class KeyedProcessor:
     """A processor, with everything that is needed to call it in another process.
 
-    ``clock`` is the clock of the processor's timers (None if it has no timers), ``result`` is the schema of the rows
-    that it returns, and ``schemas`` has the schemas of its states. ``source`` says how other processes get the
-    processor; None if they get a pickled copy.
+    ``clock`` is the clock of the processor's timers, ``result`` is the schema of the rows that it returns, and
+    ``schemas`` has the schemas of its states. ``source`` says how other processes get the processor. If it is None,
+    they get a pickled copy.
     """
 
     processor: Processor
@@ -123,7 +120,7 @@ def _from_source(
 
 
 class LocalTurns:
-    """Calls a processor in this process; see :class:`Turns`. ``skip`` has the numbers of the messages to leave out."""
+    """Calls a processor in this process; see :class:`Turns`. Messages whose numbers are in ``skip`` are left out."""
 
     def __init__(self, keyed: KeyedProcessor, stored: Stored, timers: StoredTimers | None) -> None:
         self._home = keyed.home
@@ -178,7 +175,7 @@ class LocalTurns:
 
 
 class _Writes:
-    """The changes of a key's states and timers to make when the turn has ended: state's name, method, arguments."""
+    """Changes of a key's states and timers to make after the turn. Each has a state's name, a method and arguments."""
 
     def __init__(self) -> None:
         self.noted: list[tuple[str, str, tuple[Any, ...]]] = []
@@ -189,7 +186,7 @@ _TIMERS = ""
 
 
 class _Remote:
-    """Stands for a state, or the timers, in the worker. It asks the worker for values, and only records changes."""
+    """Stands for a state or the timers of the worker. Reads ask the worker; changes are only recorded."""
 
     def __init__(self, name: str, channel: Channel, writes: _Writes) -> None:
         self._name, self._channel, self._writes = name, channel, writes
@@ -205,7 +202,7 @@ class _Remote:
 
 
 def service(keyed: KeyedProcessor) -> Callable[[], Service]:
-    """The argument with which a :class:`Host` makes processes that call a processor."""
+    """What a :class:`Host` needs so that its processes call this processor."""
     return partial(_opened, keyed)
 
 
@@ -228,7 +225,7 @@ def _opened(keyed: KeyedProcessor) -> Service:
 
 
 def isolated(host: Host, stored: Stored, timers: StoredTimers | None, seconds: float) -> Turns:
-    """An object that calls a processor in the processes of a host. ``seconds`` says how long a message may take."""
+    """An object that calls a processor in the processes of a host. ``seconds`` is the time limit for a message."""
     return _IsolatedTurns(host, {**stored, _TIMERS: timers}, seconds)
 
 
@@ -245,8 +242,10 @@ class _IsolatedTurns:
         return self._turn(("timer", now, key, at, fails), begin)
 
     def _turn(self, request: tuple[Any, ...], begin: Begin) -> Turn:
-        """The result of a turn, repeated if the process dies on a message; after :data:`TRIES` deaths, the message is
-        left out and rejected. State and timers change only after the turn has succeeded."""
+        """The result of a turn. If the process dies on a message, the turn is repeated. After :data:`TRIES` deaths, or
+        if the message takes too long, it is left out and rejected. State and timers change only after the turn has
+        succeeded.
+        """
         deaths: dict[int, int] = {}
         rejected: dict[int, str] = {}
         turn: Turn
@@ -272,7 +271,7 @@ class _IsolatedTurns:
 
 
 def reader(kind: DataType) -> Callable[[Any], Any] | None:
-    """A function that converts a value from Spark's store to its form in messages; None if both forms are the same."""
+    """A function that converts values from Spark's store to the form for processors; None if the forms are equal."""
     if isinstance(kind, TimestampType):
         return lambda value: value.astimezone(UTC)  # Spark returns the time in the worker's own zone
     if isinstance(kind, BinaryType):
@@ -297,8 +296,8 @@ def fields(readers: Sequence[tuple[str, Callable[[Any], Any] | None]], row: Sequ
 
 
 def maps(kind: DataType) -> Callable[[Any], Any] | None:
-    """A function that converts the maps in a value of this type to dicts; None if the type contains no maps. (Arrow
-    represents maps as lists of pairs.) Maps whose keys are arrays or structs can't be dicts, and stay lists of pairs.
+    """A function that converts the maps in a value of this type from lists of pairs (Arrow's form) to dicts, unless
+    their keys can't be keys of a dict (arrays, structs). None if there is nothing to convert.
     """
     if isinstance(kind, ArrayType):
         element = maps(kind.elementType)
@@ -322,7 +321,7 @@ def _kept(state: State, stored: Any, schemas: Schemas) -> Any:
 
 
 class _Kept:
-    """Wraps one of Spark's states, and converts values between the form for functions and tuples (Spark's form)."""
+    """Wraps one of Spark's states. Converts values between the form for processors and tuples, Spark's form."""
 
     def __init__(self, state: Any, schemas: Schemas) -> None:
         self._state = state

@@ -1,5 +1,5 @@
-"""Applies user functions to Arrow batches. The hidden column is removed before a function is called, and added to the
-results.
+"""Applies user functions to Arrow batches. The hidden column is removed before a function is called, and is added to
+the function's results.
 """
 
 from __future__ import annotations
@@ -54,21 +54,20 @@ def wrap(
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that runs an operator of the given kind.
 
-    If the factor is above 1, several buckets are processed at the same time. Even so, the results are in the order of
-    the rows.
+    The results are in the order of the rows, even if several buckets are processed at the same time because the factor
+    is above 1.
 
     Args:
         schema: the schema of the result, without the hidden column.
         label: the operator's name in messages.
-        home: the job's folder; tracebacks are shortened to its files.
-        on_error: receives the messages on which the function fails; if None, they fail the lane.
+        home: the job's folder. Tracebacks show only files in this folder.
+        on_error: receives the messages on which the function fails; if None, such a message fails the lane.
         factor: how many buckets each partition is divided into.
-        threads: the number of buckets that are processed at the same time in one Spark task, if the function isn't
-            async.
-        busy: called at the end of each Spark task with how many seconds the function has worked on each bucket.
+        threads: how many buckets one Spark task processes at the same time, if the function isn't async.
+        busy: called at the end of each Spark task with the seconds that the function has worked on each bucket.
         line: where workers report their progress; see :mod:`anabranch.task_progress.meters`.
         seconds: how long the function may work on a message.
-        source: how other processes get the function; None if they get a pickled copy.
+        source: how other processes get the function. If None, they get a pickled copy.
     """
     user = UserFunction(kind, function, schema, home, seconds, source)
 
@@ -110,8 +109,8 @@ def wrap(
 
 @contextmanager
 def _calling(user: UserFunction) -> Iterator[tuple[Calls, bool]]:
-    """A context with the object that calls a function in this Spark task. The second value says whether the object
-    calls the function in other processes.
+    """A context that provides the object that calls a function in this Spark task, and whether this object calls the
+    function in other processes.
     """
     let_signals_end()
     if not isolation.is_needed():
@@ -125,17 +124,15 @@ def _calling(user: UserFunction) -> Iterator[tuple[Calls, bool]]:
 
 
 def let_signals_end() -> None:
-    """Let SIGINT end this worker at once, rather than raise ``KeyboardInterrupt``. So only user code can raise this
-    exception.
+    """Let SIGINT end this worker at once. Python would raise ``KeyboardInterrupt``, which then couldn't be
+    distinguished from a ``KeyboardInterrupt`` that user code raises.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _of_no_record(origin: pa.Array) -> pa.Array:
-    """The hidden column for result rows that come from records of one partition, when it isn't known which row comes
-    from which record.
-    """
+    """The hidden column for result rows if it is known from which partition they come, but not from which record."""
     fields = [origin.field(i) for i in range(origin.type.num_fields)]
     at = origin.type.get_field_index("offset")
     offsets = fields[at].to_numpy(zero_copy_only=False)
@@ -144,8 +141,8 @@ def _of_no_record(origin: pa.Array) -> pa.Array:
 
 
 def origin_of(origins: pa.Array, place: int) -> dict[str, Any]:
-    """The part of a row's hidden column that identifies the row's record. (The timestamp isn't included, because Python
-    doesn't support all timestamps.)
+    """The fields of a row's hidden column that identify the row's record. (The timestamp isn't needed, and Python can't
+    represent all timestamps.)
     """
     fields = ("source", "partition", "offset", "key")
     return {name: pc.struct_field(origins.slice(place, 1), name)[0].as_py() for name in fields}
@@ -170,9 +167,7 @@ def rejecting(condition: str, error: str, label: str, on_error: Rejecting) -> Ca
 
 
 def _of_one_partition(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-    """The batch, divided into slices of consecutive rows with the same partition and task. Most batches give a single
-    slice.
-    """
+    """The batch, divided wherever the partition or task changes from one row to the next. Most batches stay whole."""
     if not batch.num_rows:
         return
     origin = batch.column(meta_column.NAME)
@@ -214,7 +209,7 @@ def _explained(rejection: Rejection, label: str, origin: pa.Array) -> OperatorEr
 
 
 def of_batch(error: BaseException, label: str, batch: int, home: str) -> OperatorError:
-    """The error for a ``foreach_batch`` function that has raised an exception."""
+    """The error for an exception that a ``foreach_batch`` function has raised."""
     if hasattr(error, "java_exception"):
         first = str(error.java_exception).strip().split("\n")[0]
         told = f"{type(error).__name__}: {first}{error_text.traced(error, home)}"

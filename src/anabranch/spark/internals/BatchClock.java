@@ -8,8 +8,9 @@ import org.apache.spark.sql.streaming.StreamingQueryListener;
 import org.apache.spark.util.Clock;
 
 /**
- * Gives a lane's query a clock that never goes back, before the query plans its first batch: Spark tells listeners of a
- * start in the query's own thread. (Compiled by Janino: no generics, no lambdas.)
+ * Gives a lane's query a clock that never goes back. The query gets the clock before it plans its first batch, because
+ * Spark calls the listeners of a query's start in the query's own thread. (Compiled by Janino: no generics, no
+ * lambdas.)
  */
 public final class BatchClock extends StreamingQueryListener {
     private final SparkSession session;

@@ -33,14 +33,14 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager;
 
 /**
- * How Spark, and anabranch itself, write and look at files of a checkpoint that is not on a local disk.
+ * Writes and reads the files of a checkpoint that is not on a local disk, for Spark and for anabranch itself.
  *
- * S3 has no rename: there a file is written under its own name, and appears whole when it is closed. A file that must be
- * new is refused by the store itself if there is one already (If-None-Match). Other file systems are used in Spark's own
- * way, which renames.
+ * S3 can't rename files. So a file in S3 is written under its final name, and appears, complete, when it is closed. If
+ * a file must be new, S3 itself refuses to replace an existing file (If-None-Match). In other file systems, files are
+ * written as Spark writes them: under another name, and then renamed.
  *
- * A folder that this process has claimed is written to only while its lease lasts: after a freeze the lease is over when
- * the process wakes up. Janino compiles this file, as it does StrictJson.java.
+ * This process writes to a folder that it has claimed only while its lease lasts. If the process was frozen
+ * for longer than the lease, it can't write when it wakes up. Janino compiles this file, as it does StrictJson.java.
  */
 public class CheckpointFiles implements CheckpointFileManager {
   private static final String EXCLUSIVE = "fs.option.create.conditional.overwrite";

@@ -27,10 +27,11 @@ import org.sparkproject.spark_core.protobuf.InvalidProtocolBufferException;
 import org.sparkproject.spark_core.protobuf.Message;
 
 /**
- * Reads and writes messages of protocol buffers, by a descriptor set. docs/reference/values.md has the rules.
+ * Reads and writes protocol-buffer messages, with a descriptor set. docs/reference/values.md has the rules.
  *
- * Spark's own module for this isn't part of Spark, takes unsigned numbers for signed ones, and a field of another type
- * for a missing one. Spark's core has the library within it. Janino compiles this file, as it does StrictJson.java.
+ * Spark's own module for protocol buffers must be installed separately, reads unsigned numbers as signed numbers, and
+ * treats a field of another type as missing. Spark's core contains the protocol-buffer library that is used here.
+ * Janino compiles this file, as it does StrictJson.java.
  */
 public final class Protobuf implements UDF1, Serializable {
   static final long FIRST_SECOND = -62135596800L, LAST_SECOND = 253402300799L;

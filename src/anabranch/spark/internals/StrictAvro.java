@@ -11,10 +11,11 @@ import org.apache.avro.Schema;
 import org.apache.spark.sql.api.java.UDF1;
 
 /**
- * Says why bytes aren't one Avro value of a schema, in whole and no more: null if they are. docs/reference/values.md has the rules.
+ * Returns the reason why bytes aren't exactly one Avro value of a schema; null if they are. docs/reference/values.md
+ * has the rules.
  *
- * Spark's from_avro ignores what follows the value, takes any bytes for text and any number for a time, and asks for as
- * much memory as a broken length says. Janino compiles this file, as it does StrictJson.java.
+ * Spark's from_avro ignores bytes after the value, accepts any bytes as text and any number as a time, and allocates as
+ * much memory as a corrupt length demands. Janino compiles this file, as it does StrictJson.java.
  */
 public final class StrictAvro implements UDF1, Serializable {
   static final int MOST_NESTED = 1000, MOST_EMPTY = 1000000;

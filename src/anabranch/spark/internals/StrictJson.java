@@ -37,11 +37,12 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Reads a JSON value as a declared schema says, or says why it can't. docs/reference/values.md has the rules.
+ * Reads a JSON value by a declared schema, or returns the reason why the value can't be read. docs/reference/values.md
+ * has the rules.
  *
- * Spark's from_json guesses: it ignores what follows the document, takes the last of two equal names, rounds decimals
- * and reads 10:15 as a time of today. Janino compiles this file when a session first needs it, so it keeps to what
- * Janino knows of Java: no lambdas, no generics.
+ * Spark's from_json guesses: it ignores text after the document, uses the last of two fields with the same name, rounds
+ * decimals, and reads 10:15 as a time today. Janino compiles this file when a session first needs it, so the file uses
+ * only the Java that Janino supports: no lambdas, no generics.
  */
 public final class StrictJson implements UDF1, Serializable {
   static final int BOOLEAN = 0, INTEGER = 1, FLOAT = 2, DOUBLE = 3, DECIMAL = 4, STRING = 5, BINARY = 6, DATE = 7;

@@ -6,9 +6,9 @@ import org.apache.spark.sql.api.java.UDF1;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Says whether bytes are UTF-8, or null. Spark's is_valid_utf8 looks at one byte after the other, which took a
- * sixth of the time in which a short text was read and filtered. Most texts are ASCII, which is seen eight bytes at a
- * time.
+ * Returns whether bytes are UTF-8 or null. Spark's is_valid_utf8 examines every byte separately, which takes a sixth of
+ * the time for reading and filtering a short text. Most texts are ASCII, and this class checks for ASCII eight bytes at
+ * a time.
  */
 public final class Utf8 implements UDF1, Serializable {
   static final long HIGH_BITS = 0x8080808080808080L;

@@ -1,8 +1,8 @@
 """Installs ``BatchClock.java``, the clock by which a lane's query plans its batches. This clock never goes back.
 
-By default, Spark stamps batches with the machine's time. If a batch had an earlier stamp than the batch before, its
-records would fall into closed windows. Timers, and queries with an interval between their batches, would wait until the
-machine's clock had caught up. See :mod:`anabranch.event_time.batch_time`.
+By default, Spark uses the machine's time as the time of a batch. If the machine's clock were set back, a batch would
+have an earlier time than the batch before, and its records would fall into closed windows. Timers, and queries with an
+interval between their batches, would wait until the clock had caught up. See :mod:`anabranch.event_time.batch_time`.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ probe = SURFACE.probe
 
 @contextmanager
 def starting(spark: SparkSession, name: str, since: int) -> Iterator[None]:
-    """A context for starting the query ``name``. The query's time begins at ``since`` (Unix ms), or at the machine's
-    time if the latter is later.
+    """A context for starting the query ``name``. The query's time begins at ``since`` (Unix ms) or at the machine's
+    time, whichever is later.
     """
     if not SURFACE.works(spark):
         yield

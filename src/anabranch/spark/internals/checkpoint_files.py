@@ -1,7 +1,7 @@
 """Reads, lists and writes checkpoint files that aren't on a local disk. A file can be created exclusively, and readers
 never see an incomplete file.
 
-Spark uses the same class, ``CheckpointFiles.java``, for its own checkpoint files.
+This module and Spark use the same class for checkpoint files, ``CheckpointFiles.java``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Listed(NamedTuple):
     """A file in a listed folder.
 
     Attributes:
-        name: the name in the folder; "" if the listed folder is itself a file.
+        name: the file's path within the folder. "" if the path that was listed is itself a file.
         size: in bytes.
         changed: when the file was written, in Unix seconds on the clock of the file system.
     """
@@ -51,8 +51,8 @@ class Listed(NamedTuple):
 
 
 def prepare(spark: SparkSession) -> None:
-    """Compile ``CheckpointFiles.java``, so Spark finds the class. Must be called before the first query is started, and
-    before :class:`FarFiles` is used.
+    """Compile ``CheckpointFiles.java``, so that Spark finds the class. This is necessary before the first query is
+    started, and before :class:`FarFiles` is used.
 
     Raises:
         UnsupportedSparkError: this Spark lacks what the class needs.
@@ -63,7 +63,7 @@ def prepare(spark: SparkSession) -> None:
 
 
 def lease(spark: SparkSession, folder: str, seconds: float) -> None:
-    """Permit this JVM to write below a folder for ``seconds`` from now on; 0 withdraws the permission."""
+    """Permit this JVM to write below a folder for ``seconds`` from now on. With 0, the permission ends."""
     java.java_class(spark, MANAGER).lease(folder, int(seconds * 1000))
 
 
@@ -74,11 +74,7 @@ def process_id(spark: SparkSession) -> int:
 
 
 class FarFiles:
-    """The files of a Hadoop ``FileSystem``; all paths are Hadoop's.
-
-    Args:
-        fs: the file system.
-    """
+    """The files of a Hadoop ``FileSystem``. All paths are Hadoop's ``Path`` objects."""
 
     def __init__(self, spark: SparkSession, fs: Any) -> None:
         prepare(spark)
@@ -90,13 +86,15 @@ class FarFiles:
         """
 
     def create(self, path: Any, text: str) -> bool:
-        """Create a file unless it exists, and return whether it was created. If several processes try this at the same
-        time, only one succeeds, provided that the file system can create files exclusively.
+        """Create a file unless it exists, and return whether it was created. If several processes create the same file
+        at the same time, only one of them succeeds, provided that the file system can create files exclusively.
         """
         return bool(self._class.create(self._fs, path, text))
 
     def write(self, path: Any, text: str) -> None:
-        """Write a file, replacing any existing one. Readers see either the old or the new file, each complete."""
+        """Write a file, replacing any existing file. Readers see either the old file or the new file, and each is
+        complete.
+        """
         self._class.write(self._fs, path, text)
 
     def read(self, path: Any) -> str:
@@ -104,18 +102,18 @@ class FarFiles:
         return str(self._class.read(self._fs, path))
 
     def just_written(self, path: Any) -> str | None:
-        """The text of a log entry that this JVM has just written to an object store. No request to the store is made.
+        """The text of a log entry that this JVM has just written to an object store. No request is sent to the store.
         The text is returned only once, because the entry may be rewritten later. None if the text isn't known.
         """
         text = self._class.justWritten(self._fs, path)
         return None if text is None else str(text)
 
     def rename(self, path: Any, to: Any) -> None:
-        """Rename a file, replacing any existing one."""
+        """Rename a file, replacing any existing file."""
         self._class.rename(self._fs, path, to)
 
     def files(self, folder: Any, *, below: bool) -> list[Listed]:
-        """The files in a folder and, with ``below``, in all folders below it. Empty if the folder doesn't exist."""
+        """The files in a folder and, with ``below``, in all folders below it. Empty if there is no such folder."""
         lines = str(self._class.files(self._fs, folder, below)).splitlines()
         parts = (line.rsplit("\t", 2) for line in lines)
         return [Listed(name, int(size), int(changed) / 1000) for name, size, changed in parts]

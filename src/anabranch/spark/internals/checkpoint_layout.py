@@ -1,8 +1,8 @@
 """Describes the layout of Spark's checkpoints. anabranch relies on this layout when it writes planned batches into a
-lane's folder, divides or copies folders, or sets time back.
+lane's folder, divides or copies folders, or sets a lane's time back.
 
-:mod:`anabranch.container.checkpoint.folder` reads and changes checkpoints. The format versions that it supports are
-listed here.
+:mod:`anabranch.container.checkpoint.folder` reads and changes checkpoints. This module lists the format versions that
+it supports.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ probe = SURFACE.probe
 
 
 def relocated(text: str, state: str) -> str:
-    """The text of a file of ``OPERATORS``, with the schemas' paths changed to another folder.
+    """The text of a file of ``OPERATORS`` in which the paths of schemas lead to another folder.
 
     Args:
-        state: the absolute path of the folder of all state.
+        state: the absolute path of the folder that contains all state.
     """
     version, told = text.split("\n", 1)
     metadata = json.loads(told)

@@ -1,7 +1,7 @@
 """Reads the names of a Java class's methods and fields from its class file.
 
-Reflection would load the class, and all classes in the signatures of its methods. Hundreds of classes would be loaded,
-and a session would take one second longer to start.
+With reflection, Java would load the class, and all classes in the signatures of its methods. These are hundreds of
+classes, and a session would take one second longer to start.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TWO_PLACES = (5, 6)
 
 @dataclass(frozen=True)
 class ClassFile:
-    """The contents of a class file.
+    """What a class file says about a class.
 
     Attributes:
         members: the names of the methods and fields that the class itself declares.
@@ -59,8 +59,8 @@ def parsed(data: bytes) -> ClassFile:
 
 
 def _constants(data: bytes) -> tuple[dict[int, str], dict[int, int], int]:
-    """The texts in the constant pool, by number; for each class in the pool, the number of its name, by the number of
-    the class; and the position where the pool ends.
+    """Returns the texts in the constant pool, by number; the number of each class's name, by the number of the class;
+    and the position where the pool ends.
     """
     texts: dict[int, str] = {}
     classes: dict[int, int] = {}
@@ -81,7 +81,7 @@ def _constants(data: bytes) -> tuple[dict[int, str], dict[int, int], int]:
 
 
 def _after(data: bytes, at: int, attributes: int) -> int:
-    """The position where the attributes that begin at ``at`` end."""
+    """The position after ``attributes`` attributes, the first of which begins at ``at``."""
     for _ in range(attributes):
         (size,) = struct.unpack_from(">I", data, at + 2)
         at += 6 + size

@@ -1,6 +1,4 @@
-"""Finds out whether a running session has Spark's Kafka connector. (If not, the connector can't be added to the
-session.)
-"""
+"""Finds out whether a running session has Spark's Kafka connector. (It can't be added to a running session.)"""
 
 from __future__ import annotations
 

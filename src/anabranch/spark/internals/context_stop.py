@@ -1,5 +1,5 @@
-"""Stops a session without PySpark's delay of up to a second, which occurs because PySpark's accumulator server checks
-only once a second whether it should end. anabranch lets the server end in the background.
+"""Stops a session without PySpark's delay of up to a second. PySpark waits for its accumulator server, which checks
+only once a second whether it should end. anabranch doesn't wait for the server to end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Makes PySpark record the lines of Python code from which columns come, but only for code of users.
+"""Makes PySpark record the lines of Python code from which columns come, but only for users' code.
 
-Spark's errors name these lines, and so do anabranch's errors about what users' functions do with DataFrames. For
-anabranch's own columns, the lines aren't needed, and to record a line takes longer than to make the column.
+Spark's errors name these lines, and so do anabranch's errors about what users' functions do with DataFrames. Lines
+aren't recorded for anabranch's own columns, because recording a line takes longer than making the column.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ probe = SURFACE.probe
 
 
 def settings() -> dict[str, str]:
-    """Session settings that restrict the recording of lines to the context :func:`noted`; empty if impossible."""
+    """Session settings that restrict the recording of lines to the context :func:`noted`; empty if there are none."""
     return {_SETTING: "false"} if SURFACE.is_in_pyspark else {}
 
 
@@ -39,8 +39,8 @@ _asking: set[object] = set()
 
 @contextmanager
 def noted() -> Iterator[None]:
-    """A context for functions of users that make columns. As long as any thread is in this context, lines are recorded,
-    in all threads.
+    """A context in which users' functions make columns. As long as any thread is in this context, lines are recorded in
+    all threads.
     """
     who = object()
     with _lock:

@@ -21,7 +21,7 @@ probe = SURFACE.probe
 
 
 def cores(spark: SparkSession) -> int:
-    """The total number of cores of the executors that a session has now.
+    """The total number of cores of the executors that a session currently has.
 
     Raises:
         UnsupportedSparkError: this Spark doesn't provide this number.

@@ -1,4 +1,4 @@
-"""Accesses files by Hadoop's classes, with Spark's configuration. (PySpark offers no way to access the files of a
+"""Accesses files through Hadoop's classes, with Spark's configuration. (PySpark itself can't access the files of a
 storage root.)
 """
 
@@ -35,7 +35,7 @@ class Hadoop:
     Attributes:
         path: the class of paths.
         files: a class with functions that copy files.
-        io: a class with functions that read streams.
+        io: a class with functions that read streams of bytes.
         conf: Spark's configuration of Hadoop.
 
     Raises:
@@ -51,7 +51,7 @@ class Hadoop:
         self.conf: Any = java.context(spark).hadoopConfiguration()
 
     def sha256(self, fs: Any, path: Any) -> str:
-        """The SHA-256 of a file's content. The content itself isn't copied to Python."""
+        """The SHA-256 of a file's content, computed in the JVM."""
         stream = fs.open(path)
         try:
             return str(java.java_class(self._spark, "org.apache.commons.codec.digest.DigestUtils").sha256Hex(stream))
@@ -64,8 +64,8 @@ class Hadoop:
 
 
 def lock(spark: SparkSession, path: str) -> Any:
-    """Let the JVM lock a local file, by a lock of the operating system. The JVM keeps the lock as long as Python has a
-    reference to the result. None if another process has the lock.
+    """Have the JVM lock a local file, with a lock of the operating system. The JVM keeps the lock as long as Python has
+    a reference to the result. None if another process has the lock.
     """
     holder = java.java_class(spark, "java.io.RandomAccessFile")(path, "rw")
     if holder.getChannel().tryLock() is None:

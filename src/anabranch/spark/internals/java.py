@@ -1,7 +1,7 @@
-"""Accesses the Java objects behind PySpark's objects. PySpark has references to these Java objects, but they aren't a
-public interface.
+"""Accesses the Java objects behind PySpark's objects. PySpark has references to these Java objects, but the references
+aren't public.
 
-The other modules of this package use this module. Each class is looked up once, by its full name. With an expression
+The other modules of this package use this module. It looks up each class once, by its full name. With an expression
 such as ``jvm.org.apache.x``, Java would search all of Spark's jars for a class at each dot, and py4j would ask Java
 again at each use.
 """
@@ -68,8 +68,8 @@ def java_class(spark: SparkSession, name: str) -> Any:
 
 
 def keep_pysparks_classes(spark: SparkSession) -> None:
-    """Let PySpark find the Java classes that it uses without asking Java. (For a short name, Java searches all jars ten
-    times.)
+    """Look up the Java classes that PySpark uses, and keep them, so that PySpark finds them without asking Java. (To
+    find a short name, Java searches all jars ten times.)
     """
     for name in _PYSPARKS:
         java_class(spark, name)
@@ -134,7 +134,7 @@ def frame(rows: DataFrame) -> Any:
 
 
 def plan(rows: DataFrame) -> Any:
-    """The ``QueryExecution`` of a DataFrame, from which its plans can be obtained. Each plan is made on demand."""
+    """The ``QueryExecution`` of a DataFrame, which makes the DataFrame's plans on demand."""
     return frame(rows).queryExecution()
 
 
@@ -144,7 +144,7 @@ def column(value: Column) -> Any:
 
 
 def array(spark: SparkSession, kind: Any, values: Sequence[Any]) -> Any:
-    """A Java array of elements of the class ``kind``."""
+    """A Java array of the class ``kind`` with these elements."""
     made = gateway(spark).new_array(kind, len(values))
     for place, value in enumerate(values):
         made[place] = value
@@ -164,9 +164,7 @@ def text(spark: SparkSession, values: Any) -> str:
 
 
 def reason(error: Exception) -> str:
-    """Java's text about the root cause of an error, as a single line. (py4j's own text begins with the call that
-    failed.)
-    """
+    """Java's text about the root cause of an error, as a single line. (py4j's own text begins with the failed call.)"""
     cause = getattr(error, "java_exception", None)
     while cause is not None and cause.getCause() is not None:
         cause = cause.getCause()

@@ -1,5 +1,5 @@
 """Compiles anabranch's Java code, most of which is functions on columns. Each file is compiled when a JVM first needs
-it, with Janino, a compiler that is a part of Spark.
+the file's class, by Janino, a compiler that is a part of Spark.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ probe = SURFACE.probe
 
 
 def applied(name: str, arguments: Callable[[SparkSession], Sequence[Any]], column: Column, result: DataType) -> Column:
-    """The result of a Java function for a column.
+    """The column that results from applying a Java function to a column.
 
     Args:
         name: the name of the function's class (a ``UDF1``), which is also the name of the class's file in this folder.
-        arguments: returns the arguments of the class's constructor.
+        arguments: returns the arguments for the constructor of this class.
         column: the function's argument.
         result: the type of the function's result.
 

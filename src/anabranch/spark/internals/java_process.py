@@ -1,5 +1,5 @@
 """Finds out whether a session's Java process is a child of this process, and whether the Java process has ended. Can
-also end the Java process.
+also kill the Java process.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _PARENT = os.getppid()
 
 
 class _Started:
-    """The process that ``launch_gateway`` has started, as an attribute of PySpark's gateway. (With spark-submit, there
-    is no such process.)
+    """The process that ``launch_gateway`` has started, as an attribute of PySpark's gateway. (With spark-submit,
+    PySpark doesn't start a Java process.)
     """
 
     def missing(self, spark: SparkSession) -> str:
@@ -38,20 +38,18 @@ probe = SURFACE.probe
 
 
 def is_child(spark: SparkSession) -> bool:
-    """Whether this process has started the Java process. (With spark-submit, it is the other way round.)"""
+    """Whether this process has started the Java process. (With spark-submit, the Java process starts this process.)"""
     return _process(spark) is not None
 
 
 def pid(spark: SparkSession) -> int:
-    """The process id of the Java process that this process has started; 0 if there is no such process, or if the id
-    isn't known.
-    """
+    """The process id of the Java process that this process has started. 0 if there is no such process."""
     process = _process(spark)
     return 0 if process is None else process.pid
 
 
 def kill(spark: SparkSession) -> None:
-    """End the Java process that this process has started, whatever it is doing."""
+    """Kill the Java process that this process has started, whatever it is doing."""
     process = _process(spark)
     if process is not None:
         process.kill()
@@ -70,7 +68,7 @@ def end(spark: SparkSession) -> None:
 
 
 def is_gone(spark: SparkSession, within: float = 0.0) -> bool:
-    """Whether the Java process of a session has ended, although this process hasn't stopped it. ``within`` says for how
+    """Whether the Java process of a session has ended without having been stopped by this process. ``within`` says how
     many seconds to wait for the Java process to end.
     """
     process = _process(spark)

@@ -1,4 +1,4 @@
-"""The names of the local properties in which a Spark task finds its query and its batch. The probe finds out whether
+"""The names of the local properties from which a Spark task learns its query and its batch. The probe finds out whether
 this Spark uses these names.
 """
 

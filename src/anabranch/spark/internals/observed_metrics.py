@@ -1,4 +1,4 @@
-"""Reads the observations of a query's running batch. (Spark passes observations to listeners only after the batch.)"""
+"""Reads the observations of a query's running batch. (Spark itself reports observations only after the batch.)"""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ probe = SURFACE.probe
 
 
 def of_query(spark: SparkSession, name: str) -> dict[str, dict[str, Any]]:
-    """The observations that Spark has made so far of a query's running batch, by the name of the observation; {} if no
-    query of this name is running. Observations are complete when the batch's rows have been computed.
+    """The observations that Spark has made so far of the running batch of the query ``name``, by the name of the
+    observation. They are complete once the batch's rows have been computed. {} if no query of this name is running.
     """
     active = [each for each in java.session(spark).streams().active() if each.name() == name]
     if not active:

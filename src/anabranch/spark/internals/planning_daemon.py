@@ -1,7 +1,7 @@
-"""The Python daemon from which Spark forks workers for calls to anabranch's sources outside Spark tasks. It imports the
-sources' modules once, for all workers.
+"""The Python daemon from which Spark forks workers for calls to anabranch's sources outside Spark tasks. The daemon
+imports the sources' modules once, for all workers.
 
-Spark ends a worker that was idle for a minute. But the daemon stays, so a lane that starts later need not wait for
+Spark ends a worker that has been idle for a minute, but the daemon stays. So a lane that starts later needn't wait for
 imports.
 
 The first daemon of a session also forks the processes of sources. The daemon's second argument is the address at which
@@ -23,7 +23,7 @@ from anabranch.spark.internals import source_server
 
 
 def _nothing(*_: object) -> None:
-    """Does nothing. It takes the place of ``print``."""
+    """Does nothing. Takes the place of ``print`` in Spark's worker."""
 
 
 if __name__ == "__main__":

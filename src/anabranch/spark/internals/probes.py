@@ -72,13 +72,13 @@ log = logs.get_logger()
 
 
 def look(spark: SparkSession) -> list[Probe]:
-    """For each surface, whether a session's Spark has the surface, and whether the surface works as expected."""
+    """For each surface: whether a session's Spark has the surface, and whether the surface works as expected."""
     return [each.probe(spark) for each in SURFACES]
 
 
 def insist(spark: SparkSession) -> None:
-    """Check all surfaces, and log the surfaces that this Spark lacks. To save time, only surfaces that every job needs
-    are also tried.
+    """Check all surfaces, and log those that this Spark lacks. To save time, only surfaces that every job needs are
+    also tried.
 
     Raises:
         UnsupportedSparkError: this Spark lacks a surface that every job needs.

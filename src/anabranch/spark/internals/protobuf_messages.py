@@ -1,4 +1,6 @@
-"""Reads and writes messages of protocol buffers, and finds out why they are unreadable, by ``Protobuf.java``."""
+"""Reads and writes protocol-buffer messages, and finds out why messages can't be read. This is done by
+``Protobuf.java``.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ __all__ = ["reason", "row", "written"]
 
 
 def row(value: Column, files: bytes, message: str, columns: StructType) -> Column:
-    """The bytes of a message as a struct of the given columns; null if the bytes are unreadable.
+    """The bytes of a message as a struct of the given columns; null if the bytes can't be read.
 
     Args:
         files: a serialized FileDescriptorSet.
@@ -23,7 +25,7 @@ def row(value: Column, files: bytes, message: str, columns: StructType) -> Colum
 
 
 def reason(value: Column, files: bytes, message: str, columns: StructType) -> Column:
-    """The reason why the bytes of a message are unreadable, in words; null if they are readable."""
+    """Why the bytes of a message can't be read, in words; null if they can be read."""
     return _applied(value, files, message, columns, "reason", StringType())
 
 

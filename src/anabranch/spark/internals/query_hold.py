@@ -1,7 +1,7 @@
-"""Holds a running query at the point where it would plan its next batch, so anabranch can plan this batch instead.
+"""Holds a running query at the point where it would plan its next batch, so that anabranch can plan this batch instead.
 
-With Spark's public interface alone, the query must be stopped, and started again for each planned batch. A held query
-is faster, because Spark already has the query's plan, state and sources.
+With Spark's public interface alone, a query would have to be stopped and started again for each planned batch. Holding
+the query is faster, because Spark keeps the query's plan, state and sources.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ probe = SURFACE.probe
 
 
 class NotHeldError(AnabranchError):
-    """The query can't be held, because it hasn't reached the point where it would be held in time. It must be stopped
-    instead.
+    """The query can't be held, because it hasn't reached the point where it can be held in time, or has passed this
+    point. It must be stopped instead.
     """
 
 
@@ -89,16 +89,16 @@ class HeldQuery:
     """Holds the query of a lane from the creation of this object until :meth:`release` or :meth:`close`. Not
     thread-safe.
 
-    While the query is held, batches read only what anabranch has planned. When a method of this class returns, no batch
-    is running, and Spark plans no batch. The only exception is :meth:`go`.
+    While the query is held, batches read only what anabranch has planned. When a method other than :meth:`go`,
+    :meth:`release` or :meth:`close` returns, no batch is running, and Spark plans no batch.
 
     Args:
-        turn: called from time to time during a wait; if it raises an exception, the wait ends.
+        turn: called from time to time during a wait. If it raises an exception, the wait ends.
         limits: the limits of the query's sources.
 
     Raises:
-        NotHeldError: from any method that waits, if no batch is running and the query still doesn't reach the point
-            where it would be held.
+        NotHeldError: from any method that waits, if the query runs no batch and still doesn't reach the point where it
+            can be held, or if it has passed this point.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class HeldQuery:
         self._stand()
 
     def go(self, begun: Callable[[], bool] = lambda: True) -> None:
-        """Let the query run the planned batch, and then batches that Spark plans, until ``begun`` returns true."""
+        """Let the query run the planned batch, then batches that Spark plans. Returns when ``begun`` returns true."""
         self._adopt()
         self._planning.unlock()
         self._ran_at = monotonic()
@@ -152,14 +152,15 @@ class HeldQuery:
         self.close()
 
     def close(self) -> None:
-        """Stop holding the query, although its batches still read nothing, so the query can be stopped. Idempotent."""
+        """Stop holding the query, so that it can be stopped. Its batches still read nothing. Idempotent."""
         if self._planning.isHeldByCurrentThread():
             self._planning.unlock()
 
     def _stand(self) -> None:
         """Take the lock under which the query plans batches, and wait until the query needs the lock to plan a batch.
-        If the query adopts a batch at this point, it runs the batch next. At any other point, Spark would discard the
-        adopted batch or treat it as finished.
+
+        If the query adopts a batch at this point, it runs the batch next. If it adopted a batch at any other point,
+        Spark would discard the batch or treat it as finished.
         """
         self._ran_at, self._last = monotonic(), math.inf
         while not self._planning.tryLock(_LOCKING_MS, self._milliseconds):
@@ -180,7 +181,7 @@ class HeldQuery:
         return not self._is_under_way() and PLANNING_CALL in java.text(self._spark, self._thread.getStackTrace())
 
     def _is_under_way(self) -> bool:
-        """Whether the query has a planned batch that it hasn't completed."""
+        """Whether the query has a planned batch that isn't complete."""
         context = self._execution.getLatestExecutionContext()
         return context is not None and bool(context.isCurrentBatchConstructed())
 
@@ -206,10 +207,10 @@ class HeldQuery:
         return -1 if context is None else int(context.batchId())
 
     def _adopt(self) -> None:
-        """Make the query adopt the last batch of the offset log, as if the query had planned this batch itself. A query
-        that starts does the same.
+        """Make the query adopt the last batch of the offset log, as if the query had planned this batch itself. (A
+        query that is started does this, too.)
 
-        The query has already determined, by its current watermark, whether another batch is due. This result is
+        By its current watermark, the query has already determined whether another batch is due. This result is
         discarded.
         """
         execution, context = self._execution, self._execution.getLatestExecutionContext()
@@ -226,7 +227,9 @@ class HeldQuery:
         getattr(context, "isCurrentBatchConstructed_$eq")(True)
 
     def _read(self, ends: Any) -> Any:
-        """The offsets as objects of the classes that the sources use. (Offsets from a log may be of another class.)"""
+        """The offsets as objects of the classes that the sources use. (Offsets that were read from a log may be of
+        other classes.)
+        """
         found, sources = self._execution.uniqueSources().empty(), ends.keysIterator()
         while sources.hasNext():
             source = sources.next()

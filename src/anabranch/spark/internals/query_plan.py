@@ -1,5 +1,5 @@
-"""Reads Spark's plan of a DataFrame: which steps the plan has, and whether a value depends on chance. Can also make
-Spark plan a DataFrame in advance.
+"""Reads Spark's plan of a DataFrame, to find out which steps the plan has, and whether a value depends on chance. Can
+also have Spark plan a DataFrame in advance.
 """
 
 from __future__ import annotations
@@ -22,25 +22,24 @@ def count(frame: DataFrame, word: str) -> int:
     """How many times ``word``, the name of a step, occurs in the analyzed plan.
 
     Raises:
-        UnsupportedSparkError: this Spark's plans are unreadable.
+        UnsupportedSparkError: anabranch can't read this Spark's plans.
     """
     SURFACE.insist(frame.sparkSession)
     return _text(frame).count(word)
 
 
 def is_by_chance(frame: DataFrame) -> bool:
-    """Whether a column of a DataFrame depends on an expression that isn't deterministic, in the last or an earlier
-    step.
+    """Whether any column of a DataFrame depends on an expression that isn't deterministic, in any step of the plan.
 
     Raises:
-        UnsupportedSparkError: this Spark's plans are unreadable.
+        UnsupportedSparkError: anabranch can't read this Spark's plans.
     """
     SURFACE.insist(frame.sparkSession)
     return _is_by_chance(frame)
 
 
 def prepare(frame: DataFrame) -> None:
-    """Let Spark plan the computation of a DataFrame in advance. Does nothing if this isn't possible."""
+    """Have Spark plan the computation of a DataFrame in advance. Does nothing if this isn't possible."""
     if SURFACE.works(frame.sparkSession):
         java.plan(frame).executedPlan()
 
@@ -76,7 +75,7 @@ def _id(expression: Any) -> int:
 
 
 def _read_wrongly(spark: SparkSession) -> str:
-    """Read plans whose content is known. Returns what was read incorrectly, in words; empty if all was correct."""
+    """Read plans whose content is known. Returns what was read incorrectly, in words; empty if nothing was."""
     rows = spark.range(1)
     several = rows.select(F.explode(F.array("id")).alias("id"), F.rand().alias("chance"))
     counted = several.union(several).groupBy("id").agg(F.max("chance").alias("chance"))

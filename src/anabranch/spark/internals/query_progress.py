@@ -1,4 +1,4 @@
-"""Reads Spark's reports on the last batches of a running query. The cost doesn't depend on how many reports Spark
+"""Reads Spark's reports on the last batches of a running query, in a time that doesn't depend on how many reports Spark
 keeps.
 
 PySpark's own ``recentProgress`` would fetch each field of each report by a separate call to the JVM.
@@ -29,7 +29,7 @@ probe = SURFACE.probe
 
 
 def newest(spark: SparkSession, query: StreamingQuery) -> str:
-    """The time of the newest report; empty while there is no report."""
+    """The time of the newest report; empty if there is no report yet."""
     if SURFACE.works(spark):
         report = java.query(query).lastProgress()
         return "" if report is None else str(report.timestamp())
@@ -38,7 +38,7 @@ def newest(spark: SparkSession, query: StreamingQuery) -> str:
 
 
 def recent(spark: SparkSession, query: StreamingQuery) -> Iterator[str]:
-    """The reports that Spark keeps, as JSON, the newest first."""
+    """The reports that Spark keeps, as JSON, newest first."""
     if not SURFACE.works(spark):
         yield from (each.json for each in reversed(query.recentProgress))
         return

@@ -1,8 +1,8 @@
 """Changes the limits that a running query passes to its sources, between two batches.
 
-When a query starts, Spark asks each source for its limit, and offers no public way to change the limit later. The
-limits are in a field of the query, ``uniqueSources``, which the query reads when it plans a batch. Without access to
-this field, batches keep the limits with which the query was started.
+When a query starts, Spark asks each source for its limit. There is no public way to change the limit later. The limits
+are in a field of the query, ``uniqueSources``, which the query reads when it plans a batch. Without access to this
+field, batches keep the limits with which the query was started.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ probe = SURFACE.probe
 class ReadLimits:
     """The limits of one query. They can be changed only after the query has planned its first batch. Thread-safe.
 
-    Spark reads the limits in the query's own thread when it plans a batch. So limits that are set in this thread, or
-    while the query is held, apply to the next batch.
+    Spark reads the limits in the query's own thread when it plans a batch. So the next batch has the new limits if they
+    are set in this thread, or while the query is held.
     """
 
     def __init__(self, spark: SparkSession, query: StreamingQuery) -> None:
@@ -54,13 +54,13 @@ class ReadLimits:
         self._known: list[Any] = []
 
     def begins(self) -> list[str]:
-        """The offsets at which the running batch begins, as JSON: one for each source, in a fixed order. '' stands for
-        the beginning of a source.
+        """The offset at which the running batch begins in each source, as JSON. The order of the sources is fixed. ''
+        stands for the beginning of a source.
         """
         return self._texts(self._execution.getLatestExecutionContext().startOffsets())
 
     def ends(self) -> list[str]:
-        """The offsets at which the running batch ends, as JSON: one for each source, in the same order as in
+        """The offset at which the running batch ends in each source, as JSON. The order is the same as in
         :meth:`begins`.
         """
         return self._texts(self._execution.getLatestExecutionContext().endOffsets())
@@ -71,7 +71,7 @@ class ReadLimits:
 
     def give(self, rows: Mapping[int, int]) -> None:
         """Set how many rows a source may contribute to a batch, by the source's index in :meth:`ends`. The limits apply
-        from the next batch on or, after :meth:`hold`, from :meth:`release` on.
+        from the next batch on. After :meth:`hold`, they apply from :meth:`release` on.
         """
         with self._lock:
             limits = self._limits if self._before is None else self._before
@@ -84,7 +84,7 @@ class ReadLimits:
                 self._before = limits
 
     def hold(self) -> None:
-        """Let all sources contribute nothing."""
+        """Set all limits to 0, so that no source contributes anything."""
         with self._lock:
             limits = self._before = self._limits
             for source in self._sources():
@@ -92,7 +92,7 @@ class ReadLimits:
             self._set(limits)
 
     def release(self) -> None:
-        """Restore the limits from before :meth:`hold`, including changes that :meth:`give` has made since then."""
+        """Restore the limits from before :meth:`hold`, with the changes that :meth:`give` has made since then."""
         with self._lock:
             limits, self._before = self._before, None
             if limits is not None:
@@ -112,7 +112,7 @@ class ReadLimits:
 
     def _limit(self, now: Any, rows: int) -> Any:
         """The limit ``rows`` as an object of the same class as ``now``, the source's current limit. (A source accepts
-        only one class.)
+        limits of only one class.)
         """
         if now.getClass().getName() == _LIMIT_IN_PYTHON:
             told = json.dumps({"_type": "ReadMaxRows", "max_rows": rows})
@@ -124,7 +124,7 @@ class ReadLimits:
 
 
 def current(spark: SparkSession) -> StreamingQuery | None:
-    """The query whose batch this thread runs; None if the query has ended, or if limits can't be changed."""
+    """The query whose batch this thread runs. None if the query has ended, or if limits can't be changed."""
     if not SURFACE.works(spark):
         return None
     number = spark.sparkContext.getLocalProperty(local_properties.QUERY)

@@ -1,4 +1,4 @@
-"""Finds out whether this process already has a session. By Spark's public interface, this can't be found out reliably
+"""Finds out whether this process already has a session. Spark's public interface offers no reliable way to do this
 without starting a session.
 """
 
@@ -11,9 +11,10 @@ __all__ = ["is_there"]
 
 
 def is_there() -> bool:
-    """Whether this process has a session. If this PySpark lacks the private attribute that shows this, the result is
-    true only if the current thread has a session. To start a session while another thread has one would then return the
-    other thread's session, with its own settings.
+    """Whether this process has a session.
+
+    If this PySpark lacks the private attribute that shows this, a session that another thread has isn't noticed.
+    Starting a session would then return the other thread's session, with its settings.
     """
     if getattr(SparkContext, "_active_spark_context", None) is not None:
         return True

@@ -1,11 +1,11 @@
-"""The Python process that Spark starts for a source. This process lets a fork of :mod:`source_server` do the work.
+"""The Python process that Spark starts for a source. A fork of :mod:`source_server` does the work for this process.
 
 Spark runs this file as a script, which starts in 0.02 s because it imports only a part of the standard library::
 
     source_client.py SOCKET -m MODULE ...
 
-The fork gets this process's standard streams, folder and environment, and each of the two processes ends when the other
-ends. If no server is listening, this process does the work itself.
+The fork gets this process's standard streams, folder and environment. When either of the two processes ends, the other
+ends as well. If no server is listening, this process does the work itself.
 """
 
 import os

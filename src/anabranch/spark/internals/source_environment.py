@@ -1,5 +1,5 @@
-"""Determines the environment variables that Spark's runners add to the function of a Python source. anabranch sets
-these variables itself before it registers a source; see :mod:`anabranch.spark.session.registered_sources`.
+"""Determines the environment variables that Spark's Python runners add to the function of a Python source. anabranch
+sets these variables before it registers a source; see :mod:`anabranch.spark.session.registered_sources`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ probe = SURFACE.probe
 
 
 def of_session(spark: SparkSession) -> dict[str, str]:
-    """The variables that all runners set, in the driver and in Spark tasks."""
+    """The variables that all of Spark's Python runners set, in the driver and in Spark tasks."""
     if SURFACE.works(spark):
         conf = java.context(spark).sc().conf()
         # Runners later set this variable to folders below these folders.

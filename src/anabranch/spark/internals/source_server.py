@@ -1,7 +1,7 @@
 """Forks the Python processes that Spark starts for sources.
 
-Spark starts one process for each Python source of a query, without a daemon. Each process would spend 0.3 s on imports,
-and use a core that batches of other lanes need at the same time. See :mod:`source_client`.
+Spark starts one process for each Python source of a query, without a daemon. Each of these processes would spend 0.3 s
+on imports, and would use a core that batches of other lanes need at the same time. See :mod:`source_client`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ _STREAMS = 3
 
 
 def serve(path: str) -> None:
-    """Fork a server that listens at this path as long as this process, or a fork of this process, is alive. Does
-    nothing if another server listens at this path, or if no server can listen there. In the latter case, the processes
-    of sources do their own imports.
+    """Fork a server that listens at this path as long as this process, or a fork of this process, is alive.
+
+    Does nothing if the server can't listen at this path, for example because another server already does. If there is
+    no server at all, the processes of sources do their own imports.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -102,8 +103,8 @@ def _taken_over(client: socket.socket) -> list[str]:
 
 
 def _end_with(client: socket.socket) -> None:
-    """Exit when the connection to the client ends, because this means that the client has ended. (If a client is killed
-    before it has read everything that was sent to it, the connection is reset.)
+    """Exit when the connection to the client ends, which means that the client has ended. (If a client is killed before
+    it has read everything that was sent to it, the connection is reset.)
     """
     with suppress(OSError):
         client.recv(1)

@@ -1,6 +1,6 @@
-"""Rewrites a checkpoint's state, using the part of Spark that repartitions the state of a stopped query.
+"""Rewrites the state in a checkpoint, with the part of Spark that repartitions the state of a stopped query.
 
-Spark has no public call for this. Its internal call accepts any function of the rows (tested with 4.3.0).
+There is no public call for this. Spark's internal call accepts any function of the rows (tested with 4.3.0).
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def rewrite(
     partitions: int,
     chosen: Callable[[DataFrame], DataFrame],
 ) -> None:
-    """Copy state from one checkpoint to another: the ``chosen`` rows of the state that ``source`` has after a committed
-    batch become the state of ``target`` after the same batch.
+    """Copy state from one checkpoint to another. The state of ``source`` after a committed batch is read, and its
+    ``chosen`` rows become the state of ``target`` after the same batch.
 
     Args:
         source: the checkpoint that is read.

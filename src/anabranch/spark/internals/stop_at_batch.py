@@ -1,4 +1,4 @@
-"""Ends a query at a batch boundary, in the same way as Spark itself ends a query that has read everything."""
+"""Ends a query at a batch boundary, in the way in which Spark ends a query that has read everything."""
 
 from __future__ import annotations
 
@@ -57,19 +57,18 @@ def end(
     ``stop()`` interrupts a running batch. So this function calls ``stop()`` only if nothing is running because the
     query is between two triggers, if ``hurry`` returns true, or if the query doesn't end by itself in time.
 
-    The query ends by itself after this function has set Spark's state of the query to "terminated". If this happened
-    while a batch is being planned, Spark would abandon the batch. So this function first waits until planning is
-    finished.
+    The query ends by itself once this function has set Spark's state of the query to "terminated". If the state were
+    set while a batch is being planned, Spark would abandon the batch. So this function first waits until no batch is
+    being planned.
 
-    When this function returns, it is possible that a batch is planned but not committed, because this Spark lacks the
-    surface or because the query hasn't ended in time. The caller must finish this batch with a query that runs
-    ``once``.
+    A batch may be planned but not committed when this function returns, because this Spark lacks the surface or because
+    the query hasn't ended in time. The caller must finish this batch with a query that runs ``once``.
 
     Args:
         writes: returns whether a batch is planned and is being written.
-        turn: called from time to time during a wait; if it raises an exception, the wait ends.
+        turn: called from time to time during a wait. If it raises an exception, the wait ends.
         hurry: returns whether to stop the query at once.
-        another: whether to let one more batch begin if a batch is being written, provided that it begins soon.
+        another: whether to let one more batch begin after a batch that is being written, provided that it begins soon.
         decided: called when no further batch can begin. The last batch may still be running.
     """
     if not SURFACE.works(spark):

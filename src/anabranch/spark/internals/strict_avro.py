@@ -1,4 +1,4 @@
-"""Finds out why Avro values are unreadable, by ``StrictAvro.java``."""
+"""Finds out why Avro values can't be read, with ``StrictAvro.java``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["reason"]
 
 
 def reason(value: Column, schema: str, head: int = 0) -> Column:
-    """The reason why bytes aren't exactly one Avro value of a schema (given as JSON), in words; null if they are.
+    """Why bytes aren't exactly one Avro value of a schema (given as JSON), in words; null if they are.
 
     Args:
         head: how many bytes precede the value.

@@ -1,4 +1,4 @@
-"""Reads JSON values strictly, and finds out why they are unreadable, by ``StrictJson.java``."""
+"""Reads JSON values strictly, and finds out why values can't be read. This is done by ``StrictJson.java``."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def row(
     result: StructType,
     array: bool = False,
 ) -> Column:
-    """JSON bytes as a struct of the columns ``wanted``; null if they can't be read as ``declared``.
+    """JSON bytes as a struct of the columns ``wanted``; null if the bytes can't be read as ``declared``.
 
     Args:
-        read_as: how to read the columns whose type alone doesn't determine it; see docs/reference/values.md.
+        read_as: how to read columns whose types can be written in more than one way; see docs/reference/values.md.
         result: the type of the struct.
-        array: whether the columns are the elements of an array that anabranch wrote, that is, a key.
+        array: whether the bytes are a key that anabranch wrote, which is an array of the columns.
     """
     given = _arguments(declared, wanted, read_as, array, explains=False)
     return java_functions.applied("StrictJson", given, value, result)
 
 
 def reason(value: Column, declared: StructType, read_as: Mapping[str, str], array: bool = False) -> Column:
-    """The reason why JSON bytes are unreadable, in words; null if they are readable."""
+    """Why JSON bytes can't be read, in words; null if they can be read."""
     given = _arguments(declared, declared.names, read_as, array, explains=True)
     return java_functions.applied("StrictJson", given, value, StringType())
 

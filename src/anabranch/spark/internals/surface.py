@@ -1,5 +1,5 @@
-"""Describes a private surface of Spark: which parts it consists of, which features need them, and what happens if this
-Spark lacks a part.
+"""Describes a private surface of Spark: the parts of which it consists, the features that need it, and what happens if
+this Spark lacks a part.
 
 Parts that aren't public may be missing or different in the next version of Spark. So each module that uses such parts
 declares them in its ``SURFACE``, and callers of the module first ask whether this Spark has the surface::
@@ -9,7 +9,7 @@ declares them in its ``SURFACE``, and callers of the module first ask whether th
     else:
         ...  # the public, slower way
 
-or, if there is no other way, ``SURFACE.insist(spark)``.
+If there is no other way, callers use ``SURFACE.insist(spark)``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SUPPORTED = "PySpark 4.3"
 
 DEADLINE = 60.0
 """Seconds within which the parts of a surface must be found. Otherwise the surface counts as missing until the next
-check. To find the parts takes milliseconds, but on a busy machine it may take thousands of times as long.
+check. Finding the parts takes milliseconds, but can take thousands of times as long on a busy machine.
 """
 TRIED_WITHIN = 300.0
 """Seconds within which the trial of a surface must end. (Spark may have to load hundreds of classes for the trial.)"""
@@ -48,18 +48,18 @@ class path doesn't change.)
 
 
 class Need(Protocol):
-    """A part of which a surface consists."""
+    """A part of a surface."""
 
     def missing(self, spark: SparkSession) -> str:
-        """What this Spark lacks of the part, in words; empty if nothing is missing. If this raises an exception, the
-        part also counts as missing.
+        """What this Spark lacks of the part, in words; empty if it lacks nothing. If this method raises an exception,
+        the part counts as missing.
         """
         ...
 
 
 @dataclass(frozen=True)
 class JavaMembers:
-    """A Java class, with methods or fields that the class or one of its parents must have."""
+    """A Java class, and methods or fields that the class or one of its parents must have."""
 
     name: str
     members: tuple[str, ...] = ()
@@ -98,7 +98,9 @@ class PythonName:
 
 @dataclass(frozen=True)
 class Probe:
-    """Whether a session's Spark has a surface. ``missing`` describes the missing part; empty if none is missing."""
+    """Whether a session's Spark has a surface. ``missing`` describes what is missing or doesn't work; empty if the
+    surface works.
+    """
 
     surface: Surface
     version: str
@@ -117,7 +119,7 @@ class Probe:
         return f"Spark {self.version}: {self.missing}; {instead}"
 
     def refusal(self) -> UnsupportedSparkError:
-        """The error for a feature that has no alternative."""
+        """The error for features that can't be used without the surface."""
         return UnsupportedSparkError(
             f"Spark {self.version} can't be used for {self.surface.used_for}: {self.missing}",
             f"anabranch supports {SUPPORTED}: install that version, and see anabranch doctor",
@@ -131,11 +133,11 @@ class Surface:
         name: the name of the module that uses the surface.
         used_for: the features that need the surface, in the users' terms.
         needs: the parts of the surface. All of them are checked when a session starts.
-        tried: tries the surface, and returns what is wrong, or '' if the surface works. It is called when the surface
-            is needed for the first time.
-        otherwise: the public alternative that is used if the surface is missing; '' if there is none, so the features
-            are refused.
-        always: whether every job needs the surface. If so, a session doesn't start without it.
+        tried: tries the surface, and returns what is wrong, or '' if the surface works. Called when the surface is
+            needed for the first time.
+        otherwise: the public alternative that is used if the surface is missing. If it is '', there is no alternative,
+            and the features are refused.
+        always: whether every job needs the surface. If so, a session without the surface doesn't start.
     """
 
     def __init__(
@@ -158,7 +160,9 @@ class Surface:
         self._probed: tuple[object, Probe] | None = None
 
     def look(self, spark: SparkSession) -> Probe:
-        """Whether this Spark has all parts of the surface. This is determined once per session, in milliseconds."""
+        """Whether this Spark has all parts of the surface. The parts are checked once per session, which takes
+        milliseconds.
+        """
         there = self._there
         if there is None or there[0] is not spark.sparkContext:
             missing = _within(DEADLINE, partial(self._missing, spark))
@@ -169,12 +173,11 @@ class Surface:
 
     @property
     def is_in_pyspark(self) -> bool:
-        """Whether PySpark has the surface's Python parts. This is known before a session starts."""
+        """Whether PySpark has the surface's Python parts. This can be found out before a session starts."""
         return not any(each.missing(None) for each in self.needs if isinstance(each, PythonName))
 
     def probe(self, spark: SparkSession) -> Probe:
-        """Whether this Spark has the surface, and the surface works as expected. This is determined once per
-        session."""
+        """Whether this Spark has the surface, and the surface works as expected. Tried only once per session."""
         probed = self._probed
         if probed is None or probed[0] is not spark.sparkContext:
             found = self.look(spark)
@@ -187,7 +190,7 @@ class Surface:
         return probed[1]
 
     def works(self, spark: SparkSession) -> bool:
-        """Whether this Spark has the surface, and the surface works. Otherwise the caller must use the alternative that
+        """Whether this Spark has the surface, and the surface works. If not, the caller must use the alternative that
         ``otherwise`` describes.
         """
         return self.probe(spark).works
@@ -199,7 +202,7 @@ class Surface:
             raise probe.refusal()
 
     def forget(self) -> None:
-        """Forget all results, so the surface will be checked again."""
+        """Forget all results, so that the surface is checked again."""
         self._there = self._probed = None
 
     def look_here(self, spark: SparkSession) -> None:
@@ -252,7 +255,7 @@ def _within(seconds: float, ask: Callable[[], str]) -> str | None:
 
 
 def _answer(ask: Callable[[], str]) -> str:
-    """The result of ``ask``. If ``ask`` raises an exception, a text about the exception."""
+    """The result of ``ask``. If ``ask`` raises an exception, a text that describes the exception."""
     try:
         return ask()
     except Exception as error:

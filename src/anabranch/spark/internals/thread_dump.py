@@ -30,7 +30,7 @@ probe = SURFACE.probe
 
 
 def of_lane(spark: SparkSession, lane: str) -> str:
-    """The stacks of the threads of a lane's query, of the Spark tasks that run in this JVM, and of Python."""
+    """The stacks of the threads of a lane's query, of the Spark tasks that run in this JVM, and of Python's threads."""
     parts = [*(_java(spark, lane) if SURFACE.works(spark) else [probe(spark).summary]), *_python()]
     return "\n\n".join(parts)
 

@@ -1,4 +1,4 @@
-"""Checks whether a Python value fits one of Spark's types, in the same way as PySpark itself checks values."""
+"""Checks whether a Python value fits one of Spark's types, with PySpark's own check."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ probe = SURFACE.probe
 
 
 def fault(frame: DataFrame, mode: str) -> str:
-    """Why Spark would refuse to run a DataFrame as a stream; empty if Spark wouldn't refuse, or if this can't be found
+    """Why Spark would refuse to run a DataFrame as a stream. Empty if Spark wouldn't refuse, or if this can't be found
     out.
 
     Args:

@@ -1,4 +1,4 @@
-"""Finds out whether bytes are UTF-8, by ``Utf8.java``."""
+"""Finds out whether bytes are UTF-8, with ``Utf8.java``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Makes Python workers accept the input of a Spark task as complete only if it ends with Spark's end mark.
 
-If a Spark task is ended halfway, because its batch is broken off or because another of its workers has died, the pipes
-to its workers are closed. If a pipe is closed between two Arrow batches, pyarrow mistakes this for the end of the
-input. The worker would continue, and commit its partial result as if it were complete.
+A Spark task is ended halfway if its batch is broken off, or if another of its workers has died. The pipes to its
+workers are then closed. If a pipe is closed between two Arrow batches, pyarrow mistakes this for the end of the input.
+The worker would continue, and commit its partial result as if it were complete.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Load = Callable[[Any, IO[bytes]], Iterator[pa.RecordBatch]]
 
 
 class CutShortError(Exception):
-    """The input of a Spark task ended prematurely, because the Spark task was ended. The results of this Spark task
-    must not count.
+    """The input of a Spark task ended prematurely, because the Spark task was ended. This Spark task's results must not
+    count.
     """
 
 

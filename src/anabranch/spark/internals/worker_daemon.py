@@ -1,8 +1,8 @@
 """The Python daemon from which Spark's workers are forked. The daemon imports the workers' modules once, for all
 workers.
 
-A worker collects garbage after each Spark task, before Spark gives it the next Spark task. Imported objects are
-excluded from this, because to examine them would take longer than many Spark tasks.
+A worker collects garbage after each Spark task, before Spark gives it the next one. Imported objects are excluded from
+garbage collection, because examining them would take longer than many Spark tasks.
 """
 
 from __future__ import annotations

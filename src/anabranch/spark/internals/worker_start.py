@@ -1,5 +1,5 @@
-"""Determines how Spark starts Python on this machine: by which interpreter, and with which daemons, from which Spark's
-workers are forked.
+"""Determines how Spark starts Python on this machine: by which interpreter, and with which daemons. Spark's workers are
+forked from these daemons.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ SOURCES = Surface(
 
 def interpreter() -> str:
     """The path of the interpreter for Python workers on this machine. It is a script that runs the interpreter of this
-    process, without Spark's zips on the module path. Where Spark has no setting for this, the script also runs
-    anabranch's programs in place of Spark's.
+    process, without Spark's zips on the module path. Some of Spark's programs can't be replaced by a setting; the
+    script runs anabranch's programs in their place.
 
     Spark puts a zip with PySpark's sources on the module path, before the installed PySpark. Each process that Spark
     starts for a source or a function would then compile these sources again, which takes most of a second. The working

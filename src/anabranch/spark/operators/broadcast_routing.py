@@ -1,4 +1,4 @@
-"""Sends each broadcast record to all tasks of a lane, except those whose start offset is beyond the record."""
+"""Sends each broadcast record to all tasks of a lane, apart from tasks whose start offset is beyond the record."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _ONE = "_anabranch_one"
 class BroadcastRouting:
     """The routing of one broadcast stream in a lane.
 
-    In a lane without state, a record goes to each virtual task. In a lane with state, a record goes to one virtual task
-    of each task at factor 1. This is the virtual task with the bucket of the record's key, because the key's state is
+    In a lane without state, a record goes to every virtual task. In a lane with state, a record goes to one virtual
+    task of each task at factor 1: the virtual task with the bucket of the record's key, because the key's state is
     there.
 
     Attributes:
@@ -44,8 +44,8 @@ class BroadcastRouting:
     key: Column
 
     def given(self, records: DataFrame) -> DataFrame:
-        """One row for each record and each task that gets the record. Two columns are added: ``task``, the number of
-        the task at factor 1, and ``bucket``, the bucket of the virtual task, or null for the bucket of the record's
+        """One row for each record and each task that gets the record. Two columns are added. ``task`` is the number of
+        the task at factor 1. ``bucket`` is the bucket of the virtual task; null stands for the bucket of the record's
         key.
         """
         one = "task int, bucket int, begins array<bigint>"
@@ -60,9 +60,9 @@ class BroadcastRouting:
         return rows.select(*[F.col(name) for name in records.columns], *given)
 
     def first(self) -> Column:
-        """A condition that is true for records that this lane, and no other, must reject if they are unreadable. Only
-        the task :data:`FIRST` rejects records. So these are the records whose bucket belongs to this task and to this
-        lane.
+        """A condition that is true for the records that this lane must reject if they are unreadable. These are the
+        records in the buckets of the task :data:`FIRST` that belong to this lane, so no other lane rejects the same
+        records.
         """
         known = {ssp.partition: broadcasts.floors(self.lane, ssp, FIRST) for ssp in self.ssps}
         if all(at == NEVER for each in known.values() for at in each):
@@ -89,5 +89,5 @@ class BroadcastRouting:
 
     @cached_property
     def _is_uneven(self) -> bool:
-        """Whether some tasks begin at a larger offset than others."""
+        """Whether some tasks start at a larger offset than others."""
         return any(len(set(broadcasts.begins(self.lane, ssp).values())) > 1 for ssp in self.ssps)

@@ -1,5 +1,5 @@
-"""Computes the output rows of a group by its operators. An output row has the columns output, key, value, headers,
-timestamp and origin, and a few more if its sink needs them.
+"""Computes the output rows of a group from its operators. An output row has the columns output, key, value, headers,
+timestamp and origin, and further columns if its sink needs them.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Sink:
     Attributes:
         number: the index in the group's list of sinks.
         traced: whether output rows have the source and partition of their record, in addition to the record's offset.
-        slots: the slot numbers, by source and partition; {} if rows come from state (then the number of a row's state
-            partition is its slot number); None if output rows have no slot.
-        named: returns the name of a row's task, which is added to the row's headers; None if no task name is added.
-        windowed: whether output rows have the end of their window, by which a drain marks the rows of windows that it
-            cuts short.
+        slots: the slot numbers, by source and partition. {} if rows come from state, where the number of a row's state
+            partition is its slot number. None if output rows have no slot.
+        named: determines the name of a row's task, which is added to the row's headers. None if no name is added.
+        windowed: whether output rows have the end of their window. A drain needs this to mark the rows of windows that
+            it cuts short.
     """
 
     number: int
@@ -50,11 +50,11 @@ class Sink:
 
 
 def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tuple[Node, DataFrame] | None:
-    """Follow the path from the group's sources as long as the path doesn't branch. Returns the last operator to which
-    all sources lead, and the DataFrame after this operator.
+    """Follow the path from the group's sources until it branches. Returns the last operator to which all sources lead,
+    and the DataFrame after this operator.
 
-    Returns None if the path branches before the sources have come together. In this case, nothing can be computed in
-    the query itself.
+    Returns None if the path branches before the sources have come together. The query itself can't compute anything
+    then.
     """
     done = dict(frames)
     last: Node | None = group.sources[0] if len(group.sources) == 1 else None
@@ -81,8 +81,8 @@ def trunk_nodes(group: Group) -> list[Node]:
 
 
 def streaming_nodes(group: Group) -> list[Node]:
-    """The operators that are part of the query itself, in order: the trunk and, if one pass can serve all branches
-    after it, the operators of these branches. The other operators are computed batch by batch.
+    """The operators that are part of the query itself, in order: the trunk and, if all branches after the trunk can be
+    computed in one pass, the operators of these branches. The other operators are computed batch by batch.
     """
     found = trunk_nodes(group)
     last = group.sources[0] if len(group.sources) == 1 else None
@@ -95,8 +95,8 @@ def streaming_nodes(group: Group) -> list[Node]:
 
 
 def before_state(group: Group, frames: Mapping[int, DataFrame], context: Context) -> list[DataFrame]:
-    """The rows that reach the group's stateful operator, for each of its inputs. ``frames`` has the DataFrame of each
-    source, by node.
+    """The rows that reach each input of the group's stateful operator. ``frames`` has the DataFrame of each source, by
+    node.
     """
     stateful = group.stateful
     assert stateful is not None
@@ -123,8 +123,8 @@ def _covers(group: Group, node: Node) -> bool:
 
 
 def fans_out(group: Group, start: Node) -> bool:
-    """Whether one pass can serve everything after ``start``. It can if all branches consist of SQL operators and end in
-    streams.
+    """Whether everything after ``start`` can be computed in one pass. This requires that all branches consist of SQL
+    operators, never join each other, and don't end in ``foreach_batch``.
     """
     ways = _ways(group, start.id)
     if any(not rule(n).sql or n.kind == "foreach_batch" or len(n.inputs) > 1 for n in ways):
@@ -134,9 +134,9 @@ def fans_out(group: Group, start: Node) -> bool:
 
 def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sink]) -> DataFrame | None:
     """The output rows of all branches, computed in one pass over ``frame``: each row becomes an array of output rows,
-    which is then exploded.
+    and the array is then exploded.
 
-    Returns None if an operator turns one row into several (``explode``), because a column can't do that.
+    Returns None if an operator turns a row into several rows (``explode``), because no column can contain the result.
     """
     if [s.id for s in _ways(group, start.id)] == [n.id for n in group.nodes if n.id in sinks] and len(sinks) == 1:
         (sink,) = sinks.values()
@@ -242,7 +242,7 @@ def _encoded_row(frame: DataFrame, names: list[str], sink: Sink) -> Column:
 
 
 def _end(frame: DataFrame, names: list[str], sink: Sink) -> Column:
-    """The end of a row's window; null if the row has no window, or if its format allows no mark for cut windows."""
+    """The end of a row's window. Null if the row has no window, or can't be marked as cut by a drain."""
     may_say = isinstance(sink.writer, JsonWriter) and DRAINED not in names
     return (
         meta_column.field(meta_column.END)
@@ -252,8 +252,8 @@ def _end(frame: DataFrame, names: list[str], sink: Sink) -> Column:
 
 
 def told_cut(rows: DataFrame, reached: int) -> DataFrame:
-    """The output rows of the last batch of a drain. If a row's window ends after ``reached`` (in Unix ms), the row is
-    marked as cut by the drain.
+    """The output rows of the last batch of a drain. A row is marked as cut by the drain if its window ends after
+    ``reached`` (in Unix ms).
     """
     cut = F.col(meta_column.END) > F.timestamp_millis(F.lit(reached))
     return rows.withColumn("value", F.when(cut, codec.with_true(F.col("value"), DRAINED)).otherwise(F.col("value")))
@@ -295,8 +295,8 @@ def _key(frame: DataFrame, sink: Sink) -> Column:
 
 @contextmanager
 def inside_batch(group: Group, start: Mapping[int, DataFrame], context: Context) -> Iterator[dict[int, DataFrame]]:
-    """A context with the rows of one batch that reach each sink, by node. Inside the context, DataFrames that several
-    operators use are cached.
+    """A context that provides the rows of one batch that reach each sink, by node. Inside the context, a DataFrame that
+    several operators use is cached.
 
     ``start`` has the DataFrames from which everything else is computed, by node.
     """

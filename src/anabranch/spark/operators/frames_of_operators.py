@@ -1,4 +1,4 @@
-"""Expresses each operator by calls on DataFrames, which have the user's columns and the hidden column."""
+"""Expresses each operator by calls on DataFrames. These DataFrames have the user's columns and the hidden column."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class Workers:
 
     Attributes:
         home: the job's folder on this machine.
-        threads: the number of buckets on which functions work at the same time in one Spark task.
-        busy: called with how many seconds functions have worked on each bucket.
+        threads: on how many buckets functions work at the same time in one Spark task.
+        busy: called with the seconds that functions have worked on each bucket.
         routing: distributes rows among Spark tasks before the functions ``routed``; None if rows stay where they are.
         line: where functions report their progress.
         message_seconds: how long a function may work on one message.
@@ -86,10 +86,10 @@ class Context:
         keys: the key columns after each node.
         times: the event-time column after each node.
         changed: the nodes after which a function of the job may have changed values of key or event-time columns.
-        on_error: receives rows that can't be processed, and ``on_null_key`` receives rows that reach state with a null
-            key. If the receiver is None, such a row fails the lane.
+        on_error: receives rows that can't be processed. If it is None, such a row fails the lane.
+        on_null_key: receives rows that reach state with a null key. If it is None, such a row fails the lane.
         on_late: receives late rows that are rejected.
-        watermarked: adds the lane's watermark to a DataFrame, given the event-time column and how many ms to subtract
+        watermarked: adds the lane's watermark to a DataFrame. Gets the event-time column, and how many ms to subtract
             from the watermark.
         following: adds the same watermark to another DataFrame of the same operator.
         shuffle_partitions: the number of Spark's partitions after a shuffle inside the query.
@@ -117,8 +117,8 @@ class Context:
 
 
 def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFrame:
-    """The DataFrame after an operator. Spark's AnalysisExceptions are not caught here:
-    :mod:`anabranch.spark.query.resolution` explains them.
+    """The DataFrame after an operator. Doesn't catch Spark's AnalysisExceptions, which
+    :mod:`anabranch.spark.query.resolution` explains.
     """
     frame = inputs[0]
     args = node.args
@@ -158,8 +158,8 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 
 def _check_merge(node: Node, inputs: Sequence[DataFrame]) -> None:
-    """Raises GraphError if a column has different types in the inputs, because Spark would unify the types by casts
-    that fail for some values. Different numeric types are allowed; the result has the wider type.
+    """Raises GraphError if the inputs have a column with different types. Spark would make the types equal by casts,
+    which fail for some values. Different numeric types are allowed; the result has the wider type.
     """
     first = {field.name.lower(): field for field in _visible(inputs[0])}
     for frame in inputs[1:]:
@@ -203,7 +203,7 @@ def _transform(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 
 def check_stateless(node: Node, before: DataFrame, after: DataFrame) -> None:
-    """Raises GraphError if a stateless operator has added a stateful step (for example, a window function)."""
+    """Raises GraphError if a stateless operator has added a stateful step to the plan, such as a window function."""
     count = query_plan.count
     added = next((word for word in _NOT_STATELESS if count(after, word) > count(before, word)), None)
     if added is not None:
@@ -262,13 +262,13 @@ def stage_key(frame: DataFrame, columns: Sequence[str]) -> Column:
 
 
 def keyless() -> Column:
-    """Whether a row that is about to enter state has no key."""
+    """A condition that is true for rows without a key. State accepts no such rows."""
     return meta_column.field("key").isNull()
 
 
 def _without(frame: DataFrame, wrong: Column, error: str, what: str, setting: str, by: Rejecting | None) -> DataFrame:
-    """The DataFrame without the rows that are ``wrong``. They are rejected or, if ``by`` is None, the first of them
-    fails the lane.
+    """The DataFrame without the rows that are ``wrong``. These rows are rejected or, if ``by`` is None, the first of
+    them fails the lane.
     """
     if by is not None:
         flagged = frame.withColumn(_FLAG, wrong)
@@ -347,7 +347,7 @@ def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 
 def _sifted(node: Node, frame: DataFrame, end: Column, context: Context) -> DataFrame:
-    """The rows whose last window isn't closed yet; the other rows are rejected. ``end`` is the end of a row's last
+    """The rows with a window that isn't closed yet; the other rows are rejected. ``end`` is the end of a row's last
     window.
     """
     reject = context.on_late if on_late(node) == "dead-letter" else None
@@ -382,8 +382,8 @@ def _join(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 
 def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> DataFrame:
-    """The rows from the operator ``before`` that the stateful operator ``node`` accepts: rows with a key and, if
-    ``node`` uses event time, with an event time. The other rows are rejected.
+    """The rows from the operator ``before`` that the stateful operator ``node`` accepts. They must have a key and, if
+    ``node`` uses event time, an event time. Rows without these are rejected.
     """
     if not any(i in context.changed for i in node.inputs):
         if context.on_null_key is None:

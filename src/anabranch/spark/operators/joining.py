@@ -1,4 +1,4 @@
-"""Joins two streams in Spark: by task, by stage key, and by the difference of event times."""
+"""Joins two streams in Spark: pairs rows with the same task and stage key whose event times are close enough."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ name. The name must not change, because the state that lanes have stored contain
 """
 
 GRACE = 1
-"""The ms by which Spark's watermark is behind the lane's watermark, because Spark's join treats a row whose time equals
-the watermark as late.
+"""By how many ms Spark's watermark is behind the lane's watermark. (Spark's join treats a row whose time equals the
+watermark as late.)
 """
 
 _WATERMARKED = "spark.watermarkDelayMs"
@@ -30,8 +30,8 @@ _WATERMARKED = "spark.watermarkDelayMs"
 def followed(frame: DataFrame, time: str) -> DataFrame:
     """The right side of a join whose left side has the watermark.
 
-    Spark drops old rows of one side only if the other side has a column that is marked as event time. This function
-    marks the column without ``withWatermark``, which would require a second clock.
+    Spark drops old rows of a side only if the other side has a column that is marked as event time. This function marks
+    the column without ``withWatermark``, which would require a second clock.
     """
     return frame.withMetadata(time, {_WATERMARKED: GRACE})
 
@@ -44,7 +44,7 @@ def joined(node: Node, left: DataFrame, right: DataFrame, keys: Sequence[str], t
         times: the event-time column of each side.
 
     Raises:
-        GraphError: the sides have a column in common, or keys of different types.
+        GraphError: the sides have a column in common that isn't part of the key, or their keys have different types.
     """
     _check_keys(node, left, right, keys)
     mine, its = _names(left), _names(right)
@@ -67,7 +67,7 @@ def _names(frame: DataFrame) -> list[str]:
 
 
 def _named(node: Node, mine: Sequence[str], its: Sequence[str]) -> dict[str, str]:
-    """The name in the result of each of the right side's columns."""
+    """The names that the right side's columns get in the result."""
     named = {name: node.args.get("prefix", "") + name for name in its}
     known = {name.lower() for name in mine}
     taken = next((name for name in named.values() if name.lower() in known), None)

@@ -1,4 +1,4 @@
-"""Finds rows that arrive too late for their windows, using the same watermark by which Spark would drop these rows."""
+"""Finds rows that arrive too late for their windows, by the watermark that Spark would use to drop these rows."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def label_of(node: Node) -> str:
-    """The name of an operator in messages about the late rows that it rejects. (For other rejected rows, the name is
-    different.)
+    """The name of an operator in messages about late rows that it rejects. (Messages about other rejected rows use
+    another name.)
     """
     return f"{label(node)}, late"
 
@@ -44,15 +44,15 @@ def last_end(window: Window, time: Column) -> Column:
 
 
 def let_know(context: SparkContext, watermark: int) -> None:
-    """Set the time (in Unix ms) up to which windows are closed, for the Spark tasks that this thread will start.
+    """Set the watermark (in Unix ms) up to which windows are closed, for the Spark tasks that this thread will start.
 
-    By Spark's rule, this time is the watermark of the previous batch.
+    By Spark's rule, this must be the watermark of the previous batch.
     """
     context.setLocalProperty(_BEFORE, str(watermark))
 
 
 def sifting(column: str, node: Node, reject: Rejecting | None) -> Callable[[Batches], Batches]:
-    """A function for ``mapInArrow`` that rejects late rows. Without ``reject``, the first late row fails the lane.
+    """A function for ``mapInArrow`` that rejects late rows. If ``reject`` is None, the first late row fails the lane.
 
     Args:
         column: the column with the result of :func:`last_end`. The function drops this column.

@@ -1,5 +1,5 @@
-"""Reads the tables of ``join_table``, and joins rows with them. Each table, which must be small, is read completely,
-and again after each ``refresh`` interval.
+"""Reads the tables of ``join_table``, and joins rows with them. Each table is read completely, so it must be small. It
+is read again after each ``refresh`` interval.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Lookups", "everything", "joined", "load", "nothing"]
 
 @dataclass
 class Lookups:
-    """The tables with which a lane joins streams.
+    """The tables that a lane joins with streams.
 
     Attributes:
         load: reads a table.
@@ -45,8 +45,8 @@ class Lookups:
     _held: dict[int, tuple[float, DataFrame]] = field(default_factory=dict)
 
     def now(self, node: Node, spark: SparkSession) -> DataFrame:
-        """The table of a ``join_table``. The table is read again if the last read was longer ago than ``refresh``.
-        Columns that were added since the job was planned are left out.
+        """The table of a ``join_table``. The table is read again if the last read is longer ago than ``refresh``.
+        Columns that were added to the table since the job was planned are left out.
 
         Raises:
             StateError: the table can't be read.
@@ -98,7 +98,7 @@ def load(
         functions: the job's functions, by node.
         records: returns a stream's full name and its records.
         formats: the formats of streams that aren't JSON.
-        fails: whether an unreadable record of a stream is an error when the table is used; otherwise, the record is
+        fails: whether an unreadable record of a stream causes an error when the table is used. If not, the record is
             skipped.
 
     Raises:
@@ -118,8 +118,8 @@ def load(
 
 
 def _last(node: Node, stream: str, raw: DataFrame, formats: Mapping[str, Format], fails: bool) -> DataFrame:
-    """The latest row of each key; a key whose latest record has a null value is left out. Unless ``fails`` is set, an
-    unreadable record is skipped, and the previous record of its key counts.
+    """The latest row of each key. A key whose latest record has a null value is left out. If ``fails`` is false,
+    unreadable records are skipped, so that the latest readable record of a key counts.
     """
     declared = Node(id=node.id, kind="read", name=node.name, args=node.args["of"], where=node.where)
     taken = decoding.of_graph(declared, formats.get(node.args["of"]["stream"], JSON), keyed=False)
@@ -135,7 +135,7 @@ def _last(node: Node, stream: str, raw: DataFrame, formats: Mapping[str, Format]
 
 
 def _warn(node: Node, stream: str, wrong: DataFrame) -> None:
-    """Log which records of a table are skipped, and why the first of them is unreadable."""
+    """Log how many records of a table are skipped, and why the first of them is unreadable."""
     first = F.min(F.struct("partition", "offset", "reason"))
     ((several, one),) = wrong.agg(F.count("*"), first).collect()
     if several:
@@ -144,7 +144,7 @@ def _warn(node: Node, stream: str, wrong: DataFrame) -> None:
 
 
 def nothing(stream: str, spark: SparkSession) -> tuple[str, DataFrame]:
-    """A stream without records, for when only its columns are needed."""
+    """A stream without records, used to find out its columns."""
     return stream, spark.createDataFrame([], SCHEMA)
 
 
@@ -160,12 +160,12 @@ _OPTIONS = {"csv": {"header": "true"}}
 
 
 def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
-    """The rows with the columns of the table added, except the table's key.
+    """The rows with the columns of the table added. The table's key isn't added.
 
     The whole table is sent to each Spark task, so rows stay in their Spark tasks, and keep their order.
 
     Raises:
-        GraphError: a column of ``on`` is missing, a column is on both sides, or keys have different types.
+        GraphError: a column of ``on`` is missing, another column is on both sides, or keys have different types.
     """
     on: dict[str, str] = node.args["on"]
     for side, columns, names in (("stream", on, frame.columns), ("table", on.values(), table.columns)):
@@ -196,7 +196,7 @@ def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
 
 
 def _check_types(node: Node, frame: DataFrame, table: DataFrame, keys: Mapping[str, str]) -> None:
-    """Check that keys have the same type on both sides. Spark would compare different types by casting one to the
+    """Raises GraphError if keys have different types on the two sides. Spark would cast one side to the type of the
     other, and a batch would fail if it contained a value that can't be cast.
 
     Args:

@@ -1,4 +1,4 @@
-"""Runs ``process`` on Spark: Python workers pass the rows, state and timers of one key at a time to a processor."""
+"""Runs ``process`` on Spark. Python workers pass the rows, state and timers of one key at a time to a processor."""
 
 from __future__ import annotations
 
@@ -67,8 +67,9 @@ class Process:
         result: the schema of the rows that the processor returns.
         columns: the columns of messages.
         keys: the columns of the stage key.
+        on_error: as in :func:`anabranch.spark.functions.wrap.wrap`, like ``factor``, ``busy``, ``line`` and
+            ``seconds``.
         own: the lane's own tasks, by number, with their buckets; None for all.
-        on_error: this and the remaining fields are as for :func:`anabranch.spark.functions.wrap.wrap`.
     """
 
     label: str
@@ -94,7 +95,7 @@ class Process:
         return self.function.home
 
     def keyed(self, schemas: Mapping[str, Schemas]) -> KeyedProcessor:
-        """The processor with everything that is needed to call it. ``schemas`` are the schemas of the processor's
+        """The processor, with everything that is needed to call it. ``schemas`` has the schemas of the processor's
         states, by name.
         """
         return KeyedProcessor(self.processor, self.clock, self.result, schemas, self.home, self.function)
@@ -134,7 +135,7 @@ def applied(frame: DataFrame, key: Column, process: Process, result: StructType)
 
 
 def _untimed(name: str, alias: str) -> Column:
-    """A copy of a column that Spark doesn't recognize as the event time. Otherwise Spark would drop late rows."""
+    """A copy of a column that isn't marked as the event time. If Spark found the mark, it would drop late rows."""
     return F.col(codec.quoted(name)).alias(alias, metadata={"anabranch": ""})
 
 
@@ -181,8 +182,8 @@ def _field_names(kind: DataType) -> Iterator[str]:
 
 
 class _Worker(StatefulProcessor):
-    """A processor in one Spark task. Spark calls this object for each key that has rows, for each due timer, and at the
-    end.
+    """A processor in one Spark task. Spark calls this object for each key that has rows, for each due timer, and when
+    the Spark task ends.
     """
 
     def __init__(self, process: Process, schemas: Mapping[str, Schemas], types: StructType) -> None:
@@ -290,8 +291,8 @@ class _Worker(StatefulProcessor):
 
 
 def _place(message: Mapping[str, Any]) -> tuple[int, int, int]:
-    """The value by which the rows of a key are sorted, because they must be processed in the order of their records.
-    (Rows that don't come from a single record have negative offsets.)
+    """The value by which the rows of a key are sorted, so that they are processed in the order of their records. (Rows
+    that don't come from a single record have negative offsets.)
     """
     at = message[_AT]
     return at["source"], at["partition"], at["offset"] if at["offset"] >= 0 else -1 - at["offset"]

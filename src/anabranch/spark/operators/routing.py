@@ -1,5 +1,5 @@
-"""Determines which Spark task processes a row: before Python functions, all rows of a virtual task are sent to the same
-Spark task.
+"""Determines which Spark task processes a row. All rows of a virtual task are sent to the same Spark task before Python
+functions process them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Routing:
     Attributes:
         virtual: the lane's virtual tasks, sorted.
         factor: how many virtual tasks each task is divided into.
-        count: the number of Spark tasks. It may be different in a replay, so nothing that is written exactly once
-            depends on it.
+        count: the number of Spark tasks. This number may be different in a replay, so nothing that is written exactly
+            once depends on it.
     """
 
     virtual: tuple[Virtual, ...]
@@ -54,8 +54,8 @@ class Routing:
 
     @cached_property
     def numbers(self) -> dict[Virtual, int]:
-        """The number of the Spark task that gets each virtual task. Neighbouring virtual tasks go to the same Spark
-        task, so as few partitions as possible are divided.
+        """The number of the Spark task for each virtual task. Neighbouring virtual tasks share a Spark task, so that as
+        few partitions as possible are divided.
         """
         return {each: at * self.count // len(self.virtual) for at, each in enumerate(self.virtual)}
 
@@ -73,17 +73,15 @@ def _literal(numbers: list[int]) -> Column:
 
 
 def over(virtual: Iterable[Virtual], factor: int, cores: int) -> Routing | None:
-    """How to distribute a lane's rows among Spark tasks, of which there are at most ``cores``; None if rows stay where
-    they are.
-    """
+    """How to distribute a lane's rows among up to ``cores`` Spark tasks; None if rows stay where they are."""
     mine = tuple(sorted(set(virtual)))
     count = min(cores, len(mine))
     return Routing(mine, factor, count) if factor > 1 and count > 1 else None
 
 
 def before(group: Group) -> frozenset[int]:
-    """The nodes of those functions that need rows to be routed first, because the rows aren't yet in the Spark tasks of
-    their virtual tasks.
+    """The nodes of the functions for which rows must be routed. Rows aren't routed again for a later function if they
+    are still in the Spark tasks of their virtual tasks.
     """
     there: set[int] = set()
     found: set[int] = set()

@@ -1,8 +1,8 @@
 """Syncs a lane's checkpoint to the disk before any part of a batch becomes visible, because Spark itself doesn't sync
 its files.
 
-Without this, the offset log's entries for the last batches might be empty after a power cut, although outputs contain
-the records of these batches.
+Without these syncs, outputs could contain records of the last batches, while the offset log's entries for these batches
+are empty after a power cut.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def _files(folder: str) -> Iterator[tuple[str, set[str]]]:
 
 
 def _recent(paths: list[str]) -> list[str]:
-    """The files that were written at most :data:`_RECENT` seconds before the newest file. The result doesn't depend on
-    the machine's current time.
+    """The files that were written no more than :data:`_RECENT` seconds before the newest of them. Only the files' own
+    times are compared, so a change of the machine's clock has no effect.
     """
     times = {path: at for path in paths if (at := _written_at(path)) is not None}
     newest = max(times.values(), default=0.0)

@@ -1,7 +1,7 @@
-"""Passes a lane's event time to Spark: the lane writes its time to a file, and a streaming source returns it as data.
+"""Passes a lane's event time to Spark: the lane writes the time to a file, and a streaming source returns it as data.
 
-The source's offset is the lane's :class:`Progress`. So each entry of the offset log has a line with the progress. When
-the watermark has risen, the source returns a single row with the new watermark.
+The source's offset is the lane's :class:`Progress`, so the progress is part of each entry of the offset log. When the
+watermark has risen, the source returns a single row with the new watermark.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Clock:
     """A lane's clock after a batch. SSPs are written ``system/stream/partition``.
 
     Attributes:
-        delays: the delay of each SSP in ms, None for SSPs of intermediate streams.
+        delays: the delay of each SSP in ms. None for SSPs of intermediate streams.
         positions: the position in each SSP at the end of the batch.
         window: the windows of processing time, if the lane has any.
         newest: if the lane has such windows, the time at which the last record was read, in Unix ms.
-        at: the lane's processing time, in Unix ms, at the moment ``boot``.
+        at: the lane's processing time at the moment ``boot``, in Unix ms.
         boot: a moment in seconds on :func:`anabranch.clocks.boottime`, a clock that nobody can set.
     """
 
@@ -60,8 +60,8 @@ class Clock:
     boot: float = 0.0
 
     def write(self, path: Path) -> None:
-        """Replace the clock file. The file need not survive the process, because all of its contents can be determined
-        again.
+        """Replace the clock file. The file is needed only as long as this process runs, because a new process can
+        determine its contents again.
         """
         part = path.with_suffix(".part")
         held: dict[str, Any] = {"progress": self.progress.to_builtins()}
@@ -92,15 +92,15 @@ class Clock:
         return batch_time.now(self.at, (boot - self.boot) * 1000, wall)
 
     def heard(self, system: Callable[[str], System], now: int, idle: Mapping[str, int] = _NOBODY) -> Progress:
-        """The lane's progress, updated with the control records of upstream lanes in the part of the streams that this
-        lane has read since. If the lane has windows of processing time, the progress is updated to the time ``now``
-        instead.
+        """The lane's progress, updated with the control records of upstream lanes that apply to what this lane has read
+        since the last update. If the lane has windows of processing time, only the watermark is updated, from the time
+        ``now``.
 
         Args:
-            system: returns a system by name; called only if the lane reads an intermediate stream.
+            system: returns a system by name. Called only if the lane reads an intermediate stream.
             now: the lane's processing time, in Unix ms.
-            idle: the SSPs that seemed idle, with the lane's positions at that time. An SSP that has been read further
-                since then isn't idle.
+            idle: the SSPs that seemed idle, each with the lane's position at that time. If the lane has read more of an
+                SSP since, the SSP isn't idle.
         """
         if self.window is not None:
             closed = processing.closed(self.window, self.newest, max(now, self.newest))
@@ -135,7 +135,7 @@ def note_idle(path: Path, idle: Mapping[str, int]) -> None:
 
 
 def idle_at(path: Path) -> dict[str, int]:
-    """The SSPs that :func:`note_idle` has recorded last; empty if nothing is recorded."""
+    """The SSPs and positions that :func:`note_idle` has recorded last; empty if nothing is recorded."""
     try:
         held: dict[str, int] = json.loads(path.with_suffix(_IDLE).read_text())
     except FileNotFoundError:
@@ -179,19 +179,25 @@ def _without_cursors(of: Progress) -> Progress:
 
 
 def is_of_clock(offset: object) -> bool:
-    """Whether an offset in a query's progress belongs to a clock source, whose rows don't come from a stream."""
+    """Whether an offset in a query's progress belongs to a clock source. (The rows of a clock source don't come from a
+    stream, so they aren't counted.)
+    """
     told = json.loads(offset) if isinstance(offset, str) else offset
     return isinstance(told, dict) and told.get("source") == progress.SOURCE
 
 
 def carried(systems: Systems) -> str:
-    """The systems, serialized as the value of a source's option. References to secrets aren't resolved."""
+    """The systems, serialized so that they can be the value of a source's option. References to secrets aren't
+    resolved.
+    """
     return base64.b64encode(pickle.dumps(systems)).decode()
 
 
 class EventTimeSource(DataSource):
-    """The streaming source for a lane's event time. Its options are ``file`` (the path of the clock file), ``systems``
-    (from :func:`carried`), and ``rows``. With ``rows`` "false", the source has offsets, but returns no rows."""
+    """The streaming source for a lane's event time. It has the options ``file`` (the path of the clock file),
+    ``systems`` (from :func:`carried`) and ``rows``. If ``rows`` is "false", the source has offsets, but returns no
+    rows.
+    """
 
     @classmethod
     def name(cls) -> str:

@@ -50,7 +50,7 @@ _HEADERS = RECORD_SCHEMA.get_field_index("headers")
 
 @dataclass(frozen=True)
 class Letters:
-    """Where the dead letters of a stream go: the target stream, and the output that writes to the target."""
+    """The stream to which the dead letters of another stream are written, and the output that writes them."""
 
     target: Target
     output: Output
@@ -64,8 +64,8 @@ class WorkerDeadLetters:
     ``letters`` says where dead letters go. ``operators`` maps an operator's name in messages to its name in slots.
     ``slots`` has the names of the lane's slots.
 
-    Each slot must be written by one Spark task. So if several Spark tasks may reject records of one slot, ``gathers``
-    is set: these tasks only report the records, and :func:`put` writes them.
+    Each slot must be written by one Spark task. If several Spark tasks may reject records of one slot, ``gathers`` is
+    true. These Spark tasks then only report the records, and :func:`put` writes them.
     """
 
     job: str
@@ -78,12 +78,12 @@ class WorkerDeadLetters:
     gathers: bool = False
 
     def rejects(self, operator: str, keep: bool) -> Rejects:
-        """Takes the records that a Spark task of an operator rejects. Unless ``keep`` is set, it only counts them."""
+        """Collects the records that a Spark task of an operator rejects. Only counts them if ``keep`` is false."""
         return Rejects(self, operator, keep)
 
     def slot(self, operator: str, stream: str, partition: int) -> int:
-        """The number of the slot for an operator's dead letters from a partition of ``stream`` or, if this is '', from
-        a state partition."""
+        """The number of the slot for an operator's dead letters from a partition of ``stream``. If ``stream`` is '',
+        the partition is a state partition."""
         part = f"{self.systems[stream].name}/{stream}/{partition}" if stream else f"state-{partition}"
         name = f"{self.operators.get(operator, operator)}:{part}"
         if name not in self.slots:
@@ -110,11 +110,11 @@ class Rejects:
     _adding: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, origin: Mapping[str, Any], error: str, row: Mapping[str, Any] | pa.RecordBatch | None = None) -> None:
-        """Reject a row, and thus the record from which the row comes. No content of a row raises an exception here.
+        """Reject a row, and thus the record from which the row comes. This never fails, whatever the row contains.
 
         Args:
             origin: the row's hidden column.
-            row: the row, as a mapping or an Arrow batch of one row, to be written if it doesn't come from one record.
+            row: the row, as a mapping or an Arrow batch of one row. Only needed if it doesn't come from one record.
         """
         error = error_text.bounded(error)
         with self._adding:
@@ -181,7 +181,7 @@ class Rejects:
     def letters_of(
         self, records: Iterator[Records], stream: str, partition: int, errors: Mapping[int, str]
     ) -> Iterator[pa.RecordBatch]:
-        """The dead letters for records of a partition. ``errors`` has the error of each record, by offset."""
+        """The dead letters for records of a partition. ``errors`` has the records' errors, by offset."""
         for offsets, batch in records:
             held = batch.column(_HEADERS).to_pylist()
             told = []
@@ -226,16 +226,16 @@ def _values(row: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _first(derived: list[_Derived]) -> int:
-    """A number for the rejected rows of a Spark task that don't come from a single record. The number is negative,
-    unlike an offset. It differs between Spark tasks, and is the same if the rows are computed again.
+    """A number for a Spark task's rejected rows that don't come from a single record. Each Spark task has a different
+    number, which is the same in a replay. The number is negative, unlike an offset.
     """
     least = min((offset for offset, *_ in derived), default=0)
     return least if least < 0 else -1 - task_number()
 
 
 def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.RecordBatch]:
-    """Limits dead letters to ``limit`` bytes. A larger dead letter keeps the beginning of its value, and gets a header
-    with the value's full length."""
+    """Limits dead letters to ``limit`` bytes. If a dead letter is larger, its value is cut, and a header records how
+    long the value was."""
     for batch in letters:
         sizes = np.zeros(0) if math.isinf(limit) else sizes_of(batch)
         if sizes.max(initial=0) <= limit:
@@ -319,8 +319,8 @@ def listening(context: SparkContext) -> Accumulator[list[Any]]:
 
 @dataclass(frozen=True)
 class TaskReports:
-    """What Spark tasks have reported: the dead letters ``written``, how many records were ``dropped``, and the number
-    of dead letters (``aside``), by operator and by the SSP or state partition of the slot."""
+    """What Spark tasks have reported: the dead letters ``written``, how many records were ``dropped``, and in ``aside``
+    the number of dead letters, by operator and by the SSP or state partition of the slot."""
 
     written: list[Written]
     dropped: int
@@ -328,7 +328,7 @@ class TaskReports:
 
 
 def heard(aside: WorkerDeadLetters) -> TaskReports:
-    """What Spark tasks have reported since this was last called."""
+    """What Spark tasks have reported since the last call of this function."""
     said = aside.said.value
     aside.said.value = []
     last = {(each.operator, each.slot, each.first): each for each in said if each.written}
@@ -342,7 +342,7 @@ def heard(aside: WorkerDeadLetters) -> TaskReports:
 
 
 def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
-    """Write the records that Spark tasks have reported since the last call; one Spark task writes a slot's records."""
+    """Write the records that Spark tasks have reported since the last call. Each slot is written by one Spark task."""
     said: list[Any] = aside.said.value
     told = [each for each in said if isinstance(each, Rejected)]
     if not told:
@@ -354,7 +354,7 @@ def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
 
 
 def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejected]:
-    """The reported records by slot, each record only once, even if it was reported twice."""
+    """The reported records by slot. Each record is included only once, even if it was reported twice."""
     errors: dict[tuple[str, int, int], dict[int, str]] = {}
     derived: dict[tuple[str, int, int], dict[int, list[_Derived]]] = {}
     sources = {stream: source for source, stream in aside.streams.items()}
@@ -371,7 +371,7 @@ def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejecte
 
 
 def _putting(aside: WorkerDeadLetters) -> Any:
-    """A function for ``mapInArrow`` that writes the rejected records of slots (one per row), and returns no rows."""
+    """A function for ``mapInArrow`` that writes rejected records, one slot's in each row, and returns no rows."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -1,4 +1,4 @@
-"""Builds the streaming DataFrames of a lane, from its sources to the last operator that the query itself computes."""
+"""Builds the streaming DataFrames of a lane, from its sources to the last operator that is part of the query."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LaneFrames:
     Attributes:
         folder: the checkpoint folder, as a path for Spark.
         clock: a local file for the lane's event time.
-        nothing: whether batches must read no records.
+        nothing: whether batches must not read any records.
         pacer: returns the pacer, which determines the size of batches.
     """
 
@@ -94,11 +94,10 @@ class LaneFrames:
 
     def _watermarked(self, frame: DataFrame, column: str, behind: int) -> DataFrame:
         """The DataFrame with the lane's watermark on a column. Spark takes the watermark from a row of the clock's
-        DataFrame. This row is then dropped.
+        DataFrame, which is dropped afterwards.
 
-        ``withWatermark`` applies only to the clock's DataFrame, which comes first in the union. Otherwise a stream with
-        few records would hold the watermark back. ``behind`` is the number of ms by which the operator's watermark must
-        be behind the lane's watermark.
+        ``withWatermark`` is called only on the clock's DataFrame. Otherwise a stream with few records would hold the
+        watermark back. ``behind`` says how many ms the operator's watermark must be behind the lane's watermark.
         """
         if not self.sources.has_event_time:
             delays = [
@@ -130,9 +129,9 @@ class LaneFrames:
         return Lookups(load, self.plan.job.schemas, monotonic)
 
     def ticking(self, frame: DataFrame) -> DataFrame:
-        """The DataFrame with the lane's clock as an additional source, which adds no rows. So Spark plans a batch even
-        if only the lane's event time has advanced. If the lane has an operator with a watermark, the DataFrame is
-        returned unchanged, because the clock is a source of this operator.
+        """The DataFrame with the lane's clock as an additional source without rows, so Spark plans a batch even if only
+        the lane's event time has advanced. The DataFrame is returned unchanged if an operator with a watermark already
+        reads the clock, or if the lane has no event time.
         """
         if not self.sources.delays or (self.plan.group.stateful is not None and is_timed(self.plan.group.stateful)):
             return frame
@@ -141,10 +140,12 @@ class LaneFrames:
 
     @cached_property
     def whole(self) -> tuple[DataFrame | None, int | None]:
-        """The streaming DataFrame that the lane's query computes. It contains the output rows, and the second value is
-        None. If some operators must be computed batch by batch, it contains the rows before them, and the second value
-        is the id of the last operator in the query. Both are None if the path branches before the sources have come
-        together.
+        """The streaming DataFrame that the lane's query computes, and a node id.
+
+        If the query computes all operators, the DataFrame contains the output rows, and the id is None. If some
+        operators must be computed batch by batch, the DataFrame contains the rows before them, and the id is that of
+        the last operator in the query. If the path branches before the sources have come together, both values are
+        None.
         """
         group, context, sinks = self.plan.group, self.context, self.outputs.sinks
         frames = by_node(self.sources.all, lambda s: s.rows(s.observed(s.opened(self.streamed(s)))))

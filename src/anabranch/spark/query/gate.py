@@ -1,5 +1,5 @@
 """Determines whether a batch can still be broken off. Each step that makes a part of the batch visible to others must
-pass a gate, and the gate can be shut before such a step.
+pass a gate. Once the gate is shut, no such step can be taken.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Visible:
 
     Attributes:
         what: the step that may have made the part visible, in words that follow "the batch".
-        exact: whether the output is exactly once. If the records were read again in a batch with another number, even
-            such an output would contain them twice.
+        exact: whether the output is exactly once. (If another batch, with another number, read the same records, even
+            an exactly-once output would contain them twice.)
     """
 
     what: str
@@ -35,7 +35,7 @@ class Visible:
 
 @dataclass
 class Gate:
-    """The gate for the batches of one query, of which one is written at a time. A gate that is shut stays shut.
+    """The gate for the batches of one query, which are written one after another. A gate that is shut stays shut.
     Thread-safe.
 
     A batch is written by one of Spark's threads, which may continue for some time after the query was stopped. The
@@ -64,8 +64,8 @@ class Gate:
             self.number, self.begun_at = number, self.clock()
 
     def check(self) -> None:
-        """Raises BrokenOffError if the gate is shut, and FencedError if another process has the lane. Call this before
-        work that isn't visible to others, because the work would then be useless.
+        """Raises BrokenOffError if the gate is shut, and FencedError if another process has the lane. In both cases,
+        further work on the batch would be useless, so call this even before work that isn't visible to others.
         """
         self.check_owner()
         with self._lock:
@@ -85,8 +85,8 @@ class Gate:
         gate stays open.
 
         Args:
-            duplicates: whether to shut the gate even if a part of the batch may be visible in an at-least-once output,
-                which will contain this part twice when the batch runs again.
+            duplicates: whether to shut the gate even if a part of the batch may be visible in an at-least-once output.
+                This output will contain the part twice when the batch runs again.
 
         Returns:
             the step that may have made a part of the batch visible; empty if the gate is now shut.
@@ -98,8 +98,8 @@ class Gate:
 
     @contextmanager
     def quietly(self) -> Iterator[None]:
-        """A context in which any error that occurs after the batch was broken off is replaced by a BrokenOffError.
-        (Spark searches error texts with a regular expression that can't handle long texts.)
+        """A context that replaces any error by a BrokenOffError if the batch was broken off. (Spark searches the texts
+        of errors with a regular expression that can't handle long texts.)
         """
         try:
             yield

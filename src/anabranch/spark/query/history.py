@@ -25,9 +25,9 @@ class BatchRun:
 
     Attributes:
         rows: how many records the batch read.
-        seconds: the sum of the durations of the batch's steps. (Spark's total would include the time for which the
-            query was held.)
-        late_groups: how many groups of late rows Spark dropped. (Spark groups late rows before it drops them.)
+        seconds: the sum of the durations of the batch's steps. (The total that Spark reports includes the time for
+            which the query was held.)
+        late_groups: how many groups of late rows Spark dropped. (Spark groups rows before it drops the late ones.)
         state_rows: the number of rows of state after the batch.
         ended: when the batch ended, in seconds since 1970.
         state_bytes: the size of the state's files after the batch.
@@ -43,15 +43,15 @@ class BatchRun:
 
 
 def newest(spark: SparkSession, query: StreamingQuery) -> str:
-    """A tag that identifies a query's newest report; if it changes, there is a newer report. Empty while there is no
-    report.
+    """A tag that identifies a query's newest report, and changes when there is a newer report. Empty if there is no
+    report yet.
     """
     return query_progress.newest(spark, query)
 
 
 def since(spark: SparkSession, query: StreamingQuery, batch: int) -> list[BatchRun]:
-    """The batches that a query has completed after ``batch``, oldest first. Batches whose reports Spark no longer has
-    are missing.
+    """The batches that a query has completed after ``batch``, oldest first. Batches are missing if Spark no longer has
+    their reports.
     """
     found: list[BatchRun] = []
     for text in query_progress.recent(spark, query):

@@ -40,7 +40,7 @@ class LaneTime:
 
     def begin(self, last: Batch | None, pending: bool) -> None:
         """Write the lane's clock file before the query starts. For this, the records of ``last``, the last planned
-        batch, are read once more, unless the batch is ``pending`` and so runs again anyway.
+        batch, are read once more. They aren't read if the batch is ``pending``, because it runs again anyway.
         """
         if self.path is None:
             return
@@ -59,8 +59,8 @@ class LaneTime:
         self.tick(last, again)
 
     def tick(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
-        """Advance the lane's time after a batch. ``measured`` has the observations of each source, by its name in
-        observations.
+        """Advance the lane's time after a batch. ``measured`` has the observations of each source, by the source's name
+        in observations.
         """
         maxima: dict[str, int] = {}
         for source in self.sources:
@@ -73,7 +73,7 @@ class LaneTime:
         Clock(now, self.delays, positions, self.window, newest, batch.at, boottime()).write(self.path)
 
     def control(self, batch: Batch) -> Control:
-        """The control record that a batch sends to the lanes that read this lane's output."""
+        """The control record that the lane writes with a batch, for the lanes that read this lane's output."""
         return Control(
             lane=self.lane.id,
             watermark=batch.progress.watermark,
@@ -89,8 +89,8 @@ class LaneTime:
         return any(end > first for first, end in ranges)
 
     def _newest(self, batch: Batch) -> int:
-        """The time at which the last record was read. Right after a restart, the time at which the last batch was
-        planned.
+        """The time at which the last record was read. If this isn't known after a restart, the time at which the batch
+        was planned.
         """
         assert self.path is not None
         before = clock.read(self.path)

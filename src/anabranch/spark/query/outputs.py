@@ -1,4 +1,4 @@
-"""Determines where a lane's rows go: to which sinks and slots, and with which publishers. Also determines what happens
+"""Determines to which sinks and slots a lane's rows go, and which publishers write them. Also determines what happens
 to records that the lane can't process.
 """
 
@@ -55,11 +55,11 @@ class LaneOutputs:
     """The outputs of a lane: for its rows, and for the records that it can't process.
 
     Attributes:
-        planned: returns a batch's entry in the offset log.
+        planned: returns the entry of a batch in the offset log.
         clock: a local file for the lane's event time.
         inherited: returns the event time of the lane's predecessors.
         dropped: called after each batch with the number of records that were dropped in the batch.
-        gate: each step that makes a batch visible to others must pass this gate.
+        gate: must be passed before each step that makes a batch visible to others.
     """
 
     plan: LanePlan
@@ -74,7 +74,7 @@ class LaneOutputs:
 
     @property
     def allowed(self) -> float:
-        """How many seconds a batch may take, according to the outputs with slots."""
+        """How many seconds a batch may take: the shortest limit of the publishers whose outputs have slots."""
         slotted = [publisher for publisher in self.publishers.values() if publisher.slotted]
         return min((publisher.batch_seconds for publisher in slotted), default=math.inf)
 
@@ -83,7 +83,7 @@ class LaneOutputs:
 
     @property
     def repeats(self) -> str:
-        """The outputs that would get the rows of a batch twice if the batch ran again, as text; empty if there are no
+        """Describes the outputs that would get the rows of a batch twice if the batch ran again; empty if there are no
         such outputs.
         """
         written = [node for node in self.plan.group.sinks if node.kind != "foreach_batch"]
@@ -97,8 +97,8 @@ class LaneOutputs:
         return " and ".join([*told, *(f"is given to {name}" for name in called)])
 
     def take(self, new: bool) -> None:
-        """Take over the lane's outputs. After this, former owners can't write to them. ``new`` says that the lane has
-        had no former owners.
+        """Take over the lane's outputs. After this, former owners can't write to the outputs. ``new`` says that the
+        lane has had no owner before.
         """
         for publisher in self.publishers.values():
             publisher.take(new)
@@ -111,8 +111,8 @@ class LaneOutputs:
 
     @cached_property
     def scattered(self) -> bool:
-        """Whether records of one partition may be in several Spark tasks when they are written, even if the lane has no
-        state.
+        """Whether records of one partition may be in several Spark tasks when they are written. The shuffle of a
+        stateful operator isn't considered.
         """
         read = [stages.stream_of(self.plan.graph, node) for node in self.plan.group.sources]
         return len(set(read)) < len(read) or any(self._spreads(node) for node in self.plan.group.nodes)
@@ -123,8 +123,8 @@ class LaneOutputs:
 
     @cached_property
     def _gathers(self) -> bool:
-        """Whether several Spark tasks may reject records of one slot, although one Spark task must write all dead
-        letters of the slot. (If the lane has a broadcast input, several Spark tasks may even reject the same record.)
+        """Whether several Spark tasks may reject records of one slot. One Spark task must then write all dead letters
+        of the slot. (If the lane has a broadcast input, several Spark tasks may even reject the same record.)
         """
         job = self.plan.settings.job
         keyed = any(rule(node).stateful or node.kind == "partition_by" for node in self.plan.group.nodes)
@@ -205,7 +205,7 @@ class LaneOutputs:
             kept.unpersist()
 
     def _keyless(self, frames: dict[int, DataFrame]) -> DataFrame:
-        """The rows that reach the lane's state with a null key, in the form of :meth:`Source.faulty`. ``frames`` has
+        """The rows with a null key that reach the lane's state, in the form of :meth:`Source.faulty`. ``frames`` has
         the rows of each source.
         """
         at = [meta_column.field(name) for name in ("source", "partition", "offset")]
@@ -233,7 +233,7 @@ class LaneOutputs:
         }
 
     def _named(self, node: Node) -> TaskNames | None:
-        """The names of tasks, if the settings of this output ask for a header with the task's name; otherwise None."""
+        """The names of tasks, if this output's settings ask for a header with the task's name; otherwise None."""
         bound = self.plan.settings.streams.get(stages.stream_of(self.plan.graph, node))
         return task_header.of_lane(self.plan.lane) if bound is not None and bound.task_header else None
 
@@ -242,7 +242,7 @@ class LaneOutputs:
 
     def _slots(self, node: Node) -> dict[tuple[int, int], int] | None:
         """The slot numbers of an output's rows, by the source and partition of a row's record. {} if the rows come from
-        state, whose partitions are then the slots; None if the output has no slots.
+        state, where each state partition is a slot. None if the output has no slots.
         """
         stream = stages.stream_of(self.plan.graph, node)
         if self.plan.is_plain(stream) or not self.publishers[self.plan.lane.system(stream)].slotted:
@@ -255,8 +255,8 @@ class LaneOutputs:
 
     @property
     def slotted_partitions(self) -> dict[int, tuple[int, int]]:
-        """For each slot number, the source and partition from which the slot's rows come. Empty if rows come from
-        state, or if no output has slots.
+        """The source and partition from which each slot's rows come, by slot number. Empty if the rows come from state,
+        or if no output has slots.
         """
         if self.plan.group.stateful is not None or not any(each.slotted for each in self.publishers.values()):
             return {}
@@ -265,8 +265,8 @@ class LaneOutputs:
         return {slots[ssp]: place for ssp, place in places.items() if ssp in slots}
 
     def plain(self, streams: Mapping[int, str]) -> dict[int, PlainWriter]:
-        """The writers of at-least-once outputs, by the number of the output. They all write to the same system, because
-        outputs in different systems belong to different groups.
+        """The writers of at-least-once outputs, by the number of the output. All these outputs are in the same system,
+        because outputs in different systems belong to different groups.
         """
         plain = {number: stream for number, stream in streams.items() if self.plan.is_plain(stream)}
         if not plain:
@@ -330,8 +330,8 @@ class LaneOutputs:
         )
 
     def out_of_time(self, batch: Batch) -> bool:
-        """Whether a batch's records would fall into closed windows of processing time, because the clock had been set
-        back before the batch was planned.
+        """Whether a batch's records would fall into closed windows of processing time, because the clock was set back
+        before the batch was planned.
         """
         return self.plan.by_intake and batch.at < batch.watermark and self.time.reads(batch)
 

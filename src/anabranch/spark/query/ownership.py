@@ -1,4 +1,4 @@
-"""Determines which records, and which rows of state, belong to a lane, from the bytes of their keys."""
+"""Determines which records and which rows of state belong to a lane, from the bytes of their keys."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["of_key", "of_keys", "of_records", "of_state", "of_tasks", "taken"]
 
 
 def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
-    """A condition that is true for the records that the lane processes: the records of its buckets, from each bucket's
-    start offset on. None if the lane processes everything that it reads.
+    """A condition that is true for the records that the lane processes: the records in the lane's buckets, from each
+    bucket's start offset on. None if the lane processes everything that it reads.
 
-    The condition depends on a record's partition and offset, and on the bytes of the key. If the key is null, the
+    The condition depends on a record's partition and offset, and on the bytes of its key. If the key is null, the
     offset determines the bucket.
 
     Args:
@@ -35,7 +35,7 @@ def taken(begins: Mapping[int, Sequence[int]], hashed: Column) -> Column:
     """A condition that is true for the records that the lane processes.
 
     Args:
-        begins: by partition, the start offset of each bucket; NEVER for a bucket that isn't the lane's.
+        begins: by partition, the start offset of each bucket; NEVER for a bucket that doesn't belong to the lane.
         hashed: the hash of a record's key, from :func:`of_key`.
     """
     alike: dict[tuple[int, ...], list[int]] = {}
@@ -76,11 +76,12 @@ def _taken(begins: Sequence[int], hashed: Column) -> Column:
 
 
 def of_state(lane: Lane) -> Column | None:
-    """A condition that is true for rows from the state of the lane's own tasks; None if all rows come from there.
+    """A condition that is true for rows from the state of the lane's own tasks. None if the lane's state contains no
+    other rows.
 
     If the tasks of a lane were divided among several successors, each successor has the state of all these tasks. Spark
-    must evaluate the condition after the operator. The condition is written in such a way that the optimizer doesn't
-    move it before the operator, where it would have a different meaning.
+    must evaluate the condition after the stateful operator. The condition is written so that the optimizer can't move
+    it in front of that operator, where it would have a different meaning.
     """
     if not lane.predecessors:
         return None
@@ -89,16 +90,14 @@ def of_state(lane: Lane) -> Column | None:
 
 
 def of_keys(lane: Lane, task: Column, key: Column) -> Column:
-    """A condition that is true for the lane's own state. The arguments are the columns with the number of the task (at
-    factor 1) and with the bytes of the key.
+    """A condition that is true for the lane's own state. ``task`` is the column with the number of the task at factor
+    1, and ``key`` the column with the bytes of the key.
     """
     return of_tasks(owned(lane), lane.factor, task, F.xxhash64(key))
 
 
 def of_tasks(own: Mapping[int, frozenset[int]], factor: int, task: Column, hashed: Column) -> Column:
-    """A condition that is true for rows whose task is in ``own``, and whose bucket is one of the buckets that ``own``
-    has for this task.
-    """
+    """A condition that is true for rows whose task and bucket are in ``own``, which has the buckets of each task."""
     alike: dict[frozenset[int], list[int]] = {}
     for number, buckets in own.items():
         alike.setdefault(buckets, []).append(number)

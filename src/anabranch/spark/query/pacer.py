@@ -1,4 +1,4 @@
-"""Determines the size of a lane's batches, to make each take the intended time: after each batch, the sources get new
+"""Determines the size of a lane's batches, so that each takes the intended time. After each batch, the sources get new
 limits.
 """
 
@@ -77,7 +77,7 @@ class Pacer:
             self._shares = self._even()
 
     def failed(self, rows: int, told: BatchRun | None = None) -> None:
-        """Record that a batch of ``rows`` records took longer than allowed. For ``told``, see :meth:`Pace.failed`."""
+        """Record that a batch of ``rows`` records took longer than allowed. See :meth:`Pace.failed` for ``told``."""
         with self._lock:
             self._pace = self._pace.failed(rows, told)
 
@@ -118,8 +118,8 @@ class Pacer:
 
     @property
     def _beside(self) -> float:
-        """How many seconds a batch takes in addition to its writing: the minimum over the last few batches, because the
-        first batch of a query takes much longer. 0 until two batches have been measured.
+        """How many seconds a batch takes in addition to its writing. This is the minimum over the last few batches,
+        because the first batch of a query takes much longer. 0 until two batches have been measured.
         """
         return min(self._besides) if len(self._besides) > 1 else 0.0
 
@@ -156,8 +156,8 @@ def name_of(offset: Mapping[str, Any]) -> str:
 
 
 def _positions(offset: str) -> tuple[str, dict[int, int]]:
-    """The name of an input and the positions in its partitions, from an offset as Spark's JSON. For a clock's offset,
-    the name is '' and there are no positions.
+    """The name of an input and the positions in its partitions, from an offset in Spark's JSON. A clock's offset has
+    the name '' and no positions.
     """
     told: dict[str, Any] = json.loads(offset) if offset else {}
     if not told or clock.is_of_clock(told):

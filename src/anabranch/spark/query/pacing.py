@@ -16,16 +16,16 @@ from anabranch.spark.query.sources import LaneSources
 __all__ = ["LanePacing", "place_of"]
 
 _FIRST = 50
-"""The number of records in a first batch that calls functions: even if each record takes a second, the batch takes less
-than a minute.
+"""The number of records in the first batch of a lane that calls functions. Even if each record takes a second, this
+batch takes less than a minute.
 """
 _FIRST_OF_SQL = 100_000
 _AWAITED = 0.5
-"""Batches for which a change must wait should take this part of ``target_batch_seconds``. According to bench/backlog,
-one half costs no throughput, and a quarter would cost a tenth of the throughput.
+"""The fraction of ``target_batch_seconds`` that a batch should take if changes must wait for it. According to
+bench/backlog, one half costs no throughput, and a quarter would cost a tenth of the throughput.
 """
 _BUCKETS = 1000
-"""At most this number of buckets counts for the size of a batch, because no container works on many more at once."""
+"""The largest number of buckets that counts for the size of a batch. (No container works on many more at once.)"""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class LanePacing:
 
     Attributes:
         remembered: returns how many records the first batch may have, according to earlier batches; 0 if this is
-            unknown. The argument says whether the lane consists only of SQL.
+            unknown. Its argument says whether the lane consists only of SQL.
     """
 
     plan: LanePlan
@@ -52,17 +52,17 @@ class LanePacing:
 
     @property
     def _target_seconds(self) -> float:
-        """How long a batch should take. Batches that can't be broken off should take less time, because a change must
-        wait for them. This doesn't apply to batches that consist only of SQL, because a large part of their time is
-        fixed.
+        """How long a batch should take. The target is shorter if batches can't be broken off, because a change must
+        wait for them. It isn't shorter if batches consist only of SQL, because such batches have fixed costs that take
+        a large part of their time.
         """
         target = self.plan.settings.job.target_batch_seconds or math.inf
         return target * _AWAITED if self.outputs.repeats and self.plan.calls_functions else target
 
     @property
     def _least_rows(self) -> int:
-        """The smallest number of records that a batch is limited to: one for each bucket, because functions work on the
-        buckets at the same time.
+        """The smallest limit for the number of records in a batch: one record for each bucket, up to a fixed number,
+        because functions work on buckets at the same time.
         """
         return max(1, min(len(self.plan.lane.ssps), _BUCKETS))
 
@@ -71,8 +71,8 @@ class LanePacing:
         return self.plan.settings.job.max_rows_per_batch * max(1, len(self.sources.all))
 
     def pacer(self, first: int | None = None) -> Pacer:
-        """A new pacer for the lane's batches. ``first`` is the number of records in the first batch; None to determine
-        it here.
+        """A new pacer for the lane's batches. ``first`` is the number of records in the first batch. If it is None, the
+        number is determined here.
         """
         job, most = self.plan.settings.job, self._most_rows
         inputs = {place_of(source): source.starts for source in self.sources.all}

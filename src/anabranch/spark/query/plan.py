@@ -1,4 +1,4 @@
-"""Describes what a lane runs: its group of operators, with the job's settings."""
+"""Describes what a lane runs: a group of operators, with the job's settings."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class LoadedJob:
         schemas: the columns after each operator, by node.
         formats: the formats of streams that aren't JSON, by stream.
         home: the job's folder.
-        needs: the columns of sources that groups need, as far as lanes have already determined them.
+        needs: the columns of sources that groups need. Lanes add to this mapping when they have determined the columns.
     """
 
     spark: SparkSession
@@ -61,8 +61,8 @@ class LoadedJob:
 
 @dataclass(frozen=True)
 class LanePlan:
-    """The part of a job's graph that a lane runs. ``until`` has, by whole SSP, end offsets beyond which the lane never
-    reads.
+    """The part of a job's graph that a lane runs. ``until`` has end offsets, by whole SSP; the lane never reads beyond
+    them.
     """
 
     job: LoadedJob
@@ -80,7 +80,7 @@ class LanePlan:
     @property
     def message_patience(self) -> float:
         """How many seconds a drain waits for work on one message before it gives up. If the job has a time limit for
-        messages, a drain never gives up, because a worker that exceeds the limit is ended.
+        messages, a drain never gives up, because a worker that exceeds the limit ends.
         """
         return _DRAINING_SECONDS if math.isinf(self.message_limit) else math.inf
 
@@ -97,7 +97,7 @@ class LanePlan:
 
     @property
     def empties(self) -> bool:
-        """Whether a drain leaves nothing in the lane's state."""
+        """Whether a drain removes everything from the lane's state."""
         return self.stateful and not after_drain.keeps_state(self.graph, self.lane.group)
 
     @property
@@ -110,7 +110,7 @@ class LanePlan:
 
     @property
     def ticks(self) -> bool:
-        """Whether the lane has timers of processing time. If so, Spark always begins another batch, even if there are
+        """Whether the lane has timers of processing time. If so, Spark runs one batch after another, even if there are
         no records.
         """
         stateful = self.group.stateful
@@ -123,7 +123,9 @@ class LanePlan:
 
     @property
     def real_time(self) -> bool:
-        """Whether records are processed one by one. (A lane that must stop at given offsets uses batches instead.)"""
+        """Whether the lane runs in Spark's real-time mode. (A lane that must stop at given offsets runs batches even in
+        a job in real time.)
+        """
         return self.settings.job.trigger == "real-time" and not self.until
 
     @property
@@ -133,8 +135,8 @@ class LanePlan:
 
     @property
     def by_intake(self) -> bool:
-        """Whether the lane has windows of processing time, in which a record's window depends on when its batch was
-        planned.
+        """Whether the lane has windows of processing time. In such a lane, the time at which a batch was planned
+        determines the windows of its records.
         """
         return self.group.stateful is not None and is_by_intake(self.group.stateful)
 
@@ -150,7 +152,7 @@ class LanePlan:
 
     @cached_property
     def _groups(self) -> tuple[Group, ...]:
-        """All groups of the stage; the lane runs one of them."""
+        """All groups of the lane's stage. The lane runs one of these groups."""
         written = [stages.stream_of(self.graph, s) for s in self.stage.sinks if s.kind != "foreach_batch"]
         return groups.cut(self.graph, self.stage, {stream: self._kind(stream) for stream in written})
 
@@ -172,8 +174,8 @@ class LanePlan:
 
     @property
     def looks_for_null_keys(self) -> bool:
-        """Whether each batch must be searched for records with null keys, whose rows would reach the lane's state.
-        False if a shuffle or a function may have changed keys, because then a row's null key doesn't come from its
+        """Whether each batch must be searched for records with null keys, whose rows would reach the lane's state. This
+        isn't done if a shuffle or a function may have changed keys, because a row's null key then doesn't come from its
         record.
         """
         stateful = self.group.stateful
@@ -196,10 +198,10 @@ class LanePlan:
 
     @property
     def calls_functions(self) -> bool:
-        """Whether the lane calls functions of the job. If so, nothing is known about how long a record takes."""
+        """Whether the lane calls functions of the job. If so, it isn't known in advance how long a record takes."""
         return any(rule(node).function or node.kind in _UNKNOWN for node in self.group.nodes)
 
     @property
     def late_rows(self) -> dict[str, str]:
-        """The names in slots of the operators that reject late rows, by their names in messages."""
+        """For each operator that rejects late rows, its name in slots, by its name in messages."""
         return {late_rows.label_of(node): late_of(node) for node in self.group.nodes if on_late(node) == _ASIDE}

@@ -15,13 +15,13 @@ class Batch:
     """A planned batch.
 
     Attributes:
-        begins: the offset of the first record to read, by stream and partition. Partitions that the lane hasn't read
-            before are missing.
-        ends: one past the offset of the last record to read, by stream and partition.
+        begins: the offset of the first record to read, by stream and partition. Partitions from which the lane hasn't
+            read before are missing.
+        ends: the end offsets of the batch, by stream and partition.
         at: when the batch was first planned, in Unix ms.
         watermark: Spark's watermark, in Unix ms.
         drains: whether the batch is the last batch of a drain, which sets the watermark to infinity.
-        reached: for the last batch of a drain, the event time before this batch, in Unix ms.
+        reached: in the last batch of a drain, the lane's event time before this batch, in Unix ms.
     """
 
     number: int
@@ -34,8 +34,8 @@ class Batch:
     reached: int = 0
 
     def ranges(self, stream: str, starting: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-        """What the batch reads from a stream: by partition, the first offset and one past the last offset. ``starting``
-        has the start offsets of partitions that the lane hasn't read before.
+        """What the batch reads from a stream: for each partition, the first offset and one past the last offset.
+        ``starting`` has the start offsets of partitions from which the lane hasn't read before.
         """
         begins, ends = self.begins.get(stream, {}), self.ends.get(stream, {})
         return {p: (begins.get(p, starting.get(p, 0)), end) for p, end in ends.items()}

@@ -30,20 +30,20 @@ _KNOWN_LATER: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class PreanalyzedQuery:
-    """The analyzed query of a lane that hasn't started yet."""
+    """A query that was analyzed before its lane started."""
 
     query: LaneQuery
 
     def known(self, query: LaneQuery) -> LaneQuery | None:
-        """The lane's final query, ``query``, with the analysis that was made in advance; None unless
-        :func:`is_as_foreseen` is true for its lane.
+        """The query of a lane whose start is known, with the analysis that was made in advance. None if this analysis
+        doesn't fit; see :func:`is_as_foreseen`.
         """
         return query.as_analyzed(self.query) if is_as_foreseen(self.query.lane, query.lane) else None
 
 
 def foreseen(query: LaneQuery) -> PreanalyzedQuery | None:
-    """Analyze the query of a lane that hasn't started yet. Returns None, without analyzing it, if the query depends on
-    where the lane starts."""
+    """Analyze the query of a lane that hasn't started yet. If the query depends on where the lane starts, nothing is
+    analyzed, and the result is None."""
     if not query.foreseeable:
         return None
     query.analyze()
@@ -51,8 +51,8 @@ def foreseen(query: LaneQuery) -> PreanalyzedQuery | None:
 
 
 def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
-    """Whether ``lane`` differs from the announced lane only in where it starts, and has the same start offset for all
-    its buckets of a partition. (Otherwise the query would need a filter.)
+    """Whether ``lane`` differs from the announced lane only in where it starts, and all its buckets of a partition have
+    the same start offset. (Buckets with different start offsets need a filter, which isn't in the analyzed query.)
     """
     if msgspec.structs.replace(announced, **_KNOWN_LATER) != msgspec.structs.replace(lane, **_KNOWN_LATER):
         return False

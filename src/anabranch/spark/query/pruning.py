@@ -1,5 +1,5 @@
-"""Determines which columns of a source a stateful lane needs, because the other columns need not be parsed. (Spark
-can't find this out itself, because it can't look into anabranch's parsing.)
+"""Determines which columns of a source a stateful lane needs, so that the other columns aren't parsed. (Spark can't
+determine this, because it can't look into anabranch's parsing.)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Needs = dict[tuple[str, int], Set[str] | None]
 
 
 def needed(group: Group, source: Node, schema: StructType, context: Context) -> set[str] | None:
-    """The columns that the operators up to and including the stateful operator require; None for all columns.
+    """The columns of a source that the operators up to and including the stateful operator need; None for all columns.
 
     To find out whether a column is needed, Spark analyzes these operators without the column. ``schema`` is the schema
     of the source's DataFrame, including the hidden column.
@@ -37,8 +37,8 @@ def needed(group: Group, source: Node, schema: StructType, context: Context) -> 
 
 
 def _way(group: Group, source: Node) -> list[Node] | None:
-    """The operators after the source, up to and including the stateful operator. None if the path branches, if the
-    stateful operator calls a function, or if another operator isn't SQL.
+    """The operators after the source, up to and including the stateful operator. None if the group has several sources,
+    if the path branches, if the stateful operator calls a function, or if another operator isn't SQL.
     """
     if group.stateful is None or rule(group.stateful).function or len(group.sources) > 1:
         return None
@@ -59,9 +59,7 @@ def _without(schema: StructType, names: set[str]) -> StructType:
 
 
 def _result(way: list[Node], schema: StructType, context: Context) -> StructType | None:
-    """The schema after the operators. None if Spark can't analyze them, because they use a column that is missing from
-    ``schema``.
-    """
+    """The schema after the operators. None if Spark can't analyze them without the columns that ``schema`` lacks."""
     frame: DataFrame = SparkSession.active().createDataFrame([], schema)
     try:
         for node in way:

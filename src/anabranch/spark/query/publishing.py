@@ -36,13 +36,14 @@ class Publishing:
         plain: the writers of at-least-once outputs, by the number of the output.
         targets: the streams to which rows are written, by the number of the output.
         timed: the streams among ``targets`` whose readers need the lane's watermark.
-        without_key: handles rows for the next stage that have a null key; None if no output is an intermediate stream.
+        without_key: handles rows with a null key that go to the next stage. None if no output is an intermediate
+            stream.
         time: the lane's event time.
-        planned: returns a batch's entry in the offset log.
-        unruly: whether rows of one slot may be in several Spark tasks. If so, these rows are brought together before
-            they are written.
+        planned: returns the entry of a batch in the offset log.
+        unruly: whether rows of one slot may be in several Spark tasks. If so, the rows of each slot are moved to one
+            Spark task before they are written.
         line: where Python workers report their progress.
-        gate: each step that makes a batch visible to others must pass this gate.
+        gate: must be passed before each step that makes a batch visible to others.
     """
 
     lane: Lane
@@ -60,7 +61,7 @@ class Publishing:
 
     def written(self, rows: DataFrame, batch: int, apart: bool = False) -> list[Written]:
         """Write a batch's output rows durably. ``apart`` says whether the group's branches were computed separately,
-        rather than in one pass.
+        not in one pass.
         """
         if meta_column.END in rows.columns:
             rows = self._cut(rows, self.planned(batch)).drop(meta_column.END)
@@ -105,13 +106,13 @@ class Publishing:
     @property
     def _ways(self) -> dict[int, str]:
         """How each output is written, by the number of the output: "plain", or the name of the system whose publisher
-        writes it.
+        writes to the output.
         """
         systems = {number: self.lane.system(target.stream) for number, target in self.targets.items()}
         return {number: "plain" if number in self.plain else systems[number] for number in systems}
 
     def _written(self, rows: DataFrame, number: int, batch: int, apart: bool) -> list[Written]:
-        """Write the rows of all outputs that are written in the same way as the output with the given number."""
+        """Write the rows of the output ``number``, and of all other outputs that are written in the same way."""
         if number in self.plain:
             self.gate.passes(f"is being written at least once to {self.targets[number].stream}", exact=False)
             self.plain[number].write(rows)
@@ -141,10 +142,9 @@ class Publishing:
         )
 
     def finish(self, number: int, written: list[Written], measured: Mapping[str, Measured]) -> None:
-        """Publish a batch whose rows are already written, together with its dead letters, and then advance the lane's
-        time.
+        """Publish a batch whose rows are already written, together with its dead letters. Then advance the lane's time.
 
-        ``measured`` has the observations of each source, by its name in observations.
+        ``measured`` has the observations of each source, by the source's name in observations.
         """
         marks = [Marks.of(seen) for seen in measured.values()]
         look = any(each.faulty or each.keyless for each in marks)

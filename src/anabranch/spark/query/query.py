@@ -47,11 +47,11 @@ from anabranch.systems.output import Written
 
 _STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _BATCH_MS = 300_000
-"""The length of a batch in real-time mode. At the end of each batch, records wait for 0.3 to 1 s. Once in five minutes,
-this doesn't affect the 99th percentile of latency.
+"""The length of a batch in real-time mode. At the end of each batch, records wait for 0.3 to 1 s. This happens only
+once in five minutes, so it doesn't affect the 99th percentile of latency.
 """
 _TICK_MS = 1000
-"""The ms by which a timer of processing time may fire late if there are no records to process."""
+"""How many ms late a timer of processing time may fire if there are no records to process."""
 
 
 def real_time_seconds(settings: Settings) -> float:
@@ -61,15 +61,15 @@ def real_time_seconds(settings: Settings) -> float:
 
 @dataclass(frozen=True)
 class LaneQuery:
-    """The streaming query of a lane. ``folder`` is the path of the checkpoint, in the form for Spark. If there is no
-    checkpoint, the query begins at ``starting``. It never reads beyond ``until``. Both are offsets by whole SSP.
+    """The streaming query of a lane. ``folder`` is the path of the checkpoint, in Spark's form. Without a checkpoint,
+    the query starts at the offsets ``starting``. It never reads beyond the offsets ``until``. Both are by whole SSP.
 
-    ``planned`` returns a batch's entry in the offset log. ``clock`` is a local file for the lane's event time, and
-    ``inherited`` returns the event time of the lane's predecessors. ``dropped`` is called after each batch with how
-    many records were dropped. ``remembered`` is as in :class:`LanePacing`, and ``nothing`` as in :class:`LaneFrames`.
+    ``planned`` returns the entry of a batch in the offset log. ``clock`` is a local file for the lane's event time, and
+    ``inherited`` returns the event time of the lane's predecessors. ``dropped`` is called after each batch with the
+    number of dropped records. For ``remembered``, see :class:`LanePacing`; for ``nothing``, :class:`LaneFrames`.
 
-    ``writing`` is set while a batch is being written, and ``under_way`` describes the running batch. Each step that
-    makes a batch visible to others must pass the ``gate``.
+    ``writing`` is set while a batch is being written, and ``under_way`` describes the running batch. The ``gate`` must
+    be passed before each step that makes a batch visible to others.
     """
 
     job: LoadedJob
@@ -139,10 +139,10 @@ class LaneQuery:
     def start(
         self, once: bool = False, last: Batch | None = None, pending: bool = False, taken: bool = False
     ) -> StreamingQuery:
-        """Start the query. With ``once``, it runs a single batch (the pending batch, if there is one), and ends.
+        """Start the query. With ``once``, the query runs a single batch (the pending batch, if there is one), and ends.
 
-        ``last`` is the last planned batch, if any. ``pending`` says whether this batch still has to be committed.
-        ``taken`` says whether the lane's outputs already belong to this process. Errors in the plan are raised here.
+        ``last`` is the last planned batch, if any, and ``pending`` says whether it still has to be committed. ``taken``
+        says whether the lane's outputs already belong to this process. Errors in the plan are raised here.
         """
         self.job.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
         self.job.spark.conf.set(_STATE_FORMAT, "2" if self.plan.real_time else "1")
@@ -154,15 +154,15 @@ class LaneQuery:
         return self._start(once, self.publish, clock.reached(last, self.clock if self.plan.by_intake else None))
 
     def begin_ahead(self, each: Callable[[DataFrame, int], None]) -> StreamingQuery:
-        """Start a :attr:`foreseeable` query before its lane starts. For each batch, ``each`` is called with the
-        arguments for :meth:`publish`. It must wait until the lane may publish, and then call :meth:`publish`.
+        """Start a :attr:`foreseeable` query before its lane starts. For each batch, the query calls ``each`` with the
+        arguments for :meth:`publish`. ``each`` must wait until the lane may publish, and then call :meth:`publish`.
         """
         self.job.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
         self.job.spark.conf.set(_STATE_FORMAT, "1")
         return self._start(False, each)
 
     def _start(self, once: bool, each: Callable[[DataFrame, int], None], since: int = 0) -> StreamingQuery:
-        """Start the query. ``each`` is called for each batch; for ``since``, see :func:`batch_clock.starting`."""
+        """Start the query, which calls ``each`` for each batch. For ``since``, see :func:`batch_clock.starting`."""
         self.pacer.begin()
         writer = self._body.frame.writeStream.foreachBatch(each).queryName(self.lane.id)
         writer = writer.option("checkpointLocation", self.folder)
@@ -172,12 +172,12 @@ class LaneQuery:
             return (writer.trigger(once=True) if once else writer.trigger(processingTime=every)).start()
 
     def planned_write(self, batch: DataFrame, number: int) -> DataFrame | None:
-        """The DataFrame that computes and writes a batch, planned by Spark in advance; None if that isn't possible."""
+        """The DataFrame that computes and writes a batch, planned by Spark but not run; None if this isn't possible."""
         frame, last = self.frames.whole
         return None if frame is None or last is not None else self.outputs.publishing.planned_write(batch, number)
 
     def publish(self, batch: DataFrame, number: int, planned: DataFrame | None = None) -> None:
-        """Compute a batch of the query and publish it. ``planned``: what :meth:`planned_write` returned for it."""
+        """Compute and publish a batch. ``planned`` is the batch's :meth:`planned_write`, if it was made in advance."""
         self.writing.set()
         begun, context = monotonic(), self.job.spark.sparkContext
         try:
@@ -211,13 +211,13 @@ class LaneQuery:
 
     @property
     def holdable(self) -> bool:
-        """Whether the running query can be held, to make it run batches that anabranch has planned. This requires that
-        the query soon plans its next batch, rather than after a long interval.
+        """Whether the running query can be held, so that it runs batches that anabranch has planned. Only a query that
+        plans its next batch soon can be held, not a query with a long interval between batches.
         """
         return not self.plan.real_time and self._interval <= _TICK_MS
 
     def _start_real_time(self, since: int) -> StreamingQuery:
-        """Start the query in real-time mode: a batch lasts for the interval, and is abandoned if the query stops."""
+        """Start the query in real-time mode. A batch lasts for the interval, and is abandoned if the query stops."""
         frames = by_node(self.sources.all, lambda s: s.rows(s.opened(self.frames.streamed(s))))
         way = evaluation.trunk(self.plan.group, frames, self.frames.context)
         one_pass = way is not None and evaluation.fans_out(self.plan.group, way[0])
@@ -238,14 +238,14 @@ class LaneQuery:
         return started
 
     def analyze(self) -> None:
-        """Let Spark analyze the query now, so :meth:`start` takes less time. Errors in the plan are raised here."""
+        """Have Spark analyze the query now, so that :meth:`start` takes less time. Raises the errors in the plan."""
         if not self.plan.real_time:
             _ = self._body
 
     @property
     def foreseeable(self) -> bool:
-        """Whether Spark can analyze the query before it is known where the lane starts: the lane's only source must
-        find the start offsets in the folder, and nothing else may depend on them.
+        """Whether Spark can analyze the query before it is known where the lane starts. This requires a single source
+        that finds its start offsets in the folder, and that nothing else depends on the start offsets.
         """
         if (
             self.plan.stateful
@@ -260,13 +260,13 @@ class LaneQuery:
 
     @property
     def begins(self) -> dict[str, Any]:
-        """The start offsets of the query's only source, in the source's own form; see ``System.begins_in_folder``."""
+        """The start offsets of the query's only source, in the form of its system; see ``System.begins_in_folder``."""
         (source,) = self.sources.all
         return source.system.offset(source.stream, "", source.starts)
 
     def as_analyzed(self, before: LaneQuery) -> LaneQuery:
-        """This query, with Spark's analysis taken over from ``before``, a query that differs only in where it starts.
-        The two queries share what Python workers report.
+        """This query, with Spark's analysis of ``before``, a query that differs only in where it starts. Reports of
+        Python workers reach both queries.
         """
         for mine, theirs, names in (
             (self.workers, before.workers, ("busy",)),
@@ -288,8 +288,8 @@ class LaneQuery:
 
     @cached_property
     def _apart(self) -> _Body:
-        """The body of a query whose sources have separate paths with branches. Such a query passes the records on
-        unchanged, and everything is computed batch by batch.
+        """The body of a query in which a source's path branches before the sources have come together. The query itself
+        only passes records on, and everything is computed batch by batch.
         """
         tagged = [self.frames.streamed(s).withColumn("source", F.lit(s.number)) for s in self.sources.all]
         union = tagged[0]
@@ -344,8 +344,8 @@ class LaneQuery:
         crash_points.reach(crash_points.PUBLISHED, self.lane.id, number)
 
     def _check_time(self, number: int) -> None:
-        """Inform Spark tasks which rows are late. Also raises StateError, before any work on the batch is done, if the
-        batch was planned at a time whose windows of processing time are already closed. The lane then restarts, and
+        """Inform Spark tasks which rows are late. Raises StateError, before any work on the batch is done, if the batch
+        was planned at a time for which windows of processing time are already closed. The lane then restarts, and
         continues at the time of its last batch.
         """
         if self.plan.group.stateful is not None and on_late(self.plan.group.stateful) != "drop":
@@ -365,9 +365,9 @@ class LaneQuery:
         return SetBack(self.lane.id)
 
     def _call(self, node: Node, batch: DataFrame, number: int) -> None:
-        """Pass a batch to a ``foreach_batch`` function. The function may use none of the batch's rows, some of them, or
-        all of them twice. So the batch is computed once, completely, before the call, and what Spark tasks report
-        during the call is ignored.
+        """Pass a batch to a ``foreach_batch`` function. The function may compute the batch's rows in part, twice, or
+        not at all. So the batch is computed once, completely, before the call, and reports of Spark tasks during the
+        call are ignored.
         """
         rows = batch.persist()
         try:

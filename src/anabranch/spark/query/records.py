@@ -1,4 +1,4 @@
-"""Reads selected records of a stream once more, as a DataFrame that isn't streaming."""
+"""Reads selected records of a stream once more, as a batch DataFrame, that is, a DataFrame that isn't streaming."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from anabranch.systems.source import BARE, SCHEMA, columns
 def again(
     spark: SparkSession, system: System, stream: str, ranges: Mapping[int, Sequence[Range]], bare: bool = False
 ) -> DataFrame:
-    """Selected records as a DataFrame that isn't streaming. ``ranges`` has the ranges of offsets, by partition and in
-    ascending order.
+    """Selected records as a batch DataFrame. ``ranges`` has ranges of offsets by partition, in ascending order.
 
-    One Spark task reads each partition, in the order of the ranges.
+    Each partition is read by one Spark task, in the order of the ranges.
     """
     wanted = [(partition, list(several)) for partition, several in sorted(ranges.items()) if several]
     if not wanted:

@@ -1,4 +1,4 @@
-"""Finds the records that a lane can't process, to write them as dead letters or, if they are dropped, to count them."""
+"""Finds the records that a lane can't process. They become dead letters or, if they are dropped, are only counted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Rejections:
     Attributes:
         reports: the names of the ``read`` operators whose unreadable records this lane rejects.
         dropping: the faults for which records are only counted, and don't become dead letters.
-        keyless_rows: given some rows of each source, returns the rows that reach the operator ``into_state`` with a
+        keyless_rows: given some rows of each source, returns the rows that reach the lane's stateful operator with a
             null key.
         into_state: the name of the lane's stateful operator in messages; empty if there is no such operator.
         dropped: called after each batch with the number of records that were dropped.
@@ -45,12 +45,12 @@ class Rejections:
     late: Callable[[Mapping[str, int]], None] = lambda _: None
 
     def put(self) -> None:
-        """Write the records that Spark tasks have only reported so far, durably."""
+        """Write the dead letters that Spark tasks have reported but not written."""
         dead_letters.put(self.spark, self.aside)
 
     def finish(self) -> list[Written]:
-        """Write the remaining dead letters of a batch, and return everything that was written. Calls ``dropped`` with
-        the number of dropped records, and ``late`` with the number of late rows.
+        """Write the remaining dead letters of a batch, and return all dead letters that were written for it. Calls
+        ``dropped`` with the number of dropped records, and ``late`` with the number of late rows.
         """
         self.put()
         heard = dead_letters.heard(self.aside)
@@ -59,7 +59,7 @@ class Rejections:
         return heard.written
 
     def look(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
-        """Find the records of a batch that are unreadable or have a null key, and reject them."""
+        """Find the records of a batch that can't be read or have a null key, and reject them."""
         for source in self.sources:
             if source.node.name in self.reports:
                 ranges = batch.ranges(source.stream, source.starts)

@@ -1,5 +1,5 @@
 """Builds a graph's operators on empty DataFrames, to determine the columns after each operator, and to find the errors
-that only Spark detects.
+that only Spark can detect.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ def restored(schemas: Mapping[str, str]) -> dict[int, StructType]:
 def columns(
     graph: Graph, functions: Mapping[int, Callable[..., Any]], formats: Mapping[str, Format], home: str
 ) -> dict[int, StructType]:
-    """The schema after each operator, without the hidden column, determined with the active session.
+    """The schema after each operator, without the hidden column. The active session is used to determine the schemas.
 
     Args:
         formats: the formats of streams that aren't JSON.
         home: the job's folder. If a function raises an exception, the error names the line in a file of this folder.
 
     Raises:
-        GraphError: an expression or a function doesn't fit, a column has a name that isn't allowed, or Spark can't run
-            the operator as a stream. The message names the operator.
+        GraphError: an expression or a function isn't valid for its columns, a column's name isn't allowed, or Spark
+            can't run an operator as a stream. The message names the operator.
     """
     frames: dict[int, DataFrame] = {}
     named = partial(explained, home=home)
@@ -106,8 +106,8 @@ def _after(
 
 
 def _check_names(node: Node, names: Sequence[str]) -> None:
-    """Raises GraphError if two of these names are the same apart from case, which Spark ignores, or if one of them is
-    reserved for anabranch's own columns.
+    """Raises GraphError if two of these names are equal (Spark ignores case), or if a name is reserved for anabranch's
+    own columns.
     """
     known: dict[str, str] = {}
     for name in names:
@@ -128,8 +128,8 @@ def _check_names(node: Node, names: Sequence[str]) -> None:
 
 
 def _check_declared(node: Node, keys: Mapping[int, KeyColumns]) -> None:
-    """Like :func:`_check_names`, for names that an operator declares. (If a declared name is wrong, Spark may not even
-    build a DataFrame.)
+    """Like :func:`_check_names`, for the names that an operator declares. (With a wrong name, Spark may fail to build
+    the DataFrame whose names could be checked.)
     """
     match node.kind:
         case "read":
@@ -152,8 +152,8 @@ def _read(node: Node, raw: DataFrame, format_: Format) -> DataFrame:
 
 
 def explained(node: Node, build: Callable[[], _Built], home: str) -> _Built:
-    """The result of ``build``. An error that ``build`` raises becomes a GraphError that names the operator and the line
-    in the job's files.
+    """The result of ``build``. If ``build`` raises an error, this becomes a GraphError that names the operator and the
+    line in the job's files.
     """
     try:
         return build()

@@ -1,4 +1,4 @@
-"""Logs when a lane's time is ahead of the machine's clock."""
+"""Warns in the log if a lane's time is ahead of the machine's clock."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from anabranch import logs
 __all__ = ["SetBack"]
 
 _IN_STEP = 1_000
-"""The ms by which the two times may differ before the difference is logged."""
+"""By how many ms a lane's time may be ahead of the machine's clock without a warning."""
 
 log = logs.get_logger()
 
 
 class SetBack:
-    """Logs that a lane's time is ahead of the machine's clock: once, and again when the difference has grown."""
+    """Warns if a lane's time is ahead of the machine's clock, and again whenever the difference has grown."""
 
     def __init__(self, lane: str) -> None:
         self._lane = lane
         self._told = 0
 
     def look(self, at: int, wall: int) -> None:
-        """Compare the time of a batch, ``at``, with the machine's time when the batch runs, ``wall``. Both are in Unix
-        ms."""
+        """Compare ``at``, the time at which a batch was planned, with ``wall``, the machine's time when the batch runs.
+        Both are in Unix ms.
+        """
         ahead = at - wall
         if ahead <= self._told + _IN_STEP:
             return

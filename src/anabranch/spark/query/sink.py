@@ -1,4 +1,4 @@
-"""Writes a batch's output rows into a system, in Python workers. Rows are divided by slot, output and partition."""
+"""Writes a batch's output rows into a system, in Python workers. The rows are divided by slot, output and partition."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _WRITTEN_DDL = "written binary"
 
 @dataclass(frozen=True)
 class Keyless:
-    """Rejects rows with a null key that would go into an intermediate stream.
+    """Rejects rows with a null key that would be written to an intermediate stream.
 
     Attributes:
         outputs: the name in messages of the operator that writes an output, by the number of the output.
-        rejecting: receives the rejected rows; if None, such a row fails the lane.
+        rejecting: receives the rejected rows. If it is None, such a row fails the lane.
     """
 
     outputs: dict[int, str]
     rejecting: Rejecting | None
 
     def taken_out(self, number: int, rows: pa.RecordBatch, rejects: dict[int, Rejects]) -> pa.RecordBatch:
-        """The rows of an output that have a key. The others are rejected."""
+        """The rows of an output that have a key. The other rows are rejected."""
         keys = rows.column("key")
         if number not in self.outputs or not keys.null_count:
             return rows
@@ -62,8 +62,8 @@ class Keyless:
 
 
 def _decoded(value: bytes | None) -> dict[str, Any]:
-    """The row that anabranch has encoded as this value. If the value can't be decoded, a row that contains the value
-    itself.
+    """The row from which anabranch has encoded this value. If the value can't be decoded, a row that contains only the
+    value.
     """
     try:
         found = msgspec.json.decode(value or b"")
@@ -80,7 +80,7 @@ def writing(
     keyless: Keyless | None = None,
     line: ReportAddress | None = None,
 ) -> DataFrame:
-    """The DataFrame that :func:`write` runs to write all output rows of a batch durably. ``targets`` has the target of
+    """The DataFrame from which :func:`write` writes all output rows of a batch durably. ``targets`` has the target of
     each output, by the number of the output. ``line`` says where workers report their progress.
     """
     now = time.time_ns() // 1000  # read once, because executors' clocks may differ
@@ -88,7 +88,7 @@ def writing(
 
 
 def write(rows: DataFrame) -> list[Written]:
-    """Run a DataFrame from :func:`writing`, and return what was written."""
+    """Run a DataFrame that :func:`writing` has made, and return what was written."""
     return [read_written(bytes(row["written"])) for row in rows.collect()]
 
 
@@ -130,14 +130,14 @@ def _writing(
 
 
 def _counted(meter: Meter, slot: int, rows: pa.RecordBatch) -> tuple[Tally, int, int | None]:
-    """The counter for a slot's rows, the number of the given rows, and the offset of the last row's record."""
+    """The counter for a slot's rows, the number of these rows, and the offset of the last row's record."""
     last = rows.column("origin")[rows.num_rows - 1].as_py() if rows.num_rows else None
     return meter.tally(0, 0, slot), rows.num_rows, last
 
 
 def _parted(batch: pa.RecordBatch, column: str) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Each value of a column with the rows that have this value, in order of the values. If there is no such column, 0
-    with all rows.
+    """For each value of a column, in order of the values: the value, and the rows that have it. If there is no such
+    column, 0 and all rows.
     """
     at = batch.schema.get_field_index(column)
     if at < 0:
@@ -150,7 +150,7 @@ def _parted(batch: pa.RecordBatch, column: str) -> Iterator[tuple[int, pa.Record
 
 
 def _records(rows: pa.RecordBatch, now: int) -> pa.RecordBatch:
-    """The rows as records. ``now`` is the timestamp for rows without a timestamp, in microseconds since 1970."""
+    """The rows as records. A row without a timestamp gets the timestamp ``now``, in microseconds since 1970."""
     at = rows.schema.get_field_index("headers")
     unpacked = rows.set_column(at, "headers", headers.unpack(rows.column(at)))
     unpacked = _timed(unpacked, now)
@@ -167,8 +167,8 @@ def _timed(rows: pa.RecordBatch, now: int) -> pa.RecordBatch:
 
 
 def partitions(rows: pa.RecordBatch, count: int) -> Numbers:
-    """The partition to which each row is written: from murmur2 of the row's key or, if the key is null, from the offset
-    of the row's record. In a replay, a row goes to the same partition.
+    """The partition to which each row is written. It is computed from the murmur2 hash of the row's key or, if the key
+    is null, from the offset of the row's record. So in a replay, a row goes to the same partition.
     """
     if count == 1:
         return np.zeros(rows.num_rows, np.int32)

@@ -1,5 +1,5 @@
-"""Describes one source of a lane's query: which records Spark reads, which rows are made from them, and which
-observations Spark makes of the records.
+"""Describes one source of a lane's query: which records Spark reads, which rows it makes from them, and what it
+observes about the records.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Source:
         number: identifies the source within the lane.
         starting: the start offsets, by whole SSP.
         tasks: the numbers of the lane's tasks, by SSP in text form.
-        audience: determines the tasks to which each record of a broadcast stream goes; None for other streams.
-        own: a condition that is true for the records that belong to the lane; None if everything that the lane reads
-            belongs to it.
+        audience: for a broadcast stream, determines the tasks to which each record goes; None for other streams.
+        own: a condition that is true for the records that belong to the lane; None if all records that the lane reads
+            belong to it.
         intake: decodes the records of a ``read``; None for an intermediate stream.
         columns: the columns of an intermediate stream's values.
         fail: whether an unreadable record fails the lane.
@@ -76,21 +76,19 @@ class Source:
         return [(ssp, self.starting.get(ssp, 0)) for ssp in self.ssps]
 
     def streamed(self, until: Mapping[int, int], limits: Limits) -> DataFrame:
-        """All records of the lane's partitions, as a streaming DataFrame. ``until`` has, by partition, the end offset
-        beyond which nothing is read. (Not every system can stop there.)
+        """All records of the lane's partitions, as a streaming DataFrame. ``until`` has end offsets, by partition,
+        beyond which nothing is read. (Some systems can't stop at end offsets.)
         """
         side = spark_side(self.system)
         raw = side.streamed(self.spark, self.system, Reading(self.stream, self.starts, until, limits, self.bare))
         return self._whole(raw)
 
     def again(self, ranges: Mapping[int, Sequence[Range]]) -> DataFrame:
-        """Selected records, read once more, as a DataFrame that isn't streaming. ``ranges`` has ranges of offsets, by
-        partition.
-        """
+        """Selected records, read once more, as a batch DataFrame. ``ranges`` has ranges of offsets, by partition."""
         return self._whole(records.again(self.spark, self.system, self.stream, ranges, self.bare))
 
     def _whole(self, raw: DataFrame) -> DataFrame:
-        """The records with all columns of a record. Columns that weren't read are null."""
+        """The records with all columns that a record can have. Columns that weren't read are null."""
         if not self.bare:
             return raw
         return raw.withColumns({"headers": F.lit(None).cast("string"), "timestamp": F.lit(None).cast("timestamp")})
@@ -99,22 +97,22 @@ class Source:
         return records if self.own is None else records.where(self.own)
 
     def measures(self, today: Column | None = None) -> list[Column]:
-        """The observations to make of the records from :meth:`opened`. For ``today``, see
-        :meth:`RecordDecoding.faults`; None means now.
+        """What to observe about the records from :meth:`opened`. For ``today``, see :meth:`RecordDecoding.faults`; None
+        stands for the current day.
         """
         return [] if self.intake is None else self.intake.measures(sorted(self.starts), self.timed, today)
 
     def opened(self, raw: DataFrame) -> DataFrame:
         """The records, decoded as far as possible; see :meth:`RecordDecoding.opened`. Records that don't belong to the
-        lane are left out, unless event times must be observed.
+        lane are left out, unless their event times must be observed.
         """
         if not self.timed:
             raw = self._own(raw)
         return raw if self.intake is None else self.intake.opened(raw, self.fail)
 
     def observed(self, opened: DataFrame) -> DataFrame:
-        """The same DataFrame, with observations that Spark makes while it computes the rows. (Spark computes the rows
-        only once for this.)
+        """The same DataFrame, about which Spark makes observations while it computes the rows. (The rows aren't
+        computed a second time for the observations.)
         """
         measures = self.measures()
         return opened.observe(self.name, *measures) if measures else opened
@@ -146,25 +144,24 @@ class Source:
         return self.intake.faulty(mine, self.number, _day(at))
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame:
-        """The rows of a batch that come from blocks of records that contain null keys. For a broadcast input, only the
-        rows of the first task are included, because a record must be rejected only once.
+        """The rows of a batch whose records are in blocks of offsets that contain null keys. For a broadcast input,
+        only the rows of the task :data:`FIRST` are included, because a record must be rejected only once.
         """
         rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))), _day(at))
         return rows if self.audience is None else rows.where(meta_column.field("task") == FIRST)
 
     def maxima(self, measured: Measured) -> dict[str, int]:
-        """For each SSP, the greatest event time in the batch, in Unix ms. SSPs without records in the batch are left
-        out.
-        """
+        """The greatest event time of each SSP in a batch, in Unix ms. SSPs without records in the batch are missing."""
         if not self.timed or self.intake is None:
             return {}
         found = {ssp: measured.get(f"max_{ssp.partition}") for ssp in self.ssps}
         return {str(ssp): int(at) for ssp, at in found.items() if at is not None}
 
     def measured_again(self, ranges: Mapping[int, Range], at: int) -> Measured:
-        """The observations of a completed batch, made by reading its records once more. Records that the stream no
-        longer has are left out. As a consequence, it is possible that the watermark stays where it was before the batch
-        until there are more records.
+        """The observations of a completed batch, made by reading its records once more.
+
+        Records that the stream no longer has can't be observed again. The watermark may therefore stay where it was
+        before the batch, until the lane has read more records.
         """
         starts = self.system.starts(self.stream)
         kept = {p: (max(first, starts.get(p, 0)), end) for p, (first, end) in ranges.items()}
@@ -173,12 +170,12 @@ class Source:
 
 
 def _day(at: int) -> Column:
-    """The day that ``current_date`` returns in a batch that was planned at the time ``at`` (in Unix ms)."""
+    """The day that ``current_date`` returns in a batch that was planned at ``at`` (in Unix ms)."""
     return F.date_from_unix_date(F.lit(at // 86_400_000))
 
 
 def by_node(sources: Iterable[Source], rows: Callable[[Source], DataFrame]) -> dict[int, DataFrame]:
-    """The rows of each operator that reads streams, from all its sources, by the id of the operator's node."""
+    """The rows of each operator that reads streams, from all its sources. The key is the id of the operator's node."""
     found: dict[int, DataFrame] = {}
     for source in sources:
         its = rows(source)
@@ -187,7 +184,7 @@ def by_node(sources: Iterable[Source], rows: Callable[[Source], DataFrame]) -> d
 
 
 def measured(opened: DataFrame, measures: Sequence[Column]) -> Measured:
-    """The observations ``measures`` of a DataFrame that isn't streaming."""
+    """The observations ``measures`` of a batch DataFrame."""
     if not measures:
         return {}
     taken = opened.agg(*measures)

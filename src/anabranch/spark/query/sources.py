@@ -38,7 +38,7 @@ class LaneSources:
 
     @property
     def labels(self) -> dict[str, frozenset[int]]:
-        """For each operator whose function runs in Python workers, the numbers of the sources from which its rows come.
+        """For each operator whose function runs in Python workers: the numbers of the sources from which its rows come.
         The key is the operator's name in messages.
         """
         numbers: dict[int, frozenset[int]] = {}
@@ -49,7 +49,7 @@ class LaneSources:
         return {label(node): numbers[node.id] for node in self.plan.group.nodes if rule(node).function}
 
     def ranges_by_source(self, batch: Batch) -> dict[tuple[int, int], tuple[int, int]]:
-        """What a batch reads, as in :meth:`ranges`, but by the number of a source and the partition."""
+        """What a batch reads, as in :meth:`ranges`, but by source number and partition."""
         return {
             (source.number, partition): each
             for source in self.all
@@ -57,7 +57,7 @@ class LaneSources:
         }
 
     def ssp_of(self, source: int, partition: int, bucket: int) -> SSP | None:
-        """The SSP with a bucket of a partition, given the number of the source that reads this partition. None if there
+        """The SSP for a bucket of a partition, given the number of the source that reads the partition. None if there
         is no such source, because the row comes from state.
         """
         for each in self.all:
@@ -67,7 +67,7 @@ class LaneSources:
         return None
 
     def ranges(self, batch: Batch) -> dict[str, tuple[int, int]]:
-        """What a batch reads: by SSP, the first offset and one past the last offset."""
+        """What a batch reads: the first offset and one past the last offset, by SSP."""
         return {
             f"{source.system.name}/{source.stream}/{partition}": each
             for source in self.all
@@ -81,8 +81,8 @@ class LaneSources:
 
     @cached_property
     def delays(self) -> dict[str, int | None]:
-        """For each SSP that determines the lane's watermark, how many ms the watermark is behind the SSP's greatest
-        event time. None for an SSP whose writers report their own watermark.
+        """The delay of each SSP that determines the lane's watermark, in ms. None for SSPs of intermediate streams,
+        whose writers report their own watermark.
         """
         if self.plan.settings.job.watermark_scope != "ssp":
             return {}
@@ -97,8 +97,8 @@ class LaneSources:
 
     @cached_property
     def all(self) -> list[Source]:
-        """The sources, one for each stream. In a lane with state, the order must be the same as in the offset log of
-        the lane's folder.
+        """The sources, one for each stream. In a lane with state, they must be in the same order as in the offset log
+        of the lane's folder.
         """
         found = []
         for node in self.plan.group.sources:
@@ -137,7 +137,7 @@ class LaneSources:
 
     def _key_bytes(self, node: Node) -> Column:
         """The bytes of a record's key, which determine the record's bucket. In a stateful lane, the key is first
-        encoded in the way in which keys of state are encoded.
+        encoded in the same way as the keys of state.
         """
         key, declared = F.col("key"), node.args.get("key")
         if not self.plan.lane.stateful or not declared or is_boundary(node):
@@ -156,8 +156,8 @@ class LaneSources:
         return whole if needed is None else whole.pruned(needed | {whole.time})
 
     def _needed(self, node: Node, rows: Callable[[], DataFrame]) -> Set[str] | None:
-        """The result of :func:`pruning.needed`. It is determined only once for all lanes of a group, because Spark's
-        many analyses for this take half a second.
+        """The result of :func:`pruning.needed`, determined only once for all lanes of a group. (Spark's analyses for
+        this take half a second.)
         """
         key = (self.plan.group.name, node.id)
         if key not in self.plan.job.needs:

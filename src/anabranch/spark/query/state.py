@@ -18,8 +18,8 @@ __all__ = ["StateSize", "own", "size_of"]
 
 @dataclass(frozen=True)
 class StateSize:
-    """The number of rows of state, and the bytes of their keys and values. There is one row for each key, or for each
-    window of a key. The last two fields count only the rows of tasks that the lane doesn't own.
+    """The number of rows of state, and the total size of their keys and values. There is one row for each key, or for
+    each window of a key. ``foreign_rows`` and ``foreign_bytes`` count only rows of tasks that the lane doesn't own.
     """
 
     rows: int
@@ -42,7 +42,9 @@ def own(lane: Lane, frame: DataFrame, keys: int) -> Column:
 
 
 def size_of(spark: SparkSession, lane: Lane, folder: str, batch: int, keys: int) -> StateSize:
-    """How much state a lane's folder contains after a committed batch. For ``keys``, see :func:`own`."""
+    """How much state a lane's folder contains after a committed batch. ``keys`` is the number of columns in the stage
+    key.
+    """
     found = state_rows.read(spark, folder, batch)
     size = F.octet_length("key_bytes") + F.octet_length("value_bytes")
     foreign = ~own(lane, found, keys)

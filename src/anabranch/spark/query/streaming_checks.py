@@ -1,6 +1,4 @@
-"""Finds out, before anything runs, whether Spark would refuse to start the query of a lane. The queries are built on
-streams without records.
-"""
+"""Finds out, before a lane runs, whether Spark would refuse to start the lane's query."""
 
 from __future__ import annotations
 
@@ -41,12 +39,13 @@ _CURE = "Spark can't keep this up to date as rows come: say it with agg, process
 def check(
     graph: Graph, stage: Stage, schemas: Mapping[int, StructType], context: Context, explained: Explained
 ) -> None:
-    """Build the queries of a stage on streams without records, in the same way as lanes build them, and let Spark check
+    """Build the queries of a stage in the same way as lanes do, but on streams without records, and have Spark check
     them.
 
     Args:
         schemas: the schemas after the stage's sources, including the hidden column.
-        explained: calls a function that builds the DataFrame of an operator, and makes any error name the operator.
+        explained: calls a function that builds the DataFrame of an operator. If this function raises an error, the
+            error is changed so that it names the operator.
 
     Raises:
         GraphError: Spark can't run the query as a stream. The message names the operator.

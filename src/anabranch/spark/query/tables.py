@@ -30,7 +30,7 @@ _WRITTEN_DDL = "written binary"
 
 
 def schema_of(columns: StructType, where: str) -> pa.Schema:
-    """The Arrow schema of rows in the form that tables need: times are in UTC, and all columns may be null.
+    """The Arrow schema that a table needs for rows with these columns: times are in UTC, and all columns may be null.
 
     Args:
         where: the operator's name in messages.
@@ -49,7 +49,7 @@ def schema_of(columns: StructType, where: str) -> pa.Schema:
 
 
 def write(rows: DataFrame, table: Table, output: str, owner: Owner, schema: pa.Schema) -> list[Written]:
-    """Write the rows of a batch durably, but not yet visible to readers."""
+    """Write the rows of a batch durably. Readers don't see the rows before the batch is committed."""
     told = arrow.mapped(rows, _writing(table, output, owner, schema), codec.parse_schema(_WRITTEN_DDL)).collect()
     return [read_written(bytes(row["written"])) for row in told]
 
@@ -83,7 +83,7 @@ def _writing(
 
 @dataclass(frozen=True)
 class TablePublisher:
-    """Publishes the rows that a lane writes to the tables of one system. ``tables`` has the table of each output."""
+    """Publishes the rows that a lane writes to tables of one system. ``tables`` maps each output to its table."""
 
     lane: Lane
     epoch: int
@@ -98,7 +98,7 @@ class TablePublisher:
 
     @property
     def owner(self) -> Owner:
-        """This incarnation of the lane, for calls to the tables."""
+        """The lane and its epoch, by which the tables identify a writer."""
         return Owner(self.lane.job, self.lane.id, self.epoch)
 
     def take(self, new: bool) -> None:
@@ -115,8 +115,8 @@ class TablePublisher:
                 table.commit(self.owner, batch, parts)
 
     def settle(self) -> None:
-        """Remove this lane's temporary data from the tables. There is nothing to wait for, because readers see a commit
-        immediately.
+        """Remove this lane's temporary data from the tables. (Readers see a commit immediately, so there is nothing to
+        wait for.)
         """
         for table in self.tables.values():
             table.leave(self.owner)

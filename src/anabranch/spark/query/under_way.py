@@ -1,5 +1,5 @@
-"""Records, in the driver, how far the running batch of a lane's query is. The code that publishes the batch updates
-this, and status reports show it.
+"""Records, in the driver, how far a lane's running batch is. The code that publishes the batch updates this record, and
+status reports show it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ class BatchMoment:
     """How far a batch is. Times are in seconds on a monotonic clock.
 
     Attributes:
-        number: the number of the batch.
         run: Spark's id of the query's run.
         since: when the writing of the batch began.
         stepped: when the current step began.
-        step: the current step, that is, computing, publishing or committing.
+        step: the current step: computing, publishing or committing.
     """
 
     number: int
@@ -32,8 +31,8 @@ class BatchMoment:
 
 
 class CurrentBatch:
-    """The running batch of a query, or the last batch. The query's thread changes this object, and any thread may read
-    it.
+    """The batch that a query runs or, between two batches, the last batch. Only the query's thread changes this object;
+    any thread may read it.
     """
 
     def __init__(self) -> None:
@@ -49,5 +48,5 @@ class CurrentBatch:
             self.now = replace(self.now, step=step, stepped=monotonic())
 
     def end(self) -> None:
-        """Record that the batch has failed, so no batch is running."""
+        """Record that the batch has failed, so that no batch is running."""
         self.now = None

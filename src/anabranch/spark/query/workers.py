@@ -1,4 +1,6 @@
-"""Connects a lane to its Python workers: determines how rows are distributed among them, and receives their reports."""
+"""Connects a lane to its Python workers: determines how rows are distributed among the workers, and receives their
+reports.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +42,14 @@ class LaneWorkers:
         return busy_time.listening(self.plan.job.spark.sparkContext)
 
     def take_busy(self) -> Busy:
-        """How many seconds Python functions have worked on each bucket since this was last called."""
+        """How many seconds Python functions have worked on each bucket since the last call."""
         return busy_time.heard(self.busy)
 
     @cached_property
     def routing(self) -> Routing | None:
-        """How rows are distributed among Spark tasks before Python functions; None if rows stay where they are."""
+        """How rows are distributed among Spark tasks before Python functions get them; None if rows stay where they
+        are.
+        """
         virtual = [(number, bucket) for number, mine in owned(self.plan.lane).items() for bucket in mine]
         cores = self.plan.job.spark.sparkContext.defaultParallelism
         return routing.over(virtual, self.plan.lane.factor, cores) if routing.before(self.plan.group) else None

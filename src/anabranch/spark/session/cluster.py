@@ -47,8 +47,8 @@ def is_under(spark: SparkSession) -> bool:
 
 
 def check_master(master: str) -> None:
-    """Check that a standalone master accepts connections. (Spark itself would try for a minute, and its error would
-    hardly explain what is wrong.)
+    """Check that a standalone master accepts connections. (Spark itself would try to connect for a minute, and then
+    raise an error that hardly explains the cause.)
 
     Raises:
         ConfigError: the master doesn't have the form ``spark://HOST:PORT``, with several addresses separated by commas.
@@ -75,12 +75,11 @@ def check_master(master: str) -> None:
 
 
 def python(conf: Mapping[str, str]) -> str:
-    """The path of the interpreter for Python workers, which is the same on all machines; by default, the path of this
-    process's interpreter.
+    """The path of the interpreter for Python workers, which must be the same on all machines. By default, this is the
+    path of the interpreter that runs this process.
 
     Raises:
-        ConfigError: there is no interpreter at this path on this machine. Spark needs an interpreter here to plan
-            batches.
+        ConfigError: there is no interpreter at this path on this machine, where Spark needs one to plan batches.
     """
     found = conf.get(_PYTHON, sys.executable)
     if shutil.which(found) is None:
@@ -93,9 +92,10 @@ def python(conf: Mapping[str, str]) -> str:
 
 def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
     """Settings by which Spark sends this installation of anabranch, and the job's folder, to executors. Files that
-    ``conf`` already sends are included.
+    ``conf`` already sends are sent as well.
 
-    The archives stay in a temporary folder until this process ends, because executors that start later fetch them, too.
+    anabranch and the job's folder are packed into archives. The archives stay in a temporary folder until this process
+    ends, because executors that start later must also be able to fetch them.
 
     Raises:
         UsageError: the job's folder can't be packed; see :func:`anabranch.job_code.artifact.pack`.

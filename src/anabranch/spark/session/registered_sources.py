@@ -24,13 +24,14 @@ def sources(systems: Systems) -> list[type[DataSource]]:
 def register(spark: SparkSession, systems: Systems) -> None:
     """Register the sources.
 
-    All queries of a session share a registered source's function, and with it one ``java.util.HashMap`` of environment
-    variables. Whenever a query starts, Spark puts some variables into the map (``PythonStreamingSourceRunner.init``),
-    while Spark tasks of other queries may be serializing the map.
+    All queries of a session that use a registered source share one function, which contains one ``java.util.HashMap``
+    of environment variables. Whenever a query starts, Spark puts some variables into the map
+    (``PythonStreamingSourceRunner.init``). At the same time, Spark tasks of other queries may be serializing the map.
 
-    If a variable already exists, only its value is set. A new variable changes the map's structure. If two threads add
-    variables at the same time, the map's size may afterwards differ from its number of entries, and every later Spark
-    task fails with ``OptionalDataException``. So this function sets all variables before it registers a source.
+    Setting a variable that the map already contains does no harm. But a new variable changes the map's structure. If
+    two threads add variables at the same time, the map's size may afterwards differ from its number of entries, and
+    every later Spark task fails with ``OptionalDataException``. So this function sets all variables before it registers
+    a source.
     """
     spark.sparkContext.environment.update(source_environment.of_session(spark))
     for source in sources(systems):

@@ -55,9 +55,7 @@ SETTINGS = {
 }
 
 _MOST_PRINTED = 64 * 1024**2
-"""In bytes. If the file with the output of earlier sessions is larger than this, the file is renamed before a session
-starts.
-"""
+"""If the file with the output of earlier sessions has more bytes than this, it is renamed before a session starts."""
 _LOCAL, _S3 = ("", "file"), ("s3", "s3a")
 """The schemes of storage roots on a local disk, and on S3."""
 
@@ -68,14 +66,14 @@ HERE = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.authenticate": "true",
 }
-"""Settings for a driver that need only be reachable from processes on this machine."""
+"""Settings for a driver to which only processes on this machine connect."""
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 LOCAL_SETTINGS = {_MANAGER: f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"}
 """Settings for a storage root on a local disk. By default, Spark starts a process each time it examines a local file,
-about 60 times in a batch of a stateful lane. The purpose is that only one of two writers of a checkpoint succeeds,
-which anabranch ensures by the folder's lock instead.
+about 60 times in a batch of a stateful lane. Spark does this so that only one of two writers of a checkpoint succeeds;
+anabranch ensures this by the folder's lock.
 """
 
 FAR_SETTINGS = {_MANAGER: checkpoint_files.MANAGER}
@@ -90,7 +88,7 @@ it was last read. The flags avoid requests that only maintain folders, because S
 """
 
 SPARKS_OWN = {_MANAGER: f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager"}
-"""Spark's default, for which :data:`LOCAL_SETTINGS` has another value."""
+"""Spark's default for the setting that :data:`LOCAL_SETTINGS` changes."""
 
 _INCUBATOR = "jdk.incubator.vector"
 """A Java module that Spark's launcher requires, and that some Java installations lack."""
@@ -100,14 +98,14 @@ _SAID_BY_US = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 def master_of(master: str | None, cores: int = 0) -> str:
-    """Spark's master: the configured one. If none is configured, this machine, with retries of Spark tasks and with all
-    cores, or with ``cores`` if this is more.
+    """Spark's master: the configured master, or else a local one, which retries Spark tasks. A local master uses all
+    cores of this machine, or ``cores`` if this is more.
 
     ``cores`` says how many Spark tasks must be able to run at the same time. With fewer cores, Spark would never read
     some partitions.
 
     Raises:
-        ConfigError: the configured master has fewer cores.
+        ConfigError: a local master with fewer cores is configured.
     """
     held = re.match(r"local(?:\[(\d+))?(?!.*cluster)", master or "")
     if master and held is not None and "*" not in master and int(held[1] or 1) < cores:
@@ -119,7 +117,7 @@ def master_of(master: str | None, cores: int = 0) -> str:
 
 
 def conf(settings: Settings) -> dict[str, str]:
-    """Spark's settings: the ones that anabranch needs, overridden by the configured ones."""
+    """Spark's settings: the settings that anabranch needs, overridden by the configured settings."""
     scheme = urlsplit(settings.storage.root).scheme
     storage = LOCAL_SETTINGS if scheme in _LOCAL else FAR_SETTINGS | (S3_SETTINGS if scheme in _S3 else {})
     here = {} if cluster.is_cluster(master_of(settings.spark.master)) else HERE
@@ -132,7 +130,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     Args:
         home: the job's folder, from which Python workers can import modules.
         output: a file for the output of the JVM and the Python workers (default: this process's stderr).
-        cores: see :func:`master_of`.
+        cores: how many Spark tasks must be able to run at the same time.
 
     Raises:
         AnabranchError: Java is missing, or no master accepts the application.
@@ -192,11 +190,11 @@ def stop(spark: SparkSession) -> None:
 
 
 def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure: str = "") -> SparkSession:
-    """Let PySpark start the session. If the session doesn't start, the error says what to do.
+    """Have PySpark start the session. If the session doesn't start, the error says what to do.
 
     Args:
         packages: the Maven packages that Spark fetches, for the error.
-        cure: another way to get the packages.
+        cure: how else to get the packages, for the error.
 
     Raises:
         AnabranchError: the packages can't be fetched, Java ends unexpectedly, or the cluster doesn't accept the
@@ -223,8 +221,8 @@ def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure:
 
 
 def _java_ended() -> AnabranchError:
-    """The error for a session on this machine whose JVM ended before Spark had started. It names the cause if this is
-    known.
+    """The error for a session on this machine whose JVM ended before Spark had started. The error names the cause if
+    the JVM lacks a module that Spark needs.
     """
     path = java_program.found().path
     tried = subprocess.run(
@@ -243,8 +241,8 @@ def _java_ended() -> AnabranchError:
 
 
 def for_schemas(settings: Settings, home: str) -> SparkSession:
-    """Start a small session on this machine, even if containers run their sessions on a cluster. Its output is
-    discarded.
+    """Start a small session on this machine, even if containers run their sessions on a cluster. The output of its JVM
+    and Python workers is discarded.
     """
     conf = {name: value for name, value in settings.spark.conf.items() if name not in cluster.OF_THE_PLACE}
     small = settings.spark.model_copy(update={"master": "local[1]", "conf": conf})
@@ -252,7 +250,7 @@ def for_schemas(settings: Settings, home: str) -> SparkSession:
 
 
 def _needs(settings: Settings) -> SessionNeeds:
-    """What the systems of all streams need from a session, including systems that may be used only later."""
+    """What a session must provide for the systems to which streams are bound, and for the default system."""
     conf: dict[str, str] = {}
     cures = []
     for system in Systems(settings).used:
@@ -277,11 +275,11 @@ def probed(settings: Settings) -> list[Probe]:
 
 
 def carry(functions: Mapping[int, Any]) -> None:
-    """Let all functions in the modules of a job's functions be sent to Python workers as code rather than by name. This
-    includes UDFs that the functions pass to Spark.
+    """Have a job's functions sent to Python workers as code rather than by name, together with all functions in loaded
+    modules of the same folders. (A function may pass UDFs from such modules to Spark.)
 
-    This is needed because workers can't import a test module, or the modules next to it. In a session that anabranch
-    hasn't started, they can't import a job file either.
+    This is necessary for functions in a test module or in modules next to it, because workers can't import these
+    modules. In a session that anabranch hasn't started, it is also necessary for functions in a job file.
 
     Args:
         functions: the job's functions, by node.
@@ -295,8 +293,8 @@ def carry(functions: Mapping[int, Any]) -> None:
 
 @contextmanager
 def _printing_to(output: Path | None) -> Iterator[None]:
-    """A context for starting processes. Processes that start inside the context write their stderr to the file, even
-    after the context has ended.
+    """A context in which processes are started. These processes write their stderr to the file ``output``, even after
+    the context has ended.
     """
     if output is None:
         yield
@@ -314,7 +312,7 @@ def _printing_to(output: Path | None) -> Iterator[None]:
 
 
 def _pickle_by_value(folder: Path) -> None:
-    """From now on, send functions of all loaded modules in a folder to Python workers as code rather than by name."""
+    """Have functions of all loaded modules in a folder sent to Python workers as code rather than by name."""
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if file and Path(file).parent == folder and module.__name__ != "__main__":

@@ -16,15 +16,15 @@ __all__ = ["Reader", "Writer", "reading", "writing"]
 
 
 def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[str, str] | None = None) -> Reader:
-    """The object that turns the values of a stream into columns.
+    """The object that converts the values of a stream to columns.
 
     Args:
         declared: the columns that the job's ``read`` declares.
         where: the operator's name in messages.
-        read_as: how to read the columns whose type alone doesn't determine it.
+        read_as: for columns whose types can be written in more than one way: how to read them, by the column's name.
 
     Raises:
-        GraphError: too many or too few columns are declared, or the stream's own schema lacks a declared column.
+        GraphError: the declaration doesn't fit the format, or the stream's own schema lacks a declared column.
     """
     if read_as and format_.name != "json":
         raise GraphError(
@@ -50,7 +50,7 @@ def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[
 
 
 def writing(format_: Format, ours: bool = False) -> Writer:
-    """The object that turns columns into a stream's values. ``ours`` says whether this is an intermediate stream."""
+    """The object that converts columns to a stream's values. ``ours`` says whether this is an intermediate stream."""
     if format_.name == "json":
         return JsonWriter(ours)
     if format_.name in ("string", "raw"):

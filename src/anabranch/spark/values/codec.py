@@ -31,22 +31,22 @@ _READ = {"mode": "FAILFAST"}
 
 
 def parse_schema(declared: str) -> StructType:
-    """The schema that a declaration such as ``"carrier string, delay int"`` stands for. Raises Spark's
-    ParseException."""
+    """The schema for a declaration such as ``"carrier string, delay int"``. Raises Spark's ParseException."""
     schema = StructType.fromDDL(declared)
     assert isinstance(schema, StructType)
     return schema
 
 
 def parse_type(declared: str) -> DataType:
-    """The type that a declaration stands for: ``"long"`` for a long, ``"n long, s string"`` for a struct with these
-    fields. Raises Spark's ParseException."""
+    """The type for a declaration: ``"long"`` is a long, and ``"n long, s string"`` a struct with these fields. Raises
+    Spark's ParseException.
+    """
     return DataType.fromDDL(declared)
 
 
 def pruned(schema: StructType, only: Set[str] | None) -> StructType:
-    """The schema with only the fields in ``only`` (None for all fields). At least one field always stays: even if no
-    field is needed, each value must be parsed to find out whether it is readable.
+    """The schema with only the fields in ``only`` (None for all fields). At least one field always remains, because
+    each value must be parsed to find out whether it is readable, even if no field is needed.
     """
     if only is None:
         return schema
@@ -54,8 +54,8 @@ def pruned(schema: StructType, only: Set[str] | None) -> StructType:
 
 
 def encode_key(columns: Sequence[tuple[Column, DataType]]) -> Column:
-    """The key bytes of one or several columns. If there is a single column, its null becomes a null key. If there are
-    several columns, a null becomes a null in the JSON array.
+    """The key bytes of one or several columns. With a single column, null becomes a null key. With several columns, a
+    null becomes a null in the JSON array.
     """
     if len(columns) == 1:
         column, kind = columns[0]
@@ -78,7 +78,7 @@ def _element(column: Column) -> Column:
 
 
 def decode_key(key: Column, schema: StructType) -> list[Column]:
-    """The declared key columns, from key bytes: the inverse of :func:`encode_key`. The columns are null if
+    """The declared key columns, decoded from key bytes as :func:`encode_key` encodes them. The columns are null if
     :func:`key_fault` is true.
     """
     if _is_json(schema):
@@ -89,7 +89,7 @@ def decode_key(key: Column, schema: StructType) -> list[Column]:
 
 
 def key_fault(key: Column, schema: StructType) -> Column | None:
-    """A condition that is true if key bytes don't fit the declaration; None if any bytes fit."""
+    """A condition that is true if key bytes don't fit the declaration; None if all key bytes fit."""
     if _is_json(schema):
         return key.isNotNull() & _parts(key, schema).isNull()
     kind = schema.fields[0].dataType
@@ -101,7 +101,7 @@ def key_fault(key: Column, schema: StructType) -> Column | None:
 
 
 def key_reason(key: Column, schema: StructType) -> Column:
-    """The reason why key bytes don't fit the declaration, in words."""
+    """Why key bytes don't fit the declaration, in words."""
     declared = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
     hexadecimal = F.concat(
         F.lower(F.hex(F.substring(key, 1, _SHOWN))), F.when(F.length(key) > _SHOWN, "…").otherwise("")
@@ -118,7 +118,7 @@ _SHOWN = 40
 
 
 def _is_json(schema: StructType) -> bool:
-    """Whether keys are JSON arrays of their columns."""
+    """Whether the bytes of keys are a JSON array of the key columns."""
     return len(schema.fields) > 1 or not isinstance(
         schema.fields[0].dataType, BinaryType | StringType | LongType | IntegerType
     )
@@ -130,8 +130,8 @@ def _parts(key: Column, schema: StructType) -> Column:
 
 
 def _as_parts(schema: StructType) -> StructType:
-    """The schema of the array's elements. If there is a single column, its element can't be null, because the whole key
-    would be null instead.
+    """The schema of the array's elements. If there is a single column, the element can't be null, because a null makes
+    the whole key null.
     """
     return StructType([StructField(f.name, f.dataType, nullable=len(schema.fields) > 1) for f in schema.fields])
 
@@ -166,19 +166,19 @@ def _nullable(kind: DataType) -> DataType:
 
 
 def parse_json(value: Column, schema: StructType) -> Column:
-    """The columns of a JSON value that anabranch wrote. The expression is a generator, because Spark would otherwise
-    parse the value once for each column.
+    """The columns of a JSON value that anabranch wrote. The expression is a generator, so that Spark parses the value
+    only once, rather than once for each column.
     """
     return F.inline(F.array(F.from_json(value.cast("string"), schema, _READ)))
 
 
 def encode_json(frame: DataFrame, names: Sequence[str]) -> Column:
-    """The value bytes of these columns: a JSON object for :func:`parse_json`, with NaN and infinity as text."""
+    """These columns as the bytes of a JSON object that :func:`parse_json` can read. NaN and infinity become text."""
     return F.to_json(F.struct(*[frame[quoted(name)] for name in names]), _WRITE).cast("binary")
 
 
 def encode_finite_json(frame: DataFrame, names: Sequence[str]) -> Column:
-    """The value bytes of these columns: a JSON object. NaN and infinity, which JSON lacks, become null."""
+    """These columns as the bytes of a JSON object. NaN and infinity, which JSON doesn't have, become null."""
     kinds = {field.name: field.dataType for field in frame.schema.fields}
     columns = [_finite(frame[quoted(name)], kinds[name]).alias(name) for name in names]
     return F.to_json(F.struct(*columns), _WRITE).cast("binary")
@@ -208,7 +208,7 @@ def _has_floats(kind: DataType) -> bool:
 
 
 def with_true(value: Column, name: str) -> Column:
-    """The value bytes of a JSON object, with one more field, which is true."""
+    """The bytes of a JSON object to which a field with the value true was added."""
     text = value.cast("string")
     begin = F.substring(text, 1, F.length(text) - 1)
     comma = F.when(text == "{}", F.lit("")).otherwise(F.lit(","))

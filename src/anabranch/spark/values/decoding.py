@@ -1,5 +1,5 @@
-"""Decodes the records of one source of a lane: finds out which records are readable, turns these into rows, and defines
-which observations Spark makes of each batch.
+"""Decodes the records of one source of a lane: finds out which records are readable, and turns these into rows. Also
+defines what Spark observes about each batch.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _BLOCK = 1000
 _MARKS = 30
 """The number of bits of a batch's mask of unreadable records. Each bit stands for some blocks of offsets, and is set if
 these blocks contain unreadable records. Blocks whose bit is set are read once more to find the records. The mask costs
-almost nothing per row. In the same number, the next higher bits are a mask of blocks with null keys.
+almost nothing per row. The next higher bits of the same number are a mask of blocks with null keys.
 """
 
 FAULTS = ("value", "key", "null_time", "time")
-"""What can make a record unreadable. If a record has several faults, the fault that comes first in this list is
-reported.
+"""The names of the faults that make a record unreadable. If a record has several faults, the fault that comes first in
+this list is reported.
 """
 
 Range = tuple[int, int]
@@ -57,7 +57,7 @@ class RecordDecoding:
         node: the ``read``.
         reader: decodes the needed columns of values.
         key: the declared columns of the key; None if no key is declared.
-        keyed: whether the records' keys become the keys of a stateful operator, which accepts no null keys.
+        keyed: whether the records' keys become the keys of a stateful operator. Such an operator accepts no null keys.
     """
 
     node: Node
@@ -66,7 +66,7 @@ class RecordDecoding:
     keyed: bool
 
     def pruned(self, only: Set[str]) -> RecordDecoding:
-        """The same decoding, but of only these columns of the value."""
+        """The same decoding for only the columns ``only`` of the value."""
         return replace(self, reader=self.reader.pruned(only))
 
     @property
@@ -76,8 +76,10 @@ class RecordDecoding:
 
     def opened(self, raw: DataFrame, explains: bool = False) -> DataFrame:
         """The records with their values decoded as far as possible, and with columns that say whether values and keys
-        are faulty. These columns are computed once, here, because :meth:`measures` and :meth:`rows` both need them. The
-        result doesn't contain the values' bytes, because Spark copies all columns of a DataFrame that is observed.
+        are faulty.
+
+        These columns are computed here because both :meth:`measures` and :meth:`rows` need them. The result doesn't
+        contain the values' bytes, because Spark copies all columns of a DataFrame about which it makes observations.
 
         ``explains`` says whether to add a column with the reason why a value is unreadable. :meth:`rows` needs this
         column if unreadable records fail the lane.
@@ -93,8 +95,8 @@ class RecordDecoding:
         return opened.select("*", *[fault.alias(_BAD.format(name)) for name, fault in self._checks().items()])
 
     def _checks(self) -> dict[str, Column]:
-        """The conditions under which a record's value or key is faulty, by name. A condition is missing if any bytes
-        are allowed.
+        """Conditions that are true if a record's value or key is faulty, by the name of the fault. A condition is
+        missing if all bytes are allowed.
         """
         value = self.reader.fault(_VALUE)
         key = None if self.key is None else codec.key_fault(F.col("key"), self.key)
@@ -102,7 +104,7 @@ class RecordDecoding:
 
     def faults(self, today: Column) -> dict[str, Column]:
         """The possible faults of a record, by name, as conditions on the result of :meth:`opened`. ``today`` is the day
-        on which the batch was planned, so a record has the same faults if the batch runs again.
+        on which the batch was planned, so that a record has the same faults if the batch runs again.
         """
         found = {name: F.col(_BAD.format(name)) for name in self._checks()}
         if self.time:
@@ -140,9 +142,8 @@ class RecordDecoding:
         return F.coalesce((self._time() >= first) & (self._time() < latest), F.lit(True))
 
     def measures(self, partitions: Iterable[int], timed: bool, today: Column | None = None) -> list[Column]:
-        """The observations to make of a batch. They show where the unreadable records are and, if ``keyed`` is set,
-        where the records with null keys are; see :class:`Marks`. If ``timed`` is set, they include the greatest event
-        time of each partition.
+        """What to observe about a batch: where the unreadable records are and, if ``keyed`` is true, where the records
+        with null keys are; see :class:`Marks`. If ``timed`` is true, also the greatest event time of each partition.
         """
         today = F.current_date() if today is None else today
         faults = self.faults(today).values()
@@ -171,13 +172,13 @@ class RecordDecoding:
         """The rows of the readable records.
 
         Args:
-            opened: the result of :meth:`opened`, called with ``explains`` if ``fail`` is set.
+            opened: the result of :meth:`opened`, called with ``explains`` if ``fail`` is true.
             task: for the hidden column; see :func:`meta_column.of_record`.
             stream: the stream's name, for the error.
             fail: whether an unreadable record fails the lane.
-            bucket: for the hidden column, like ``task``.
-            source: for the hidden column, like ``task``; None for the id of the node.
-            today: see :meth:`faults`; None for the current day.
+            bucket: for the hidden column, as for ``task``.
+            source: for the hidden column, as for ``task``. None stands for the id of the node.
+            today: the day on which the batch was planned. None stands for the current day.
         """
         faults = self.faults(F.current_date() if today is None else today)
         if faults:
@@ -190,15 +191,15 @@ class RecordDecoding:
         return opened.select(*self._columns(opened), meta_column.of_record(task, number, bucket))
 
     def readable(self, raw: DataFrame) -> DataFrame:
-        """The readable records and the records without a value, all of them unchanged."""
+        """The readable records, unchanged, and the records without a value."""
         opened = self._decoded(raw)
         faults = self.faults(F.current_date()).values()
         good = ~reduce(or_, faults) if faults else F.lit(True)
         return opened.where(F.col("value").isNull() | good).select(*raw.columns)
 
     def faulty(self, raw: DataFrame, number: int, today: Column) -> DataFrame:
-        """The unreadable records of a source: for each, the source's ``number``, the record's partition and offset, the
-        name of the fault, and the error text.
+        """The unreadable records of a source. The columns are the source's ``number``, the record's partition and
+        offset, the name of the fault, and the error text.
         """
         opened, reasons = self.opened(raw, explains=True), self._reasons()
         faults = self.faults(today)
@@ -244,8 +245,8 @@ class RecordDecoding:
 
 @dataclass(frozen=True)
 class Marks:
-    """Two bit masks of a batch's blocks of offsets: which blocks contain unreadable records, and which contain null
-    keys.
+    """Two bit masks for a batch's blocks of offsets. The first shows which blocks contain unreadable records, the
+    second which blocks contain null keys.
     """
 
     faulty: int
@@ -259,7 +260,7 @@ class Marks:
 
 
 def marked(mask: int, ranges: Mapping[int, Range]) -> dict[int, list[Range]]:
-    """The ranges of a batch's offsets that are in marked blocks, by partition. ``ranges`` says what the batch reads."""
+    """The ranges of a batch's offsets that lie in marked blocks, by partition. ``ranges`` says what the batch reads."""
     found: dict[int, list[Range]] = {}
     for partition, (first, end) in sorted(ranges.items()):
         for block in range(first // _BLOCK, -(-end // _BLOCK) if end > first else 0):
@@ -283,7 +284,7 @@ def of_graph(node: Node, format_: Format, keyed: bool) -> RecordDecoding:
     """The decoding for a ``read``.
 
     Raises:
-        GraphError: the declaration doesn't fit a stream of this format.
+        GraphError: the ``read`` declares something that doesn't fit the stream's format.
     """
     key = node.args.get("key")
     return RecordDecoding(

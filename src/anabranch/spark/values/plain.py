@@ -62,7 +62,7 @@ class JsonReader:
     Attributes:
         declared: the declared columns, all of which are checked.
         schema: the columns that rows have.
-        read_as: one of :data:`READ_AS` for each column that is read differently from what its type implies.
+        read_as: for a column that isn't read as its type implies, one of :data:`READ_AS`.
     """
 
     declared: StructType
@@ -71,7 +71,7 @@ class JsonReader:
 
     @classmethod
     def of(cls, declared: StructType, read_as: Mapping[str, str], where: str) -> JsonReader:
-        """The reader of a stream. Raises GraphError if a column can't be read from JSON, or not in the way that
+        """The reader of a stream. Raises GraphError if a column can't be read from JSON at all, or not in the way that
         ``read_as`` declares.
         """
         for each in declared.fields:
@@ -108,7 +108,7 @@ class JsonReader:
 
 @dataclass(frozen=True)
 class OpaqueReader:
-    """Reads each value as a single column, ``value``, which contains text or the unchanged bytes."""
+    """Reads each value as a single column, ``value``, which contains the value as text, or its unchanged bytes."""
 
     text: bool
     schema: None = None
@@ -130,8 +130,8 @@ class OpaqueReader:
 class JsonWriter:
     """Writes a row's columns as a JSON object. Columns that are null are left out.
 
-    ``ours`` says whether this is an intermediate stream. If so, NaN and infinity are preserved, although JSON has no
-    such numbers.
+    ``ours`` says whether this is an intermediate stream. In an intermediate stream, NaN and infinity are preserved,
+    although JSON has no such numbers.
     """
 
     ours: bool = False
@@ -142,7 +142,7 @@ class JsonWriter:
 
 @dataclass(frozen=True)
 class OpaqueWriter:
-    """Writes rows that have a single column, ``value``."""
+    """Writes rows that have only the column ``value``."""
 
     name: str
 

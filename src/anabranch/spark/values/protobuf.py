@@ -42,7 +42,7 @@ _SIMPLE: dict[int, T.DataType] = {
 
 @dataclass(frozen=True)
 class ProtobufReader:
-    """Reads values that are messages of one type.
+    """Reads protocol-buffer messages of one type.
 
     Attributes:
         files: the descriptor set.
@@ -63,8 +63,8 @@ class ProtobufReader:
         return cls(_files(format_), found.full_name, codec.nullable(_columns(found, where, ())))
 
     def narrowed(self, declared: T.StructType, where: str) -> ProtobufReader:
-        """The reader with only the declared columns. Raises GraphError if the message lacks a declared column, or has
-        it with another type.
+        """The same reader for only the declared columns. Raises GraphError if the message lacks a declared column, or
+        has it with another type.
         """
         way.check_declared(declared, self.schema, where, f"the message {self.message}")
         return replace(self, schema=codec.nullable(declared))
@@ -84,7 +84,7 @@ class ProtobufReader:
 
 @dataclass(frozen=True)
 class ProtobufWriter:
-    """Writes messages of one type."""
+    """Writes protocol-buffer messages of one type."""
 
     format: Format
 
@@ -102,8 +102,8 @@ def _files(format_: Format) -> bytes:
 
 
 def _message(format_: Format, where: str) -> Descriptor:
-    """The message type of a stream. The settings contain its full name, or the last parts of the name if these are
-    unique.
+    """The message type of a stream. The settings contain its full name, or only the last parts of the name if no other
+    message type ends in these parts.
     """
     cure = "make the schema file by protoc --include_imports --descriptor_set_out, and name one of its messages"
     pool = descriptor_pool.DescriptorPool()

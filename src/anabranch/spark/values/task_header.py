@@ -1,4 +1,4 @@
-"""Finds the name of each row's task, for the header of output records that contains this name."""
+"""Determines the name of each row's task, for the header in output records that contains this name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TaskNames:
 
     Attributes:
         by_number: the names of tasks at factor 1, by number.
-        factor: how many virtual tasks each task is divided into; 1 if the number alone identifies a task.
+        factor: how many virtual tasks each task is divided into. If it is 1, a number alone identifies a task.
     """
 
     by_number: dict[int, str]

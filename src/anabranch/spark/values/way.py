@@ -1,6 +1,4 @@
-"""The interface of a format: a reader that converts values from bytes to columns, and a writer that converts columns to
-bytes.
-"""
+"""The interface of a format: a reader converts values from bytes to columns, and a writer converts columns to bytes."""
 
 from __future__ import annotations
 
@@ -16,31 +14,31 @@ __all__ = ["Reader", "Writer", "check_declared", "check_written"]
 
 
 class Reader(Protocol):
-    """Converts values to columns in two steps: :meth:`opened` turns the bytes into one column, and this column is then
-    turned into the row's columns.
+    """Converts values to columns in two steps. First, :meth:`opened` turns the bytes into one column. This column is
+    then turned into the row's columns.
     """
 
     @property
     def schema(self) -> StructType | None:
-        """The columns of a row, which are fields of the opened column. None if a row has only the opened column itself,
-        under the name ``value``.
+        """The columns of a row, which are fields of the opened column. None if the opened column itself is the row's
+        only column, named ``value``.
         """
         ...
 
     def opened(self, value: Column) -> Column: ...
 
     def fault(self, opened: str) -> Column | None:
-        """A condition that is true if a value was unreadable. ``opened`` is the name of the opened column. None if all
+        """A condition that is true if a value can't be read. ``opened`` is the name of the opened column. None if all
         values are readable.
         """
         ...
 
     def reason(self, value: Column) -> Column:
-        """The reason why a value is unreadable, in words. ``value`` contains the value's bytes, which may be null."""
+        """Why a value can't be read, in words. ``value`` contains the value's bytes, which may be null."""
         ...
 
     def pruned(self, only: Set[str]) -> Self:
-        """A reader of only the needed columns."""
+        """The same reader for only the columns ``only``."""
         ...
 
 

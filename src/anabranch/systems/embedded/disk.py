@@ -31,7 +31,7 @@ def sync_folder(path: str) -> None:
 def link_new(path: str, content: bytes) -> bool:
     """Create a file completely and durably, or not at all. Returns False if another process created it first.
 
-    After an error, the file may or may not exist: check that before the next attempt.
+    After an error, the file may or may not exist: find out before the next attempt.
     """
     temporary = _write_beside(path, content)
     try:
@@ -54,7 +54,7 @@ def check_link(folder: str) -> None:
     """Check that a folder's file system supports hard links, which publishing needs.
 
     Raises:
-        ConfigError: it doesn't support them.
+        ConfigError: the file system has no hard links.
     """
     first = _write_beside(os.path.join(folder, "link"), b"")
     second = f"{first}.linked"

@@ -1,4 +1,4 @@
-"""Deletes the records that a stream's retention doesn't keep, while the stream is written and on request."""
+"""Deletes the records that a stream's retention doesn't keep: while the stream is being written, and on request."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Expiry:
 
     def look(self, info: StreamInfo, number: int, tail: Tail) -> None:
         """If enough time has passed since the last check, delete some of the records that a partition's retention
-        doesn't keep. No error fails the batch: records that can't be deleted now are deleted later. ``tail`` is the
-        partition's current tail.
+        doesn't keep. An error doesn't make the batch fail: records that can't be deleted now are deleted later.
+        ``tail`` is the partition's current tail.
         """
         if info.retention == Retention():
             return
@@ -67,7 +67,7 @@ class Expiry:
 
     def expire(self, info: StreamInfo, tails: Mapping[int, Tail], *, past_readers: bool) -> int:
         """Delete all records that a stream's retention doesn't keep, and return how many. ``past_readers`` says whether
-        to delete records that jobs still have to read, too.
+        to delete even records that jobs still have to read.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.
@@ -76,8 +76,8 @@ class Expiry:
         return self._delete(info, tails, lambda _: self._expired(info.retention), math.inf, limits)
 
     def lags(self, info: StreamInfo, tails: Mapping[int, Tail]) -> list[ReaderLag]:
-        """For each reader of a stream, how many records it still has to read, and how many the retention doesn't delete
-        because of that. Raises LogError.
+        """For each reader of a stream, how many records the reader still has to read, and how many records the
+        retention doesn't delete for this reason. Raises LogError.
         """
         folder = layout.readers_folder(self._root, info.name)
         known = readers.StreamReaders(self._root, info.name, info.partitions).all()
@@ -96,7 +96,7 @@ class Expiry:
 
     def purge(self, info: StreamInfo, tails: Mapping[int, Tail], before: Mapping[int, int]) -> int:
         """Delete entries whose records all come before these offsets. Takes at most two seconds. Returns the number of
-        records. Raises the same errors as :meth:`expire`.
+        deleted records. Raises the same errors as :meth:`expire`.
         """
         until = self._monotonic() + _PURGE_SECONDS
         return self._delete(info, tails, lambda number: lambda _: trimming.before(before[number]), until)
@@ -124,13 +124,13 @@ class Expiry:
         return lambda of: trimming.expired(of, retention, self._now())
 
     def _limit(self, stream: str, number: int) -> _Limit:
-        """A function that returns the lowest offset that readers still have to read. It must be called while the
-        partition is locked."""
+        """A function that returns the lowest offset that readers still have to read. The function must be called while
+        the partition is locked."""
         return lambda: readers.limit(layout.readers_folder(self._root, stream), number)
 
     def _due_entries(self, info: StreamInfo, number: int, tail: Tail) -> list[tuple[int, int]]:
-        """The oldest entries of a partition that its retention doesn't keep, as pairs: the offset after the entry, and
-        its number of records. The partition's last entry is never among them.
+        """The entries of a partition that the retention doesn't keep, from the oldest on: for each, the offset after
+        the entry, and its number of records. The partition's last entry is never included.
         """
         of = self._partition(info.name, number, tail)
         due, found = trimming.expired(of, info.retention, self._now()), []

@@ -30,8 +30,8 @@ def unix_ms() -> int:
 class Log:
     """The embedded log under ``root``, a folder that any number of processes may use at once.
 
-    A log caches the entries that it has read, which never change. Thread-safe. ``now`` returns Unix milliseconds, for
-    the entries that are written.
+    A log caches the entries that it has read, because entries never change. Thread-safe. ``now`` returns Unix
+    milliseconds, for the entries that are written.
     """
 
     def __init__(self, root: Path | str, now: Callable[[], int] = unix_ms) -> None:
@@ -65,7 +65,7 @@ class Log:
 
     def expire(self, stream: str, *, past_readers: bool = False) -> int:
         """Delete all records that a stream's retention doesn't keep, and return how many. ``past_readers`` says whether
-        to delete records that jobs still have to read, too.
+        to delete even records that jobs still have to read.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.
@@ -77,7 +77,8 @@ class Log:
         return StreamReaders(self._root, stream, self.describe(stream).partitions)
 
     def lags(self, stream: str) -> list[ReaderLag]:
-        """For each reader of a stream, the records that can't be deleted because of it. Raises LogError."""
+        """For each reader of a stream, the records that can't be deleted because the reader still has to read them.
+        Raises LogError."""
         return self._expiry.lags(self.describe(stream), self.ends(stream))
 
     def purge(self, stream: str, before: Mapping[int, int]) -> int:
@@ -92,8 +93,8 @@ class Log:
         return self._streams.names()
 
     def describe(self, stream: str) -> StreamInfo:
-        """The current content of ``stream.json``, at the cost of a ``stat``. Raises NotFoundError, which names the most
-        similar stream.
+        """The current content of ``stream.json``. If the file hasn't changed, this costs one ``stat`` call. Raises
+        NotFoundError, which names the most similar stream.
         """
         return self._streams.describe(stream)
 
@@ -165,8 +166,8 @@ class Log:
     def extend(
         self, stream: str, number: int, tail: Tail | None, decide: Callable[[Tail], Entry | None]
     ) -> tuple[Tail, bool]:
-        """Add an entry to a partition; see :func:`partition.extend`. Both :class:`LaneWriter` and :func:`fence` use
-        this."""
+        """Add an entry to a partition; see :func:`partition.extend`. After an entry was added, old records are deleted
+        if a check of the retention is due."""
         info = self.describe(stream)
         if tail is None:
             tail = self._streams.tail(info, self._checked(info, number))

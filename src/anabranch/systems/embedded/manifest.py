@@ -25,8 +25,8 @@ __all__ = [
 Kind = Literal["create", "data", "fence", "close"]
 
 CLOSED_KEPT = 64
-"""How many closed lanes ``writers`` keeps. Of lanes that were closed earlier, only the highest epoch is kept
-(``floors``)."""
+"""How many closed lanes ``writers`` keeps. Of lanes that were closed earlier, only the highest epoch of each job is
+kept (``floors``)."""
 
 NOTHING = -1
 """The batch number of a lane that has published no batch."""

@@ -39,8 +39,8 @@ class EmbeddedOutput:
 
 @dataclass
 class _Segments:
-    """Writes one segment for each stream and partition. A batch adds the segments of several Spark tasks to a partition
-    in the order of the tasks' numbers.
+    """Writes one segment for each stream and partition. In a partition, the segments of a batch are in the order of the
+    numbers of the Spark tasks that wrote them.
     """
 
     root: str

@@ -23,13 +23,13 @@ _ENTRY_NAME = re.compile(r"(\d{20})\.json")
 
 
 def path_of(folder: str, sequence: int) -> str:
-    """The path of an entry's file. ``folder``: the partition's manifest folder."""
+    """The path of an entry's file. ``folder`` is the partition's manifest folder."""
     return f"{folder}/{sequence:020d}.json"
 
 
 def lock_path(folder: str) -> str:
-    """The lock that processes share while they add entries, and that a process holds exclusively while it deletes
-    entries."""
+    """The path of the lock that processes share while they add entries, and that a process holds exclusively while it
+    deletes entries."""
     return f"{os.path.dirname(folder)}/.lock"
 
 
@@ -99,12 +99,12 @@ def forward(folder: str, tail: Tail) -> Tail:
 
 
 def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> tuple[Tail, bool]:
-    """Add the entry that ``decide`` returns to the end of a partition. If ``decide`` returns None, no entry is added.
+    """Add an entry, which ``decide`` returns, to the end of a partition. If ``decide`` returns None, no entry is added.
     Returns the partition's tail, and whether an entry was added.
 
     ``decide`` is called for ``tail``, and then for the tail after each entry that others have added since. The result
     of the last call counts, but each call can raise an error. So an entry that must stop the writer can't be
-    overlooked. If some of those entries have been deleted, ``decide`` is called for a tail with ``skipped`` instead.
+    overlooked. If some of these entries have been deleted, ``decide`` is called for a tail with ``skipped`` set.
     """
     walked = False
     while True:
@@ -146,8 +146,8 @@ def _beyond(folder: str, tail: Tail) -> Tail:
 
 
 def _existing(folder: str, tail: Tail, sequence: int) -> Tail | None:
-    """The tail after an existing entry. The entry is made durable first, in case its writer died before doing
-    that. None if the entry has been deleted.
+    """The tail after an existing entry. The entry is made durable first, in case its writer died before doing so. None
+    if the entry has been deleted.
     """
     disk.sync_folder(folder)
     entry = read(folder, sequence)

@@ -39,7 +39,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
         file_bytes: the size that the file must have.
         skip: how many of the segment's rows come before the slice.
         rows: how many records the slice has.
-        offset: the offset of the first of them.
+        offset: the offset of the slice's first record.
         where: the stream and the partition, for messages.
     """
 

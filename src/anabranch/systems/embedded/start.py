@@ -18,7 +18,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     """The first entry that is kept, and the offset of its first record. Both can only rise.
 
     Entries below ``sequence``, and their segments, may still exist, but no process reads them. ``controls`` keeps the
-    last control record of each lane from those entries, in order.
+    last control record of each lane from these entries, in order.
     """
 
     version: int = layout.FORMAT_VERSION

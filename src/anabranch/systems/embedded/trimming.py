@@ -1,8 +1,8 @@
 """Deletes the oldest entries of a partition, with their segments.
 
 ``start.json`` is made durable before anything is deleted. Then entries are deleted from the oldest on, each after its
-segments. If a process is killed meanwhile, the partition begins where ``start.json`` says, and the entries that are
-left below this start are deleted the next time.
+segments. If a process is killed meanwhile, the partition begins where ``start.json`` says, and the next process that
+deletes entries also deletes those that are left below this start.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AT_ONCE = 1000
 _PATIENCE = 0.5
 
 Due = Callable[[Entry], bool]
-"""Whether an entry should be deleted. Called for entries from the oldest on, until it returns False."""
+"""Returns whether an entry should be deleted. Called for entries from the oldest on, until it returns False."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def before(offset: int) -> Due:
 
 
 def expired(of: Partition, retention: Retention, now: int) -> Due:
-    """Selects entries that a retention doesn't keep. ``now``: in Unix milliseconds."""
+    """Selects entries that a retention doesn't keep. ``now`` is in Unix milliseconds."""
 
     @cache
     def kept_from() -> int:
@@ -75,8 +75,8 @@ def expired(of: Partition, retention: Retention, now: int) -> Due:
 def trim(of: Partition, due: Due, limit: Callable[[], int | None]) -> Trimmed:
     """Delete the oldest entries of a partition, up to the first entry that isn't due, but at most ``_AT_ONCE`` entries.
 
-    ``limit`` returns the lowest offset that readers still have to read, or None if there are no readers. It is called
-    while the partition is locked. Entries with a record at or after that offset stay.
+    ``limit`` returns the lowest offset that readers still have to read, or None if there are no readers. ``limit`` is
+    called while the partition is locked. Entries with a record at or after the lowest offset stay.
 
     Raises:
         LogError: ``start.json``, an entry, or the file of a reader is damaged.

@@ -1,4 +1,4 @@
-"""Publishes a lane's batches exactly once, and fences lanes: a fence permanently stops all writers below its epoch."""
+"""Publishes a lane's batches exactly once, and fences lanes: a fence permanently stops all writers with a lower epoch."""
 
 from __future__ import annotations
 

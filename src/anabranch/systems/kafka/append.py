@@ -74,7 +74,7 @@ class KafkaAppender:
         return int(batch.num_rows)
 
     def close(self) -> None:
-        """Does nothing, because everything is already written."""
+        """Discard what a failed :meth:`append` has left in the producer."""
         self._producer.purge()
         self._producer.flush(self._cluster.patience)
 

@@ -83,7 +83,8 @@ class PerProcess(Generic[V]):
     """A value that each process creates when it first needs it. A forked process creates its own value, because
     librdkafka's threads aren't forked.
 
-    The forked process doesn't destroy the inherited value: that would wait forever for threads that don't exist.
+    The forked process doesn't destroy the inherited value, because destroying it would mean waiting forever for threads
+    that don't exist.
     """
 
     def __init__(self, make: Callable[[], V]) -> None:
@@ -198,8 +199,8 @@ class Cluster:
         )
 
     def explained(self, error: KafkaError, doing: str) -> AnabranchError:
-        """An error that tells the user what a Kafka error means. ``doing`` says what was attempted, such as ``reading
-        flights``.
+        """An error that explains a Kafka error to the user. ``doing`` says what was attempted, such as
+        ``reading flights``.
         """
         code, said = error.code(), self._told(error.str())
         if code in _AUTHENTICATION and not _is_cut_off(error):

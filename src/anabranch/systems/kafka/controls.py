@@ -28,7 +28,7 @@ COMPACTED = {
     "segment.bytes": "16777216",
     "min.cleanable.dirty.ratio": "0.2",
 }
-"""Topic settings with small segments, so that older records of a lane are removed soon. That matters because a process
+"""Topic settings with small segments, so that older records of a lane are removed soon. This matters because a process
 reads the whole topic when it starts."""
 
 _VERSION = 1
@@ -41,7 +41,7 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: the stream's id. Control records of a deleted stream don't apply to a later stream of the same name.
-        ends: partition → high watermark. Missing partitions were added later.
+        ends: the high watermark of each partition. Partitions that are missing were added later.
     """
 
     version: int = _VERSION
@@ -150,7 +150,7 @@ class ControlLog:
         self._values.append(_decoded(message.value() or b"null", f"{self._topic}, offset {offset}"))
 
     def _compact(self) -> None:
-        """Keep only the last of each lane's older records, as the broker does."""
+        """Of the older records, keep only the last one of each lane and stream, as the broker does."""
         older = len(self._values) - _KEPT // 2
         last = {(v.stream, v.id, v.control.get("lane")): row for row, v in enumerate(self._values[:older])}
         kept = [*sorted(last.values()), *range(older, len(self._values))]

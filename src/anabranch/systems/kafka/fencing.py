@@ -1,5 +1,4 @@
-"""The fence of a lane in Kafka: afterwards, nothing that an older incarnation has written can become visible any
-more."""
+"""The fence of a lane in Kafka: afterwards, nothing more from an older incarnation can become visible."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A producer that holds a transactional id. When a producer initializes an id, the previous holder is stopped for
-good."""
+"""A producer that holds a transactional id. When a producer initializes an id, the id's previous holder can never write
+again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from anabranch.systems.kafka.markers import Marker, Markers
 __all__ = ["PATIENCE", "TAKEN_OVER", "Holder", "LostRecord", "passes"]
 
 PATIENCE = 60.0
-"""The time limit in seconds for initializing an id, reading a marker, and a fence."""
+"""The time limit in seconds for initializing an id, for reading a marker, and for fencing a slot."""
 
 TAKEN_OVER = {
     KafkaError._FENCED,
@@ -159,7 +159,7 @@ class Holder:
 
     def commit(self, deadline: float) -> None:
         """Commit the transaction. When this returns, the outcome is decided, but readers see the records some
-        milliseconds later. A process that initializes the id or reads the marker waits for that.
+        milliseconds later. A process that initializes the id or reads the marker waits until then.
         """
         try:
             _retried(self._producer.commit_transaction, deadline)
@@ -170,8 +170,8 @@ class Holder:
         self.seen = self.instance
 
     def abort(self) -> None:
-        """Abort the transaction, unless its commit has been requested. In that case the outcome isn't known until the
-        id is initialized again."""
+        """Abort the transaction, unless its commit has been requested. If it has, the outcome isn't known until the id
+        is initialized again."""
         if self.begun is not None and not self._ending:
             _retried(self._producer.abort_transaction, time.monotonic() + _BRIEFLY)
             self.begun = None
@@ -226,7 +226,7 @@ def _bounded(call: Callable[[], object], seconds: float, producer: Producer) -> 
     """Make a call in a thread, and wait at most ``seconds`` for its end. (Some calls never end after their broker was
     unreachable.)
 
-    The producer of a call that hasn't ended is never destroyed, because that would wait for the call.
+    The producer of a call that hasn't ended is never destroyed, because destroying it would mean waiting for the call.
     """
     raised: list[BaseException] = []
 

@@ -19,8 +19,8 @@ CONNECTOR = {
     "kafka-clients": "3.9.2",
     "commons-pool2": "2.13.1",
 }
-"""The artifacts that ``anabranch jars fetch`` fetches for a session, with their versions. They were tested with PySpark
-4.3.0. (Not every Maven repository has a connector of version 4.3.0.)
+"""The artifacts that ``anabranch jars fetch`` fetches for a session, with their versions. These artifacts were tested
+with PySpark 4.3.0. (Not every Maven repository has a connector of version 4.3.0.)
 """
 
 OTHERS = (
@@ -58,9 +58,9 @@ class Jars:
 
 
 def found(settings: KafkaSettings) -> Jars:
-    """The jars for a session: those in the configured folder. If no folder is configured, those that ``anabranch jars
-    fetch`` has fetched. If there are none, the configured packages (by default, the connector of PySpark's version),
-    which Spark gets from a Maven repository.
+    """The jars for a session. If a folder is configured, these are the jars in the folder; otherwise, the jars that
+    ``anabranch jars fetch`` has fetched. If none were fetched, these are the configured packages (by default, the
+    connector of PySpark's version), which Spark gets from a Maven repository.
 
     Raises:
         ConfigError: the configured folder doesn't exist, or contains no connector.

@@ -1,5 +1,5 @@
-"""Markers, which say what each slot of a lane wrote last. A marker is committed together with the slot's records, as
-an offset of a consumer group on a topic that belongs to the job.
+"""Reads and encodes markers. A marker says what a slot of a lane wrote last. It is committed together with the slot's
+records, as an offset of a consumer group on a topic that belongs to the job.
 """
 
 from __future__ import annotations
@@ -255,8 +255,8 @@ def lane_of(group: str, prefix: str, job: str) -> str | None:
 
 
 def prepare(settings: KafkaSettings, job: str, slots: int) -> None:
-    """Create or expand the job's topic for markers, so that it has at least as many partitions as slots, and wait until
-    it is visible.
+    """Create or expand the job's topic for markers, and wait until brokers show at least ``slots`` partitions of the
+    topic.
 
     Raises:
         AnabranchError: the cluster doesn't allow this, or it took too long.

@@ -36,7 +36,7 @@ _SETTLING, _STEP = 5.0, 0.02
 
 @dataclass(frozen=True)
 class KafkaOutput:
-    """Writes for one incarnation of a lane. ``topics``: stream → topic."""
+    """Writes for one incarnation of a lane. ``topics`` gives the topic of each stream."""
 
     writer_of: SlotWriter
     topics: Mapping[str, str]
@@ -56,7 +56,8 @@ class KafkaOutput:
 
 @dataclass
 class _Transactions:
-    """The transactions of one Spark task, one for each slot of which the task has rows. Usually there is only one."""
+    """The transactions of one Spark task: one for each slot of which the Spark task has rows, and usually only one in
+    all."""
 
     output: KafkaOutput
     batch: int
@@ -102,7 +103,7 @@ class StreamEnds(Protocol):
 
 class KafkaPublisher:
     """The driver's part of a lane's output. What workers have committed is already visible, so the driver only takes
-    the slots and writes control records. ``topics``: stream → topic.
+    the slots and writes control records. ``topics`` gives the topic of each stream.
     """
 
     slotted = True
@@ -137,7 +138,7 @@ class KafkaPublisher:
     def settle(self) -> None:
         """Wait until markers and records are visible: a transaction counts as committed some time before the broker has
         marked the transaction's end in the partitions. The wait is limited, because other lanes' transactions may be
-        open there.
+        open in these partitions.
         """
         mine = [stream for stream, system in self._lane.systems.items() if system == "kafka"]
 
@@ -153,11 +154,11 @@ class KafkaPublisher:
 
 
 def fence(settings: KafkaSettings, lane: Lane, epoch: int, *, new: bool | None, closed: bool = False) -> int:
-    """Stop every incarnation of a lane below ``epoch``, and abort the transactions that they left open. (Until then,
-    the markers of an incarnation that died in a transaction can't be read.) Returns the last batch that is in a slot,
-    at least in part; -1 if none. Raises the same errors as :func:`fencing.fence`.
+    """Stop every incarnation of a lane below ``epoch``, and abort the transactions that these incarnations left open.
+    (Until then, the markers of an incarnation that died in a transaction can't be read.) Returns the last batch that is
+    in a slot, at least in part; -1 if none. Raises the same errors as :func:`fencing.fence`.
 
-    ``closed`` says whether even the incarnation with ``epoch`` is stopped, until it takes its slots.
+    ``closed`` says whether even the incarnation with ``epoch`` is stopped, until it takes its slots again.
     """
     slots = range(len(lane.slots))
     held = transactions.fence(settings, lane.job, lane.id, lane.group, slots, epoch, new=new, closed=closed)

@@ -161,8 +161,8 @@ def _near(ranges: Sequence[Range]) -> list[list[Range]]:
 
 
 def _in_ranges(messages: list[Message], bounds: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[Records]:
-    """The records within some ranges. ``bounds`` has the start and end of each range, in ascending order. An offset is
-    within a range if an odd number of bounds are at or below it.
+    """The records within some ranges. ``bounds`` contains the start and end of each range, in ascending order. An
+    offset is within a range if an odd number of bounds are at or below it.
     """
     offsets = np.fromiter((message.offset() for message in messages), np.int64, len(messages))
     if len(bounds) > 2:

@@ -1,4 +1,4 @@
-"""A topic as a Spark source: Spark's connector, converted to anabranch's columns, with settings for throughput."""
+"""A topic as a Spark source: the rows of Spark's connector in anabranch's columns, with settings for throughput."""
 
 from __future__ import annotations
 
@@ -62,15 +62,16 @@ def streamed(spark: SparkSession, system: KafkaSystem, reading: Reading) -> Data
 @functools.cache
 def _group(reading: frozenset[tuple[str, str]]) -> str:
     """The group of all consumers of this process that read with the same options; no consumer joins it. Executors cache
-    consumers, with the records that they have fetched, by group and partition. So the next lane that reads a partition
-    continues with the same consumer.
+    consumers by group and partition, with the records that the consumers have fetched. So the next lane that reads a
+    partition continues with the same consumer.
     """
     return f"anabranch-reads-{uuid.uuid4()}"
 
 
 @dataclass(frozen=True)
 class AtLeastOnceWriter:
-    """Writes output rows at least once, with Spark's own sink. ``topics``: the number of each output → its topic.
+    """Writes at-least-once output, with Spark's own sink. ``topics`` maps the number of each output to the output's
+    topic.
 
     Java's default partitioner assigns records with a key to the same partitions as anabranch's exactly-once output.
     """
@@ -102,7 +103,7 @@ class AtLeastOnceWriter:
 
 
 def plain(system: KafkaSystem, streams: Mapping[int, str]) -> AtLeastOnceWriter:
-    """A writer that writes streams at least once. ``streams``: the number of each output → its stream."""
+    """A writer for at-least-once output. ``streams`` maps the number of each output to the output's stream."""
     return AtLeastOnceWriter(system, {number: system.topic(stream) for number, stream in streams.items()})
 
 

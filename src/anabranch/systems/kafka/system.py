@@ -19,12 +19,14 @@ from anabranch.systems.kafka.topics import UNCOMMITTED, Topics
 __all__ = ["INTERNAL", "KafkaSystem"]
 
 INTERNAL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""Settings for the topic of an intermediate stream: it keeps its records until :meth:`KafkaSystem.purge` deletes them.
+"""Settings for the topic of an intermediate stream. The topic keeps its records until :meth:`KafkaSystem.purge` deletes
+them.
 
-A time limit would be wrong: a broker computes a record's age from its timestamp, and records of an intermediate stream
-have the timestamps of the input. If a job reads last year's data, every finished segment would be too old for any
-usual limit, and would be deleted within minutes, read or not. The same would happen if a lane was down for a long time.
-``LogAppendTime`` would prevent that, but would change the timestamps that the next stage sees.
+A time limit would be wrong: a broker computes a record's age from the record's timestamp, and records of an
+intermediate stream have the timestamps of the input. If a job reads last year's data, every finished segment would be
+too old for any usual limit, and would be deleted within minutes, read or not. Records would also be deleted unread if a
+lane was down for a long time. ``LogAppendTime`` would prevent this, but would change the timestamps that the next stage
+sees.
 """
 
 
@@ -34,7 +36,7 @@ class KafkaSystem(System):
 
     Args:
         settings: how to reach the cluster.
-        topics: stream → topic, for streams whose topic has another name.
+        topics: the topic of each stream whose topic has another name.
         controls_topic: the topic for the control records of a job's intermediate streams; not needed without a job.
         patience: seconds to wait for an answer before raising an error.
     """

@@ -47,8 +47,8 @@ _UNKNOWN = {
 
 
 class Topics:
-    """The topics of a cluster, by the names of streams. ``topics``: stream → topic, for streams whose topic has another
-    name.
+    """The topics of a cluster, by the names of streams. ``topics`` gives the topic of each stream whose topic has
+    another name.
     """
 
     def __init__(self, cluster: Cluster, topics: Mapping[str, str] | None = None) -> None:
@@ -67,8 +67,8 @@ class Topics:
         return topic
 
     def largest(self, topic: str) -> int:
-        """The size limit in bytes of a topic's batches of records. If the user isn't allowed to look it up, Kafka's
-        default.
+        """The size limit in bytes of a topic's batches of records; Kafka's default if the limit can't be looked up, for
+        example because the user isn't allowed to do so.
         """
         resource = ConfigResource(ResourceType.TOPIC, topic)
         wait = self.cluster.patience
@@ -164,7 +164,7 @@ class Topics:
         self._wait_everywhere(stream, partitions)
 
     def starts(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
-        """Partition (default: all) → the offset of the oldest existing record."""
+        """The offset of the oldest existing record in each partition (default: in all partitions)."""
         return self._offsets(stream, OffsetSpec.earliest(), COMMITTED, partitions)  # type: ignore[no-untyped-call]
 
     def ends(

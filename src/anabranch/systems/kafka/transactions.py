@@ -26,7 +26,7 @@ from anabranch.systems.kafka.markers import Marker, Markers
 __all__ = ["SlotTransaction", "SlotWriter", "close", "fence"]
 
 _SETTLED = 2.0
-"""How many seconds to wait for a marker that the transaction of another producer may hold back. After that, the id is
+"""How many seconds to wait for a marker that another producer's transaction may hold back. After that, the id is
 initialized, which ends the transaction.
 """
 
@@ -133,7 +133,8 @@ class SlotWriter:
 
 
 class SlotTransaction:
-    """What a slot writes in a batch. Readers see all of it after ``commit``, or never any of it. Not thread-safe.
+    """What a slot writes in a batch. After ``commit``, readers see all of it; without a commit, they never see any. Not
+    thread-safe.
 
     Use the transaction in ``with``: if it isn't committed, it is aborted. After any error except FencedError, open the
     batch again.
@@ -253,7 +254,7 @@ class SlotTransaction:
             raise self._meaning(error, f"writing to topic {holder.lost[0].topic}") from KafkaException(error)
 
     def _meaning(self, error: KafkaError, doing: str) -> AnabranchError:
-        """The error to raise for a Kafka error. This ends the transaction."""
+        """The error to raise for a Kafka error. Also ends the transaction."""
         holder = self._holder
         late = holder is not None and holder.elapsed > self._timeout
         if holder is not None and any(lost.error.code() == KafkaError.MSG_SIZE_TOO_LARGE for lost in holder.lost):

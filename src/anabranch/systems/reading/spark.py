@@ -40,7 +40,7 @@ FORMAT = "anabranch-system"
 
 
 class PlainWriter(Protocol):
-    """Writes output rows at least once, with Spark's own sink."""
+    """Writes at-least-once output, with Spark's own sink."""
 
     def write(self, rows: DataFrame) -> None:
         """Write the rows of a batch that belong to this writer's outputs."""
@@ -62,8 +62,8 @@ class SparkSide(Protocol):
         ...
 
     def plain(self, system: Any, streams: Mapping[int, str]) -> PlainWriter:
-        """A writer that writes streams at least once. Called only for a system with ``delivery`` among its
-        ``stream_settings``. ``streams``: the number of each output → its stream.
+        """A writer for at-least-once output. Called only for a system with ``delivery`` among its ``stream_settings``.
+        ``streams`` maps the number of each output to the output's stream.
         """
         ...
 
@@ -88,12 +88,12 @@ def options(reading: Reading) -> dict[str, str]:
 
     - ``stream``: the stream's name.
     - ``partitions``: a JSON list of partition numbers.
-    - ``starting``: JSON, partition → start offset.
-    - ``until``: JSON, partition → the offset before which reading stops.
+    - ``starting``: JSON with the start offset of each partition.
+    - ``until``: JSON with the offset in each partition before which reading stops.
     - ``max_rows``: the limit of a batch while the query has no read limit.
     - ``lane``, ``commits``: the lane's id and commit folder, for tests that kill a process at a crash point.
     - ``bare``: ``true`` to leave out headers and timestamps.
-    - ``loss``: ``fail`` if records are gone, or ``skip`` them.
+    - ``loss``: ``fail`` to fail if records are gone, ``skip`` to skip them.
     - ``line``: where workers report their progress; see :class:`anabranch.task_progress.counts.ReportAddress`.
     """
     limits = reading.limits
@@ -140,8 +140,8 @@ class Reader(DataSourceStreamReader):
         raise NotImplementedError
 
     def begins(self) -> Mapping[int, int]:
-        """The offsets of the oldest existing records. Empty if the system can't skip records that are gone; then
-        reading fails."""
+        """The offsets of the oldest existing records. Empty if the system can't skip records that are gone; reading
+        such records then fails."""
         return {}
 
     def piece(self, partition: int, begin: int, end: int) -> InputPartition:
@@ -193,8 +193,8 @@ class Reader(DataSourceStreamReader):
         return {"stream": self._stream, "id": self.id(), "positions": told}
 
     def _kept(self, positions: dict[int, int]) -> dict[int, int]:
-        """The given positions. In a partition whose next records are gone and may be skipped, the position of the
-        oldest existing record.
+        """The given positions, raised to the oldest existing record in each partition whose next records are gone and
+        may be skipped.
         """
         if not self._skips_lost:
             return positions

@@ -1,4 +1,4 @@
-"""Changing: lanes close, and others continue from them. The deployment is already in the new generation."""
+"""Changing: lanes close, and other lanes continue from them. The deployment is already in the new generation."""
 
 from __future__ import annotations
 

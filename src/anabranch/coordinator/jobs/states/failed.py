@@ -1,4 +1,4 @@
-"""Failed: the deployment keeps its first error. When it is started again, all of its lanes are tried again."""
+"""Failed: the deployment keeps its first error. When the deployment is started again, all of its lanes are tried again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The input and the result of a state's step."""
+"""Defines the input and the result of a state's ``step``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LaneView(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     """Why the lane failed; None: it hasn't failed."""
     starved: bool = False
-    """Whether a lane upstream has failed, so this one will never reach the end of its inputs."""
+    """Whether a lane upstream has failed, so this lane will never reach the end of its inputs."""
     closing: bool = False
     """Whether the lane should close to let its successors continue."""
 
@@ -59,7 +59,7 @@ class Snapshot:
 
     @property
     def broken(self) -> bool:
-        """Whether lanes have failed, and no other lane can do anything more."""
+        """Whether lanes have failed, and all other lanes have nothing more to do."""
         idle = self.until_caught_up
         over = all(lane.error is not None or (idle and (lane.ended or lane.starved)) for lane in self.lanes)
         return over and self.failure is not None
