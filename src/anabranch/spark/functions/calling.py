@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.spark.functions import error_text
+from anabranch.spark.functions import error_text, maps
 from anabranch.spark.functions.error_text import shortened
 from anabranch.spark.functions.job_functions import JobFunction
 from anabranch.spark.functions.results import ResultError, Results, check_awaited
@@ -256,31 +256,32 @@ async def _value(called: Any) -> Any:
 
 
 def messages(rows: pa.RecordBatch) -> list[Any]:
-    """The rows as dicts. Maps in the rows also become dicts. If any map in the schema has arrays or structs as keys,
-    which can't be keys of a dict, all maps become lists of pairs instead.
+    """The rows as dicts. Maps in the rows also become dicts, except for maps with arrays or structs as keys, which become
+    lists of pairs.
     """
-    kinds = [kind for field in rows.schema for kind in _key_types(field.type)]
-    maps = "strict" if kinds and not any(map(pa.types.is_nested, kinds)) else None
+    if any(maps.has_unhashable_keys(field.type) for field in rows.schema):
+        readers = [(field.name, read) for field in rows.schema if (read := maps.reader(field.type)) is not None]
+        found = _messages(rows, None)
+        for message in found:
+            for name, read in readers if type(message) is dict else ():
+                message[name] = None if message[name] is None else read(message[name])
+        return found
+    return _messages(rows, "strict")
+
+
+def _messages(rows: pa.RecordBatch, maps_as_dicts: str | None) -> list[Any]:
     try:
-        found: list[Any] = rows.to_pylist(maps_as_pydicts=maps)
+        found: list[Any] = rows.to_pylist(maps_as_pydicts=maps_as_dicts)
         return found
     except Exception:
-        return [_message(rows.slice(place, 1), maps) for place in range(rows.num_rows)]
+        return [_message(rows.slice(place, 1), maps_as_dicts) for place in range(rows.num_rows)]
 
 
-def _message(row: pa.RecordBatch, maps: str | None) -> Any:
+def _message(row: pa.RecordBatch, maps_as_dicts: str | None) -> Any:
     try:
-        return row.to_pylist(maps_as_pydicts=maps)[0]
+        return row.to_pylist(maps_as_pydicts=maps_as_dicts)[0]
     except Exception as error:
         return _Unreadable(error)
-
-
-def _key_types(type_: pa.DataType) -> Iterable[pa.DataType]:
-    """The key types of all maps in a type."""
-    if pa.types.is_map(type_):
-        yield type_.key_type
-    for number in range(type_.num_fields):
-        yield from _key_types(type_.field(number).type)
 
 
 def _is_cancelled(error: BaseException) -> bool:

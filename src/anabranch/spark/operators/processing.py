@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.errors import ParseException
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import (
     ArrayType,
@@ -32,7 +33,7 @@ from anabranch.api.state import MapState, State
 from anabranch.errors import GraphError, OperatorError
 from anabranch.model import hashing
 from anabranch.model.ssp import WHOLE
-from anabranch.spark.functions import in_flight, isolation, turns
+from anabranch.spark.functions import in_flight, isolation, maps, turns
 from anabranch.spark.functions import wrap as user_functions
 from anabranch.spark.functions.buckets import Bucket
 from anabranch.spark.functions.calling import Rejection
@@ -208,7 +209,8 @@ class _Worker(StatefulProcessor):
         self._seconds: dict[Bucket, float] = {}
         self._deleted: set[tuple[bytes, int, int]] = set()
         self._keys = [(field.name, reader(field.dataType)) for field in process.keys]
-        self._maps = {field.name: each for field in self._types if (each := turns.maps(field.dataType)) is not None}
+        given = to_arrow_schema(self._types)
+        self._maps = {field.name: each for field in given if (each := maps.reader(field.type)) is not None}
         self._columns = (_TASK, *process.columns, _KEY, _AT)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
