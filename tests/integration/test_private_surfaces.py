@@ -247,6 +247,6 @@ def test_why_java_code_does_not_compile(spark: SparkSession, tmp_path: Path, mon
     (tmp_path / "Halved.java").write_text(
         "package anabranch; public class Halved { int half() { return missing / 2; } }"
     )
-    monkeypatch.setattr(java_functions, "_SOURCES", (tmp_path / "Halved.java",))
+    monkeypatch.setattr(java_functions, "_SOURCES", tmp_path)
     with pytest.raises(AnabranchError, match=r"can't compile Halved\.java: .*CompileException.*missing"):
         java_functions.class_of(spark, "Halved")

@@ -15,7 +15,7 @@ import msgspec
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import options, progress
+from anabranch.cli import archiving, options, progress
 from anabranch.config import Settings
 from anabranch.coordinator.store import address
 from anabranch.coordinator.store.store import Store
@@ -34,7 +34,10 @@ _MAVEN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 def doctor(
     config: options.Config = None,
     fix: Annotated[
-        bool, typer.Option("--fix", help="First fetch the jars that a job needs, like anabranch jars fetch.")
+        bool,
+        typer.Option(
+            "--fix", help="First fetch the jars that a job needs, and archive Spark's classes for quick starts."
+        ),
     ] = False,
     json: options.Json = False,
 ) -> None:
@@ -56,13 +59,14 @@ def doctor(
 
 
 def _fix(settings: Settings) -> None:
-    """Fetch the jars that the systems and formats in the settings need. Without this, Spark would look for the jars in
-    a Maven repository."""
+    """Fetch the jars that the systems and formats in the settings need, and archive Spark's classes. Without this,
+    Spark would look for the jars in a Maven repository."""
     wanted = [system.session_needs().jars for system in Systems(settings).all]
     wanted += [modules.jars(settings.formats, module) for module in modules.needed(settings)]
     for name in filter(None, wanted):
         folder = fetching.fetch(jar_set(name), repository.chosen(), progress.say)
         progress.say(f"{name} jars: {folder}")
+    archiving.make(progress.say)
 
 
 def _results(settings: Settings) -> Iterator[tuple[str, bool, str]]:
@@ -84,20 +88,33 @@ def _results(settings: Settings) -> Iterator[tuple[str, bool, str]]:
             failed.add(name)
             yield name, False, str(error)
     if "java" not in failed:
+        yield "class archive", True, _class_archive()
         yield from _internals(settings)
 
 
 def _java(_: Settings) -> str:
-    from anabranch.spark.session import session
+    from anabranch.spark.session import java_program
 
-    path, version = session.java_version()
-    return f"{version} ({path})"
+    java = java_program.found()
+    return f"{java.version} ({java.path})"
 
 
 def _spark(_: Settings) -> str:
     import importlib.metadata
 
     return importlib.metadata.version("pyspark")
+
+
+def _class_archive() -> str:
+    """Whether JVMs load Spark's classes from an archive. Jobs also run without one."""
+    from anabranch.spark.session import class_archive, java_program
+
+    java = java_program.found()
+    archive = class_archive.path(java)
+    cure = "anabranch doctor --fix makes one, and then jobs start sooner"
+    if not archive.is_file():
+        return f"none; {cure}"
+    return str(archive) if class_archive.is_accepted(java) else f"{archive}, which Java doesn't accept; {cure}"
 
 
 def _internals(settings: Settings) -> Iterator[tuple[str, bool, str]]:

@@ -107,9 +107,9 @@ def execute(
         coordinator = Coordinator(store, systems=Systems(settings, name), retain=retain, links=links)
         new, formats = _checked(file, settings, plan, coordinator, drained)
         from anabranch.container import executors
-        from anabranch.spark.session import session
+        from anabranch.spark.session import java_program
 
-        session.java_version()
+        java_program.found()
         printed = endpoint.run_folder(store_url) / f"{name}.spark.log"
         progress.say(f"starting Spark for job {name} (output of Spark and of functions goes to {printed}) ...")
         cores = preparation.cores(plan, settings)

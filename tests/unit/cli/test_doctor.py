@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from anabranch.cli import archiving
 from anabranch.cli.main import app
 from anabranch.errors import AnabranchError, UnsupportedSparkError
 from anabranch.jars.pinned import jar_set
 from anabranch.jars.repository import VARIABLE
 from anabranch.spark.internals.surface import Probe, Surface
-from anabranch.spark.session import session
+from anabranch.spark.session import class_archive, java_program, session
 from anabranch.systems.kafka import jars
 from anabranch.systems.kafka.system import KafkaSystem
 from tests.support.registry import serving
@@ -190,6 +191,8 @@ def test_fix_fetches_what_settings_do_not_name(
     """The repository has nothing: the first jar that it refuses ends the fetching, so others may not be asked for."""
     connector(tmp_path / "mine")
     monkeypatch.setattr(KafkaSystem, "checks", lambda _: {"kafka": lambda: "asked"})
+    archived: list[object] = []
+    monkeypatch.setattr(archiving, "make", archived.append)
     asked_for: list[str] = []
 
     class Empty(BaseHTTPRequestHandler):
@@ -210,3 +213,16 @@ def test_fix_fetches_what_settings_do_not_name(
     assert set(asked_for) <= {f"/{jar.path}" for jar in jar_set(wanted).jars} if wanted else not asked_for
     refused = isinstance(result.exception, AnabranchError) and "HTTP status 404" in str(result.exception)
     assert refused == bool(asked_for) == bool(wanted)
+    assert bool(archived) == (not wanted), "what can't be fetched ends it"
+
+
+def test_whether_jvms_load_classes_from_an_archive(look: Look) -> None:
+    ok, said = look("")["class archive"]
+    assert ok
+    assert said == "none; anabranch doctor --fix makes one, and then jobs start sooner"
+    archive = class_archive.path(java_program.found())
+    archive.parent.mkdir(parents=True)
+    archive.write_bytes(b"something else")
+    ok, said = look("")["class archive"]
+    assert ok
+    assert said == f"{archive}, which Java doesn't accept; anabranch doctor --fix makes one, and then jobs start sooner"

@@ -1,5 +1,5 @@
-"""Compiles anabranch's Java code, most of which is functions on columns. The code is compiled once in each JVM, by
-Janino, a compiler that is a part of Spark.
+"""Compiles anabranch's Java code, most of which is functions on columns. Each file is compiled when a JVM first needs
+the file's class, by Janino, a compiler that is a part of Spark.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from anabranch.spark.session import cluster
 __all__ = ["SURFACE", "applied", "class_of", "java_type", "prepare", "probe"]
 
 _PACKAGE = "anabranch"
-_SOURCES = tuple(sorted(Path(__file__).parent.glob("*.java")))
+_SOURCES = Path(__file__).parent
+_OF_MOST_JOBS = ("BatchClock", "StrictJson", "Utf8")
+"""The classes that nearly every lane needs for its first query."""
 _MUTABLE = "org.apache.spark.util.MutableURLClassLoader"
 _SQL = "org.apache.spark.sql"
 _UTILS = "org.apache.spark.util.Utils"
@@ -77,11 +79,14 @@ def java_type(spark: SparkSession, kind: DataType) -> Any:
 
 
 def prepare(spark: SparkSession) -> None:
-    """Start to compile the functions in the background. This takes 0.2 s, and a lane's first query needs them."""
+    """Begin to compile the classes that most jobs need, in the background. A lane's first query needs them, and to
+    compile them takes up to a second.
+    """
 
     def compile_them() -> None:
-        with suppress(Exception):  # the error will be raised again when a function is needed
-            class_of(spark, _SOURCES[0].stem)
+        with suppress(Exception):  # the error will be raised again when a class is needed
+            for name in _OF_MOST_JOBS:
+                class_of(spark, name)
 
     threading.Thread(target=compile_them, name="compiles Java functions", daemon=True).start()
 
@@ -111,7 +116,7 @@ def class_of(spark: SparkSession, name: str) -> Any:
             if "ClassNotFoundException" not in str(error):
                 raise
         try:
-            _compile(spark, loader)
+            _compile(spark, loader, name)
             return loader.loadClass(f"{_PACKAGE}.{name}")
         except Exception as error:
             raise AnabranchError(
@@ -120,15 +125,14 @@ def class_of(spark: SparkSession, name: str) -> Any:
             ) from error
 
 
-def _compile(spark: SparkSession, loader: Any) -> None:
-    jar = scratch.folder("classes") / "anabranch-functions.jar"
+def _compile(spark: SparkSession, loader: Any, name: str) -> None:
+    compiler = java.java_class(spark, _COMPILER)()
+    compiler.setParentClassLoader(loader)
+    compiler.cook((_SOURCES / f"{name}.java").read_text())
+    jar = scratch.folder("classes") / f"anabranch-{name}.jar"
     with zipfile.ZipFile(jar, "w") as packed:
-        for source in _SOURCES:
-            compiler = java.java_class(spark, _COMPILER)()
-            compiler.setParentClassLoader(loader)
-            compiler.cook(source.read_text())
-            for name, code in compiler.getBytecodes().items():
-                packed.writestr(f"{name.replace('.', '/')}.class", bytes(code))
+        for each, code in compiler.getBytecodes().items():
+            packed.writestr(f"{each.replace('.', '/')}.class", bytes(code))
     loader.addURL(java.java_class(spark, "java.io.File")(str(jar)).toURI().toURL())
     if cluster.is_cluster(spark.sparkContext.master or ""):
         java.context(spark).sc().addJar(str(jar))

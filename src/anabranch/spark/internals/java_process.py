@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from anabranch.spark.internals import java
 from anabranch.spark.internals.surface import PythonName, Surface
 
-__all__ = ["SURFACE", "is_child", "is_gone", "kill", "pid", "probe"]
+__all__ = ["SURFACE", "end", "is_child", "is_gone", "kill", "pid", "probe"]
 
 _PARENT = os.getppid()
 
@@ -53,6 +53,17 @@ def kill(spark: SparkSession) -> None:
     process = _process(spark)
     if process is not None:
         process.kill()
+        process.wait()
+
+
+def end(spark: SparkSession) -> None:
+    """Let the Java process that this process has started end by itself, and wait until it has. (It ends when nobody
+    can write to its input any more.)
+    """
+    process = _process(spark)
+    if process is not None:
+        assert process.stdin is not None
+        process.stdin.close()
         process.wait()
 
 

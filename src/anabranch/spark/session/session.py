@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -34,7 +33,7 @@ from anabranch.spark.internals import (
     worker_start,
 )
 from anabranch.spark.internals.surface import Probe
-from anabranch.spark.session import cluster, registered_sources
+from anabranch.spark.session import class_archive, cluster, java_program, registered_sources
 from anabranch.systems.contract import SessionNeeds
 from anabranch.systems.systems import Systems
 
@@ -98,26 +97,6 @@ _INCUBATOR = "jdk.incubator.vector"
 _SAID_BY_US = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
-def java_version() -> tuple[str, int]:
-    """The path of the ``java`` that Spark would run, and its major version.
-
-    Raises:
-        AnabranchError: there is no Java, or it is older than 17.
-    """
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    cure = "install Java 17 or 21 (apt-get install openjdk-17-jdk-headless, brew install openjdk@17), or set JAVA_HOME"
-    if java is None or not Path(java).is_file():
-        raise AnabranchError(f"there is no Java: {java or 'no java on PATH, and JAVA_HOME is not set'}", cure)
-    printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(?:1\.)?(\d+)', printed)
-    if found is None or int(found[1]) < 17:
-        raise AnabranchError(
-            f"{java} is Java {found[1] if found else 'of an unknown version'}; Spark needs 17 or 21", cure
-        )
-    return java, int(found[1])
-
-
 def master_of(master: str | None, cores: int = 0) -> str:
     """Spark's master: the configured master, or else a local one, which retries Spark tasks. A local master uses all
     cores of this machine, or ``cores`` if this is more.
@@ -157,7 +136,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
         AnabranchError: Java is missing, or no master accepts the application.
         UnsupportedSparkError: this Spark lacks something that every job needs.
     """
-    java_version()
+    archive = class_archive.options(java_program.found())
     master = master_of(settings.spark.master, cores)
     needs = _needs(settings)
     settled = _joined({**needs.conf, **modules.conf(settings, needs.conf)}, conf(settings))
@@ -176,7 +155,8 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     builder = builder.config("spark.driver.memory", settings.spark.memory)
     quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
     temporary = scratch.folder("spark")
-    builder = builder.config("spark.driver.extraJavaOptions", f"{quiet} -Djava.io.tmpdir={temporary}")
+    options = f"{quiet} -Djava.io.tmpdir={temporary} {archive}".rstrip()
+    builder = builder.config("spark.driver.extraJavaOptions", options)
     if not cluster.is_cluster(master):
         builder = builder.config("spark.local.dir", str(temporary))
     for name, value in settled.items():
@@ -244,18 +224,18 @@ def _java_ended() -> AnabranchError:
     """The error for a session on this machine whose JVM ended before Spark had started. The error names the cause if
     the JVM lacks a module that Spark needs.
     """
-    java, _ = java_version()
+    path = java_program.found().path
     tried = subprocess.run(
-        [java, f"--add-modules={_INCUBATOR}", "-version"], capture_output=True, text=True, check=False
+        [path, f"--add-modules={_INCUBATOR}", "-version"], capture_output=True, text=True, check=False
     )
     if _INCUBATOR in tried.stdout + tried.stderr and tried.returncode:
         return AnabranchError(
-            f"{java} lacks the module {_INCUBATOR}, without which Spark doesn't start",
+            f"{path} lacks the module {_INCUBATOR}, without which Spark doesn't start",
             "it is an incomplete Java, such as jlink makes: set JAVA_HOME to a complete Java 17 or 21",
         )
     return AnabranchError(
         "Java ended before Spark had started; see its output",
-        f"see that {java} starts with the options in JAVA_TOOL_OPTIONS and JDK_JAVA_OPTIONS, if they are set, and that "
+        f"see that {path} starts with the options in JAVA_TOOL_OPTIONS and JDK_JAVA_OPTIONS, if they are set, and that "
         "this machine has the memory of [spark] memory",
     )
 

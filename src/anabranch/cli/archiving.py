@@ -1,0 +1,73 @@
+"""Makes the archive of Spark's classes, from which later JVMs load them.
+
+``python -m anabranch.cli.archiving`` runs a small job, at whose end the JVM writes the archive. See
+:mod:`anabranch.spark.session.class_archive`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from anabranch.config import Settings
+from anabranch.errors import AnabranchError
+
+__all__ = ["make"]
+
+
+def make(say: Callable[[str], None]) -> Path:
+    """Make the archive, unless there is one that Java accepts, and return its path.
+
+    Raises:
+        AnabranchError: there is no Java, or the JVM wrote no archive.
+    """
+    from anabranch.spark.session import class_archive, java_program
+
+    java = java_program.found()
+    archive = class_archive.path(java)
+    if class_archive.is_accepted(java):
+        return archive
+    say("making an archive of Spark's classes, so that jobs start sooner (a minute or less) ...")
+    with class_archive.making(java) as part:
+        option = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Xlog:disable {class_archive.MAKE}{part}"
+        command = [sys.executable, "-m", "anabranch.cli.archiving"]
+        with tempfile.TemporaryFile() as printed:
+            env = {**os.environ, "SPARK_SUBMIT_OPTS": option.strip()}
+            ran = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, env=env, check=False
+            )
+            if ran.returncode or not part.is_file():
+                printed.seek(0)
+                raise AnabranchError(
+                    f"no archive of Spark's classes was made: {_last(printed.read())}",
+                    "jobs run without it, and only start later; see that Java is complete, and try again",
+                )
+    return archive
+
+
+def _last(printed: bytes) -> str:
+    lines = [line for line in printed.decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "nothing was printed"
+
+
+def main() -> None:
+    """Run the warm-up job in a session, and wait for the JVM to end."""
+    from anabranch.cli import warming
+    from anabranch.spark.internals import java_process
+    from anabranch.spark.session import session
+
+    settings = Settings.model_validate({"spark": {"master": "local[2]", "memory": "1g"}})
+    spark = session.start(settings)
+    try:
+        warming.warm(spark, threading.Event())
+    finally:
+        java_process.end(spark)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Finds the archive of Spark's classes on this machine. ``anabranch doctor --fix`` makes it.
+
+A JVM loads classes from an archive in a fraction of the time that it needs to find them in Spark's 280 jars, to parse
+and to verify them. Java calls this *class data sharing*.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+
+from anabranch import cache_dir
+from anabranch.spark.session.java_program import Java
+
+__all__ = ["MAKE", "USE", "is_accepted", "making", "options", "path"]
+
+USE = "-XX:SharedArchiveFile="
+MAKE = "-XX:ArchiveClassesAtExit="
+
+_FILE = "classes.jsa"
+_OF = "jars.txt"
+"""The file next to an archive that names the folder of the archive's jars."""
+_MADE_WITHIN = 3600.0
+"""Seconds after which an unfinished archive is certainly left over from a process that was killed."""
+_VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+_OTHER = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare:")
+
+
+def path(java: Java) -> Path:
+    """Where the archive for a Java and the jars of this environment is, or would be.
+
+    A JVM accepts an archive only if it is of the same build of Java, and if the jars have the same paths, sizes and
+    times as when the archive was made. Otherwise, the JVM silently uses no archive at all, not even the JDK's own.
+    """
+    key = hashlib.sha256((java.build + _state(_jars())).encode()).hexdigest()[:12]
+    return _folder() / key / _FILE
+
+
+def options(java: Java) -> str:
+    """Java's options for a JVM that uses the archive. They are empty if there is no archive, or if the environment has
+    such options already.
+    """
+    given = " ".join(os.environ.get(name, "") for name in _VARIABLES)
+    if any(each in given for each in _OTHER):
+        return ""
+    archive = path(java)
+    return f"{USE}{archive} -Xlog:cds*=off" if archive.is_file() else ""
+
+
+def is_accepted(java: Java) -> bool:
+    """Whether there is an archive, and a JVM with Spark's class path accepts it."""
+    given = dict.fromkeys(_VARIABLES, "") | {"SPARK_SUBMIT_OPTS": f"{USE}{path(java)} -Xshare:on"}
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    return (
+        subprocess.run([submit, "--version"], env={**os.environ, **given}, capture_output=True, check=False).returncode
+        == 0
+    )
+
+
+@contextmanager
+def making(java: Java) -> Iterator[Path]:
+    """A file into which the block lets a JVM write the archive. At the end of the block, the file becomes the archive,
+    and archives that no JVM accepts any more are removed.
+    """
+    archive = path(java)
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    for left in archive.parent.glob("*.part"):
+        if left.stat().st_mtime < time.time() - _MADE_WITHIN:
+            left.unlink(missing_ok=True)
+    part = archive.with_name(f"{os.getpid()}.part")
+    try:
+        yield part
+        (archive.parent / _OF).write_text(f"{_jars()}\n{_state(_jars())}")
+        part.replace(archive)
+        _forget()
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _forget() -> None:
+    for of in _folder().glob(f"*/{_OF}"):
+        jars, _, state = of.read_text().partition("\n")
+        if _state(Path(jars)) != state:
+            shutil.rmtree(of.parent, ignore_errors=True)
+
+
+def _state(jars: Path) -> str:
+    """The paths, sizes and times of the jars in a folder, as a hash."""
+    found = [(str(each), (its := each.stat()).st_size, its.st_mtime_ns) for each in sorted(jars.glob("*.jar"))]
+    return hashlib.sha256(repr(found).encode()).hexdigest()
+
+
+def _folder() -> Path:
+    return cache_dir.folder() / "classes"
+
+
+def _jars() -> Path:
+    return Path(pyspark.__file__).parent / "jars"

@@ -1,0 +1,49 @@
+"""Finds the Java that Spark would run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.errors import AnabranchError
+
+__all__ = ["Java", "found"]
+
+_CURE = "install Java 17 or 21 (apt-get install openjdk-17-jdk-headless, brew install openjdk@17), or set JAVA_HOME"
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java installation.
+
+    Attributes:
+        path: the program ``java``.
+        version: its major version.
+        build: what ``java -version`` prints, which differs between builds.
+    """
+
+    path: str
+    version: int
+    build: str
+
+
+def found() -> Java:
+    """The Java that Spark would run: the one in ``$JAVA_HOME``, otherwise the first on ``PATH``.
+
+    Raises:
+        AnabranchError: there is no Java, or it is older than 17.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or not Path(java).is_file():
+        raise AnabranchError(f"there is no Java: {java or 'no java on PATH, and JAVA_HOME is not set'}", _CURE)
+    printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(?:1\.)?(\d+)', printed)
+    if version is None or int(version[1]) < 17:
+        known = version[1] if version else "of an unknown version"
+        raise AnabranchError(f"{java} is Java {known}; Spark needs 17 or 21", _CURE)
+    return Java(java, int(version[1]), printed)
