@@ -12,7 +12,7 @@ import pyspark
 import pytest
 from pyspark import cloudpickle
 
-from anabranch.spark.internals import java_process, source_client, source_environment
+from anabranch.spark.internals import fork_client, java_process, source_environment
 from anabranch.spark.session import registered_sources
 from anabranch.systems.embedded import spark as embedded
 from anabranch.systems.embedded.system import EmbeddedSystem
@@ -39,7 +39,7 @@ def started(java: int) -> list[list[str]]:
 
 
 def clients(site: Site) -> int:
-    return sum(source_client.__file__ in words for words in started(java_process.pid(site.spark)))
+    return sum(fork_client.__file__ in words for words in started(java_process.pid(site.spark)))
 
 
 def test_a_querys_source_is_a_fork_and_ends_with_it(site: Site) -> None:

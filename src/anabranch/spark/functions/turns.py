@@ -46,7 +46,6 @@ __all__ = [
     "Turns",
     "fields",
     "isolated",
-    "maps",
     "read",
     "reader",
     "service",
@@ -294,26 +293,6 @@ def read(value: Any, reader: Callable[[Any], Any] | None) -> Any:
 
 def fields(readers: Sequence[tuple[str, Callable[[Any], Any] | None]], row: Sequence[Any]) -> dict[str, Any]:
     return {name: read(value, reader) for (name, reader), value in zip(readers, row, strict=True)}
-
-
-def maps(kind: DataType) -> Callable[[Any], Any] | None:
-    """A function that converts the maps in a value of this type from lists of pairs (Arrow's form) to dicts, unless
-    their keys can't be keys of a dict (arrays, structs). None if there is nothing to convert.
-    """
-    if isinstance(kind, ArrayType):
-        element = maps(kind.elementType)
-        return None if element is None else lambda value: [read(each, element) for each in value]
-    if isinstance(kind, MapType):
-        entry = maps(kind.valueType)
-        if isinstance(kind.keyType, ArrayType | MapType | StructType):
-            return None
-        return lambda value: {name: read(each, entry) for name, each in value}
-    if isinstance(kind, StructType):
-        inner = {field.name: each for field in kind if (each := maps(field.dataType)) is not None}
-        if not inner:
-            return None
-        return lambda value: {name: read(each, inner.get(name)) for name, each in value.items()}
-    return None
 
 
 def _kept(state: State, stored: Any, schemas: Schemas) -> Any:

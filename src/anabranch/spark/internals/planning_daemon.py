@@ -4,8 +4,8 @@ imports the sources' modules once, for all workers.
 Spark ends a worker that has been idle for a minute, but the daemon stays. So a lane that starts later needn't wait for
 imports.
 
-The first daemon of a session also forks the processes of sources. The daemon's second argument is the address at which
-it receives requests for such processes.
+The first daemon of a session forks a server, which then forks the other daemons and the processes of sources. The
+daemon's second argument is the address at which the server receives requests; see :mod:`fork_server`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.daemon import manager
 
 import anabranch.spark.query.clock
 import anabranch.systems.embedded.spark  # noqa: F401
-from anabranch.spark.internals import source_server
+from anabranch.spark.internals import fork_server, worker_start
 
 
 def _nothing(*_: object) -> None:
@@ -31,5 +31,5 @@ if __name__ == "__main__":
     vars(worker)["print"] = _nothing  # otherwise each process would print each of its steps
     gc.collect()
     gc.freeze()  # see worker_daemon.py
-    source_server.serve(sys.argv[2])
+    fork_server.serve(sys.argv[2], [worker_start.DAEMON_MODULE])
     manager()

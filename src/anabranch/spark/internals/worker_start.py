@@ -12,9 +12,10 @@ from pathlib import Path
 from anabranch import scratch
 from anabranch.spark.internals.surface import PythonName, Surface
 
-__all__ = ["DAEMON", "SOURCES", "SURFACE", "interpreter", "probe"]
+__all__ = ["DAEMON", "DAEMON_MODULE", "SOURCES", "SURFACE", "interpreter", "probe"]
 
-DAEMON = {"spark.python.daemon.module": "anabranch.spark.internals.worker_daemon"}
+DAEMON_MODULE = "anabranch.spark.internals.worker_daemon"
+DAEMON = {"spark.python.daemon.module": DAEMON_MODULE}
 """The setting that makes Spark fork the Python workers of Spark tasks from anabranch's daemon."""
 
 _PLANNING = "anabranch.spark.internals.planning_daemon"
@@ -36,9 +37,9 @@ probe = SURFACE.probe
 
 SOURCES = Surface(
     "source_start",
-    "starting the processes of Python sources from one that has imported what they need",
+    "starting Python daemons and the processes of Python sources from one process that has imported what they need",
     [PythonName(_RUNNER, "main")],
-    otherwise="each process of a source imports everything itself",
+    otherwise="each of these processes imports everything itself",
 )
 
 
@@ -55,11 +56,11 @@ def interpreter() -> str:
     folder = scratch.folder("python")
     file = folder / "python"
     strip = "PYTHONPATH=${PYTHONPATH#*/pyspark.zip:}\nPYTHONPATH=${PYTHONPATH#*-src.zip:}\nexport PYTHONPATH\n"
-    python, asks = shlex.quote(sys.executable), shlex.quote(str(Path(__file__).with_name("source_client.py")))
-    where = shlex.quote(str(folder / "sources"))
+    python, where = shlex.quote(sys.executable), shlex.quote(str(folder / "forks"))
+    asks = f"exec {python} -IS {shlex.quote(str(Path(__file__).with_name('fork_client.py')))} {where}"
     ours = f"""case "$2" in
-{_SPARKS_DAEMON}) exec {python} -P -m {_PLANNING} "$3" {where};;
-{_RUNNER}) exec {python} -IS {asks} {where} "$@";;
+{_SPARKS_DAEMON}) {asks} -m {_PLANNING} "$3" {where};;
+{DAEMON_MODULE}|{_RUNNER}) {asks} "$@";;
 esac
 """
     if not SOURCES.is_in_pyspark:

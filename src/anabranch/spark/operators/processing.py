@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.errors import ParseException
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import (
     ArrayType,
@@ -32,7 +33,7 @@ from anabranch.api.state import MapState, State
 from anabranch.errors import GraphError, OperatorError
 from anabranch.model import hashing
 from anabranch.model.ssp import WHOLE
-from anabranch.spark.functions import in_flight, isolation, turns
+from anabranch.spark.functions import error_text, in_flight, isolation, maps, turns
 from anabranch.spark.functions import wrap as user_functions
 from anabranch.spark.functions.buckets import Bucket
 from anabranch.spark.functions.calling import Rejection
@@ -209,24 +210,29 @@ class _Worker(StatefulProcessor):
         self._seconds: dict[Bucket, float] = {}
         self._deleted: set[tuple[bytes, int, int]] = set()
         self._keys = [(field.name, reader(field.dataType)) for field in process.keys]
-        self._maps = {field.name: each for field in self._types if (each := turns.maps(field.dataType)) is not None}
+        columns = to_arrow_schema(self._types, timezone="UTC")
+        self._maps = {column.name: each for column in columns if (each := maps.reader(column.type)) is not None}
         self._columns = (_TASK, *process.columns, _KEY, _AT)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         begun = time.perf_counter()
         task, key_bytes = key[0], bytes(key[-1])
-        messages = sorted((dict(zip(self._columns, row, strict=True)) for row in rows), key=_place)
-        origins = [{**message.pop(_AT), "key": key_bytes, "bucket": None} for message in messages]
-        for message in messages:
+        origins: list[dict[str, Any]] = []
+        messages: list[dict[str, Any]] = []
+        for message in sorted((dict(zip(self._columns, row, strict=True)) for row in rows), key=_place):
+            origin = {**message.pop(_AT), "key": key_bytes, "bucket": None}
             del message[_TASK], message[_KEY]
-            for name, made in self._maps.items():
-                message[name] = read(message[name], made)
+            try:
+                messages.append(message | {name: read(message[name], made) for name, made in self._maps.items()})
+                origins.append(origin)
+            except KeyError as error:  # a map that has a key twice
+                rejection = Rejection(len(messages), error_text.described(error, self._process.home))
+                self._reject(rejection, _on(origin), origin, message)
         with self._working(origins, task, key_bytes):
             turn = self._turns.on_messages(self._now(timerValues), messages, in_flight.at, self._fails)
         for rejection in turn.rejected:
             origin = origins[rejection.place]
-            on = f"on offset {origin['offset']} of partition {origin['partition']}"
-            self._reject(rejection, on, origin, messages[rejection.place])
+            self._reject(rejection, _on(origin), origin, messages[rejection.place])
         yield from self._rows(task, key_bytes, turn)
         self._worked(task, key_bytes, begun)
 
@@ -289,6 +295,10 @@ class _Worker(StatefulProcessor):
     def _worked(self, task: int, key: bytes, begun: float) -> None:
         bucket = self._process.bucket(task, key)
         self._seconds[bucket] = self._seconds.get(bucket, 0.0) + time.perf_counter() - begun
+
+
+def _on(origin: Mapping[str, Any]) -> str:
+    return f"on offset {origin['offset']} of partition {origin['partition']}"
 
 
 def _place(message: Mapping[str, Any]) -> tuple[int, int, int]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from anabranch import ListState, MapState, Processor, ValueState
 from anabranch.api.timers import EVENT_TIME, Timers
@@ -203,23 +203,3 @@ def test_a_message_that_takes_too_long_is_left_out() -> None:
     assert [(each.place, each.error) for each in turn.rejected] == [
         (4, "the function worked on it for more than 2 s: [job] message_timeout")
     ]
-
-
-@pytest.mark.parametrize(
-    ("kind", "value", "wanted"),
-    [
-        (MapType(StringType(), LongType()), [("a", 1)], {"a": 1}),
-        (ArrayType(MapType(StringType(), LongType())), [[("a", 1)], None], [{"a": 1}, None]),
-        (MapType(StringType(), MapType(LongType(), LongType())), [("a", [(1, 2)])], {"a": {1: 2}}),
-        (StructType([StructField("m", MapType(StringType(), LongType()))]), {"m": [("a", 1)]}, {"m": {"a": 1}}),
-    ],
-)
-def test_maps_are_dicts(kind: Any, value: Any, wanted: Any) -> None:
-    made = turns.maps(kind)
-    assert made is not None
-    assert made(value) == wanted
-
-
-def test_what_has_no_map_or_one_that_no_dict_can_be_stays() -> None:
-    assert turns.maps(ArrayType(LongType())) is None
-    assert turns.maps(MapType(ArrayType(LongType()), LongType())) is None

@@ -68,11 +68,30 @@ def test_what_spark_asks_of_sources_is_answered_by_our_daemon() -> None:
     assert named.split()[1:5] == ["-P", "-m", "anabranch.spark.internals.planning_daemon", words[-1]]
 
 
+def test_what_our_first_daemon_has_imported_the_others_needn_t() -> None:
+    python, pipe = worker_start.interpreter(), subprocess.PIPE
+    planning = [python, "-m", "pyspark.daemon", "pyspark.sql.worker.plan_data_source_read"]
+    ours = [python, "-m", worker_start.DAEMON_MODULE, "pyspark.worker"]
+    with subprocess.Popen(planning, stdin=pipe, stdout=pipe) as first:
+        assert first.stdout is not None
+        first.stdout.read(4)
+        for words in (planning, ours):
+            with subprocess.Popen(words, stdin=pipe, stdout=pipe) as daemon:
+                assert daemon.stdout is not None
+                assert int.from_bytes(daemon.stdout.read(4), "big") > 0, "it tells the port where it takes orders"
+                named = (Path("/proc") / str(daemon.pid) / "cmdline").read_text()
+                assert daemon.stdin is not None
+                daemon.stdin.close()
+            assert "fork_client" in named
+        assert first.stdin is not None
+        first.stdin.close()
+
+
 def test_a_pyspark_with_another_way_to_start_sources_starts_them_by_itself() -> None:
     with lacking(worker_start.SOURCES):
         python = worker_start.interpreter()
     script = Path(python).read_text()
-    assert "source_client" not in script
+    assert "fork_client" not in script
     assert "planning_daemon" not in script
     printed = subprocess.run([python, "-c", "print(6 * 7)"], capture_output=True, text=True, check=True).stdout
     assert printed == "42\n"

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.spark.internals import source_client
+from anabranch.spark.internals import fork_client
 
 SERVES = """
 import sys
-from anabranch.spark.internals import source_server
+from anabranch.spark.internals import fork_server
 import decimal
-source_server.serve(sys.argv[1])
+fork_server.serve(sys.argv[1])
 print("serves", flush=True)
 sys.stdin.read()
 """
@@ -37,7 +37,8 @@ SLEEPS = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
 @contextmanager
 def serving(path: Path) -> Iterator[subprocess.Popen[str]]:
     words = [sys.executable, "-c", SERVES, str(path)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+    pipe, env = subprocess.PIPE, {**os.environ, **fork_client.SPARKS}
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env=env) as server:
         assert server.stdin is not None
         assert server.stdout is not None
         assert server.stdout.readline() == "serves\n"
@@ -55,10 +56,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def client(folder: Path, listening: Path, *words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-IS", source_client.__file__, str(listening), "-m", *words]
+def client(folder: Path, listening: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-IS", fork_client.__file__, str(listening), "-m", *words]
     known = os.environ.get("PYTHONPATH", "")
-    env = {**os.environ, "GIVEN": "a=b", "PYTHONPATH": os.pathsep.join([str(folder), known])}
+    env = {**os.environ, "GIVEN": "a=b", "PYTHONPATH": os.pathsep.join([str(folder), known]), **variables}
     pipe = subprocess.PIPE
     return subprocess.Popen(command, cwd=folder, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
@@ -72,6 +73,40 @@ def test_a_fork_has_what_the_process_was_given(folder: Path, forked: bool) -> No
             printed, errors = asked.communicate("a question", timeout=60)
             assert (printed, errors) == (f"{forked} {folder} a=b an argument  a question\n", "an error\n")
             assert asked.returncode == 7
+
+
+@pytest.mark.parametrize("name", fork_client.SPARKS)
+def test_a_variable_for_which_a_fork_is_too_late_makes_a_process_do_its_own_work(folder: Path, name: str) -> None:
+    with serving(folder / "socket"):
+        asked = client(folder, folder / "socket", "told", **{name: "2"})
+        printed, errors = asked.communicate("", timeout=60)
+    assert (printed.split()[0], errors, asked.returncode) == ("False", "an error\n", 7)
+
+
+DAEMON = """
+import sys
+from pyspark.daemon import manager
+manager()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_daemon_ends_with_its_client_and_its_workers_with_it(folder: Path, number: signal.Signals) -> None:
+    (folder / "daemon.py").write_text(DAEMON)
+    secret = {"PYTHON_WORKER_FACTORY_SECRET": "secret", "SPARK_REUSE_WORKER": "1"}
+    with serving(folder / "socket"):
+        asked = client(folder, folder / "socket", "daemon", **secret)
+        assert asked.stdout is not None
+        port = int.from_bytes(asked.stdout.buffer.read(4), "big")
+        with socket.create_connection(("127.0.0.1", port)) as spark:
+            worker = int.from_bytes(spark.recv(4), "big")
+            os.kill(worker, 0)
+            asked.send_signal(number)
+            assert asked.wait(60) == -number
+            assert gone(worker)
+        asked.communicate(timeout=60)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
 
 
 def test_an_error_is_printed(folder: Path) -> None:
@@ -108,7 +143,10 @@ def test_a_fork_ends_with_its_client_and_the_client_with_its_fork(folder: Path, 
 
 
 def test_a_fork_ends_with_a_client_that_is_killed_before_it_has_read_that_it_was_begun(folder: Path) -> None:
-    words, environment = [b"-m", b"sleeps"], [f"PYTHONPATH={folder}".encode()]
+    words, environment = (
+        [b"-m", b"sleeps"],
+        [f"{name}={value}".encode() for name, value in {"PYTHONPATH": folder, **fork_client.SPARKS}.items()],
+    )
     told = b"\0".join([bytes(folder), b"%d" % len(words), *words, *environment])
     reads, writes = os.pipe()
     with serving(folder / "socket"), open(reads, encoding="utf-8") as printed, open(os.devnull, "r+b") as nothing:

@@ -1,11 +1,14 @@
-"""Forks the Python processes that Spark starts for sources.
+"""Forks the Python processes that Spark starts: its daemons, and the processes of sources.
 
-Spark starts one process for each Python source of a query, without a daemon. Each of these processes would spend 0.3 s
-on imports, and would use a core that batches of other lanes need at the same time. See :mod:`source_client`.
+Spark starts a daemon for each of the programs that it runs in Python, and a process without a daemon for each Python
+source of a query. Each of these processes would spend 0.3 s to 2.3 s on imports, and would use a core that batches of
+lanes need at the same time. See :mod:`fork_client`.
 """
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import runpy
 import select
@@ -14,19 +17,25 @@ import socket
 import sys
 import threading
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 
 __all__ = ["serve"]
 
 _WAITING = 64
 _STREAMS = 3
+_READ_AT_START = (b"PYTHONHASHSEED", b"OMP_NUM_THREADS")
+"""Variables that Spark sets for workers, and that take effect when Python starts and when numpy is imported."""
 
 
-def serve(path: str) -> None:
+def serve(path: str, modules: Sequence[str] = ()) -> None:
     """Fork a server that listens at this path as long as this process, or a fork of this process, is alive.
 
     Does nothing if the server can't listen at this path, for example because another server already does. If there is
-    no server at all, the processes of sources do their own imports.
+    no server at all, each process does its own imports.
+
+    Args:
+        modules: what the server imports before it forks the first process.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -42,6 +51,10 @@ def serve(path: str) -> None:
         return
     try:
         os.close(held)
+        for module in modules:
+            importlib.import_module(module)
+        gc.collect()
+        gc.freeze()  # see worker_daemon.py
         _serve(listener, gone)
     finally:
         os._exit(0)
@@ -67,7 +80,10 @@ def _become(client: socket.socket) -> None:
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.register_at_fork(after_in_child=client.close)
         words = _taken_over(client)
+        if words is None:
+            os._exit(code)
         threading.Thread(target=_end_with, args=(client,), daemon=True).start()
         client.sendall(b"1")
         sys.argv = words[1:]
@@ -86,26 +102,32 @@ def _become(client: socket.socket) -> None:
             os._exit(code)
 
 
-def _taken_over(client: socket.socket) -> list[str]:
-    """Take over the client's streams, folder and environment, and return the client's arguments."""
+def _taken_over(client: socket.socket) -> list[str] | None:
+    """Take over the client's streams, folder and environment, and return the client's arguments. None if the client
+    needs a variable for which it is too late in this process.
+    """
     size, streams, _, _ = socket.recv_fds(client, 4, _STREAMS)
     with client.makefile("rb") as told:
         folder, number, *rest = told.read(int.from_bytes(size, "big")).split(b"\0")
+    given = {name: value for name, _, value in (item.partition(b"=") for item in rest[int(number) :])}
+    if any(given.get(name) != os.environb.get(name) for name in _READ_AT_START):
+        return None
     for to, stream in enumerate(streams):
         os.dup2(stream, to)
         os.close(stream)
     os.chdir(folder)
     os.environb.clear()
-    os.environb.update({name: value for name, _, value in (item.partition(b"=") for item in rest[int(number) :])})
+    os.environb.update(given)
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [each for each in known if each and each not in sys.path]
     return [os.fsdecode(word) for word in rest[: int(number)]]
 
 
 def _end_with(client: socket.socket) -> None:
-    """Exit when the connection to the client ends, which means that the client has ended. (If a client is killed before
-    it has read everything that was sent to it, the connection is reset.)
+    """End this process when the connection to the client ends, which means that the client has ended. (If a client is
+    killed before it has read everything that was sent to it, the connection is reset.) A daemon ends its workers when
+    it gets SIGTERM.
     """
     with suppress(OSError):
         client.recv(1)
-    os._exit(1)
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,8 +1,8 @@
-"""The Python process that Spark starts for a source. A fork of :mod:`source_server` does the work for this process.
+"""A Python process that Spark starts. A fork of :mod:`fork_server` does the work for this process.
 
 Spark runs this file as a script, which starts in 0.02 s because it imports only a part of the standard library::
 
-    source_client.py SOCKET -m MODULE ...
+    fork_client.py SOCKET -m MODULE ...
 
 The fork gets this process's standard streams, folder and environment. When either of the two processes ends, the other
 ends as well. If no server is listening, this process does the work itself.
@@ -12,9 +12,14 @@ import os
 import socket
 import sys
 
+SPARKS = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
+"""The variables that Spark sets for its workers, but not for its other Python processes: one process forks them all."""
+
 
 def main(path: str, words: list[str]) -> int:
     """Run the client, and return the fork's exit code."""
+    for name, value in SPARKS.items():
+        os.environ.setdefault(name, value)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         try:
             server.connect(path)
@@ -26,7 +31,7 @@ def main(path: str, words: list[str]) -> int:
         except OSError:
             begun = b""
         if not begun:
-            os.execv(sys.executable, [sys.executable, *words])
+            os.execv(sys.executable, [sys.executable, "-P", *words])
         ended = server.recv(1)
     return ended[0] if ended else 1
 
