@@ -13,7 +13,7 @@ is needed where Spark's classes aren't verified."""
 
 _MEMORY = "-XX:+UseSerialGC -Xms512m -Xmn256m -XX:ReservedCodeCacheSize=240m"
 
-ARCHIVE = class_archive.path(java_program.found())
+ARCHIVE = class_archive.path(java_program.resolve())
 START = f"{COMPILER} -Xlog:disable {class_archive.USE}{ARCHIVE}" if ARCHIVE.exists() else COMPILER
 """With the classes kept, a JVM that runs a job needs 8 of 60 s less of the processor."""
 

@@ -28,7 +28,7 @@ def make(say: Callable[[str], None]) -> Path:
     """
     from anabranch.spark.session import class_archive, java_program
 
-    java = java_program.found()
+    java = java_program.resolve()
     archive = class_archive.path(java)
     if class_archive.is_accepted(java):
         return archive

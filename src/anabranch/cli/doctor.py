@@ -95,7 +95,7 @@ def _results(settings: Settings) -> Iterator[tuple[str, bool, str]]:
 def _java(_: Settings) -> str:
     from anabranch.spark.session import java_program
 
-    java = java_program.found()
+    java = java_program.resolve()
     return f"{java.version} ({java.path})"
 
 
@@ -109,7 +109,7 @@ def _class_archive() -> str:
     """Whether JVMs load Spark's classes from an archive. Jobs also run without one."""
     from anabranch.spark.session import class_archive, java_program
 
-    java = java_program.found()
+    java = java_program.resolve()
     archive = class_archive.path(java)
     cure = "anabranch doctor --fix makes one, and then jobs start sooner"
     if not archive.is_file():

@@ -109,7 +109,7 @@ def execute(
         from anabranch.container import executors
         from anabranch.spark.session import java_program
 
-        java_program.found()
+        java_program.resolve()
         printed = endpoint.run_folder(store_url) / f"{name}.spark.log"
         progress.say(f"starting Spark for job {name} (output of Spark and of functions goes to {printed}) ...")
         cores = preparation.cores(plan, settings)

@@ -220,7 +220,7 @@ def test_whether_jvms_load_classes_from_an_archive(look: Look) -> None:
     ok, said = look("")["class archive"]
     assert ok
     assert said == "none; anabranch doctor --fix makes one, and then jobs start sooner"
-    archive = class_archive.path(java_program.found())
+    archive = class_archive.path(java_program.resolve())
     archive.parent.mkdir(parents=True)
     archive.write_bytes(b"something else")
     ok, said = look("")["class archive"]

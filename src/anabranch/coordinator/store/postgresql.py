@@ -17,7 +17,7 @@ from anabranch.errors import AnabranchError, ConfigError, StoreUnavailableError
 __all__ = ["LIMITS", "engine", "explanation", "lock_for_schema"]
 
 _SCHEMA_LOCK = 0x616E6162  # the lock under which tables are created and migrated
-_MIGRATES_WITHIN = 300  # seconds
+_MIGRATES_WITHIN = 300.0  # seconds
 _LOOKS_EVERY = 0.1
 CONNECTS_WITHIN = 5  # seconds
 ANSWERS_WITHIN = 15.0
@@ -49,6 +49,19 @@ class _Connection(psycopg.Connection[Any]):
     """A connection that is closed if the server doesn't answer for too long. The server's own limits aren't enough,
     because the server may be frozen.
     """
+
+    patience = 0.0
+    """Seconds for which an answer may take in the current transaction, if this is more than :data:`ANSWERS_WITHIN`."""
+
+    def commit(self) -> None:
+        try:
+            super().commit()
+        finally:
+            self.patience = 0.0
+
+    def rollback(self) -> None:
+        self.patience = 0.0
+        super().rollback()
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
         return super().wait(_in_time(gen, self), *args, **kwargs)
@@ -94,12 +107,15 @@ def lock_for_schema(connection: sa.Connection, where: str) -> None:
 
     def late() -> StoreUnavailableError:
         return StoreUnavailableError(
-            f"another process has been migrating the store {where} for more than {_MIGRATES_WITHIN} s", "try again"
+            f"another process has been migrating the store {where} for more than {_MIGRATES_WITHIN:g} s", "try again"
         )
 
     wait_until(lock, _MIGRATES_WITHIN, late, _LOOKS_EVERY)
     for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
-        connection.exec_driver_sql(f"SET LOCAL {limit} = '{_MIGRATES_WITHIN}s'")
+        connection.exec_driver_sql(f"SET LOCAL {limit} = '{_MIGRATES_WITHIN:g}s'")
+    reached = connection.connection.driver_connection
+    assert isinstance(reached, _Connection)
+    reached.patience = _MIGRATES_WITHIN
 
 
 def explanation(error: DBAPIError, where: str) -> AnabranchError:
@@ -124,15 +140,16 @@ def explanation(error: DBAPIError, where: str) -> AnabranchError:
     return AnabranchError(f"the store {where} failed: {message}", "see the database's message")
 
 
-def _in_time(gen: Generator[Any, Any, T], connection: psycopg.Connection[Any]) -> Generator[Any, Any, T]:
-    end = time.monotonic() + ANSWERS_WITHIN
+def _in_time(gen: Generator[Any, Any, T], connection: _Connection) -> Generator[Any, Any, T]:
+    limit = max(ANSWERS_WITHIN, connection.patience)
+    end = time.monotonic() + limit
     try:
         wanted = next(gen)
         while True:
             ready = yield wanted
             if not ready and time.monotonic() > end:
                 connection.close()
-                raise psycopg.OperationalError(f"no answer within {ANSWERS_WITHIN:g} s")
+                raise psycopg.OperationalError(f"no answer within {limit:g} s")
             wanted = gen.send(ready)
     except StopIteration as done:
         value: T = done.value

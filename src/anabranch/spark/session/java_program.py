@@ -11,7 +11,7 @@ from pathlib import Path
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["Java", "found"]
+__all__ = ["Java", "resolve"]
 
 _CURE = "install Java 17 or 21 (apt-get install openjdk-17-jdk-headless, brew install openjdk@17), or set JAVA_HOME"
 
@@ -31,7 +31,7 @@ class Java:
     build: str
 
 
-def found() -> Java:
+def resolve() -> Java:
     """The Java that Spark would run: the one in ``$JAVA_HOME``, otherwise the first on ``PATH``.
 
     Raises:

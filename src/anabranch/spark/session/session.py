@@ -145,7 +145,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
         AnabranchError: Java is missing, or no master accepts the application.
         UnsupportedSparkError: this Spark lacks something that every job needs.
     """
-    archive = class_archive.options(java_program.found())
+    archive = class_archive.options(java_program.resolve())
     master = master_of(settings.spark.master, cores)
     needs = _needs(settings)
     settled = _joined({**needs.conf, **modules.conf(settings, needs.conf)}, conf(settings))
@@ -232,7 +232,7 @@ def _java_ended() -> AnabranchError:
     """The error for a session on this machine whose JVM ended before Spark had started. The error names the cause if
     the JVM lacks a module that Spark needs.
     """
-    path = java_program.found().path
+    path = java_program.resolve().path
     tried = subprocess.run(
         [path, f"--add-modules={_INCUBATOR}", "-version"], capture_output=True, text=True, check=False
     )

@@ -158,6 +158,20 @@ def test_a_server_that_freezes_holds_up_a_call_for_a_while_only(
             os.kill(pid, signal.SIGCONT)
 
 
+def test_a_migration_may_take_longer_than_other_calls(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = postgresql.engine(address.Address(url))
+    try:
+        with engine.connect() as connection:
+            monkeypatch.setattr(postgresql, "ANSWERS_WITHIN", 0.3)
+            with connection.begin():
+                postgresql.lock_for_schema(connection, "here")
+                connection.exec_driver_sql("SELECT pg_sleep(1)")
+            with pytest.raises(sa.exc.OperationalError, match=r"no answer within 0\.3 s"):
+                connection.exec_driver_sql("SELECT pg_sleep(1)")
+    finally:
+        engine.dispose()
+
+
 def test_a_leader_that_freezes_while_it_writes_holds_up_no_other(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     other = filled(Store(url))
     monkeypatch.setitem(postgresql.LIMITS, "idle_in_transaction_session_timeout", "700ms")
