@@ -6,7 +6,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from anabranch.container.time_spent import COMPUTING, STATE, BatchTimes, Operator
+from anabranch.container.time_spent import COMPUTING, STATE, Operator, TimeSpent
 from anabranch.protocol.lane_report import BatchPhase, BatchProgress
 from anabranch.task_progress.counts import PUBLISHING, READING, Received, TaskCounts
 
@@ -68,7 +68,7 @@ class Tracker:
         self._since = since
         self._before = dict(before or {})
         self._speeds: deque[tuple[float, float]] = deque()
-        self._spending = BatchTimes(since)
+        self._spending = TimeSpent(since)
         self._attempts: dict[tuple[str, int, int], int] = {}
         self._most = 0.0
         self._together: float | None = None

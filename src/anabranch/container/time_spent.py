@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from anabranch.task_progress.counts import PUBLISHING, READING, Count, TaskCounts
 
-__all__ = ["COMMITTING", "COMPUTING", "FUNCTIONS", "STATE", "BatchTimes", "Operator"]
+__all__ = ["COMMITTING", "COMPUTING", "FUNCTIONS", "STATE", "Operator", "TimeSpent"]
 
 COMPUTING, COMMITTING = "computing", "committing"
 FUNCTIONS, STATE = "functions", "state"
@@ -37,7 +37,7 @@ class Operator:
         return sum(count.rows for count in self.counts)
 
 
-class BatchTimes:
+class TimeSpent:
     """The times that one batch, planned at ``since``, has spent in its phases."""
 
     def __init__(self, since: float) -> None:
