@@ -180,7 +180,7 @@ def _aim(limits: AutoscaleSettings, factor: int, pause: float, too_small: int) -
 def looked(
     limits: AutoscaleSettings, status: JobStatus, threads: int, pause: float, before: Findings, now: float
 ) -> tuple[Assessment, Findings]:
-    """Look at a job. Call this several times a second.
+    """Look at a job. Call this once a second.
 
     Args:
         pause: how many seconds a change would pause the output.
