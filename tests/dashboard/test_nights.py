@@ -31,7 +31,7 @@ def test_a_frozen_container_is_seen_to_lose_its_seat_and_another_to_go_on(tmp_pa
             played.beat()
             time.sleep(0.2)
         expect(row).to_contain_text("lost")
-        expect(row).to_contain_text("not heard")
+        expect(row).to_contain_text("it sent no heartbeat for")
         (fence,) = played.coordinator.fences()
         assert fence.lane.id == lane.id
         settled(page, "#/jobs/delays")

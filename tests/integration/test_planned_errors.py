@@ -90,8 +90,13 @@ REFUSED: list[tuple[dict[str, Any], Callable[[Stream], Any], str, str]] = [
     # types
     (PLAIN, lambda s: s.join_table(table("b int, v int"), on="b"), "the column 'b' of the stream is string", "int"),
     (PLAIN, lambda s: s.join_table(table("a string, v int"), on="a"), "the column 'a' of the stream is int", "string"),
-    (PLAIN, lambda s: s.join_table(table("x string, v int"), on={"at": "x"}), "is timestamp, and that", "cast(at as"),
-    (PLAIN, lambda s: s.join_table(table("x struct<y: int>"), on={"a": "x"}), "is int, and that", "struct"),
+    (
+        PLAIN,
+        lambda s: s.join_table(table("x string, v int"), on={"at": "x"}),
+        "is timestamp, but the column",
+        "cast(at as",
+    ),
+    (PLAIN, lambda s: s.join_table(table("x struct<y: int>"), on={"a": "x"}), "is int, but the column", "struct"),
     (PLAIN, lambda s: s.join_table(table("m map<string, int>, v int"), on="m"), "join_table", "ordering"),
     (PLAIN, lambda s: s.select("k", "a").merge(s.select("k", "b as a")), "merge 'merge'", "'a' as int and as string"),
     # keys that another try would give other values

@@ -60,7 +60,7 @@ def predicted(job: str, at: float, result: ChangeResult) -> list[Event]:
 
 def measured(job: str, at: float, pause: float, expected: float) -> Event:
     """The event about the measured pause, which is 0.0 if no records arrived, and about the ``expected`` one."""
-    pause, expected = round(pause, 1), round(expected, 1)
+    pause, expected = max(0.1, round(pause, 1)) if pause else 0.0, round(expected, 1)
     return Event(
         kind="change",
         job=job,

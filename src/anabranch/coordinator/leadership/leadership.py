@@ -84,7 +84,7 @@ class Leadership:
         return self._led and self._election.leads
 
     def check(self) -> None:
-        """Raises NotLeadingError if this coordinator doesn't lead. The message names the leader."""
+        """Raises NotLeadingError if this coordinator doesn't lead. If another one leads, the message names it."""
         if self.leads:
             return
         found = self._store.leader()

@@ -62,8 +62,9 @@ def expanded(
 
     Raises:
         ConflictError: a stream is gone, has fewer partitions than before, or has a partition count to which the job's
-            state can't adapt; a new stream would separate keys, or matches two patterns; or the job uses a grouper
-            that isn't anabranch's.
+            state can't adapt; records of one key would be in different tasks because of a new stream; a new stream
+            matches two patterns; a stage with a broadcast input would get new tasks; or the job uses a grouper that
+            isn't anabranch's.
     """
     factor, containers = model.factor, len(model.containers)
     rescale.check_grouper(model, containers)

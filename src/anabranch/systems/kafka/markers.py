@@ -65,9 +65,9 @@ class Marker(Document, frozen=True, kw_only=True):
 
     Attributes:
         lane: the lane's id.
-        lineage: the lane from which ``lane`` was copied, if any.
+        lineage: None. Only markers that older versions have written can name a lane here.
         batch: the number of the last batch; -1 if the slot has committed only markers.
-        epoch: the epoch of the process that wrote the marker.
+        epoch: the lane's epoch when the marker was written. A process with a lower epoch can't write to the slot.
         instance: the producer that wrote the marker.
         closed: whether no process may write to the slot any more.
         rows: how many records the slot has ever written.

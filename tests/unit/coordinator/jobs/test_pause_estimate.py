@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.jobs import pause_estimate
+from anabranch.coordinator.jobs import job_events, pause_estimate
 from anabranch.coordinator.jobs.pause_estimate import Experience, Kind, MeasuredChange
 from anabranch.coordinator.store import Store
 from anabranch.model.lane import Lane
@@ -303,6 +303,21 @@ def test_the_events_of_a_job_say_what_was_foretold_and_what_was_measured() -> No
     coordinator.tick()
     (event,) = [each for each in coordinator.events(JOB, 100) if "output paused" in each.what]
     assert event.why == "1.2 s was expected"
+
+
+@pytest.mark.parametrize(
+    ("pause", "what"),
+    [
+        (0.0, "no records arrived during the change"),
+        (0.001, "output paused for 0.1 s"),
+        (1.26, "output paused for 1.3 s"),
+    ],
+)
+def test_a_pause_that_is_hardly_one_is_no_lack_of_records(pause: float, what: str) -> None:
+    event = job_events.measured(JOB, 1.0, pause, 2.0)
+    assert event.what == what
+    assert event.change is not None
+    assert bool(event.change.measured_pause) == bool(pause)
 
 
 def test_the_pause_of_a_change_is_foretold_anew_from_the_batch_that_it_meets() -> None:

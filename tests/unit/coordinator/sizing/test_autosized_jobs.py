@@ -206,7 +206,7 @@ def test_a_job_that_cannot_be_scaled_is_told_of_once(
     passed(worker, clock, 300)
     (event,) = decisions(coordinator)
     assert event.what == "the factor stays 1, and should be 2"
-    assert "grouper of its own" in event.why
+    assert "custom grouper" in event.why
     assert coordinator.status(JOB).generation == 1
 
 

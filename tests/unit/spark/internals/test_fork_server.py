@@ -83,6 +83,7 @@ def test_a_variable_for_which_a_fork_is_too_late_makes_a_process_do_its_own_work
     assert (printed.split()[0], errors, asked.returncode) == ("False", "an error\n", 7)
 
 
+SECRET = b"secret"
 DAEMON = """
 import sys
 from pyspark.daemon import manager
@@ -93,7 +94,7 @@ manager()
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_daemon_ends_with_its_client_and_its_workers_with_it(folder: Path, number: signal.Signals) -> None:
     (folder / "daemon.py").write_text(DAEMON)
-    secret = {"PYTHON_WORKER_FACTORY_SECRET": "secret", "SPARK_REUSE_WORKER": "1"}
+    secret = {"PYTHON_WORKER_FACTORY_SECRET": SECRET.decode(), "SPARK_REUSE_WORKER": "1"}
     with serving(folder / "socket"):
         asked = client(folder, folder / "socket", "daemon", **secret)
         assert asked.stdout is not None
@@ -101,6 +102,8 @@ def test_a_daemon_ends_with_its_client_and_its_workers_with_it(folder: Path, num
         with socket.create_connection(("127.0.0.1", port)) as spark:
             worker = int.from_bytes(spark.recv(4), "big")
             os.kill(worker, 0)
+            spark.sendall(len(SECRET).to_bytes(4, "big") + SECRET)
+            assert spark.recv(6) == b"\0\0\0\2ok", "from now on, the worker ends when its daemon says so"
             asked.send_signal(number)
             assert asked.wait(60) == -number
             assert gone(worker)
