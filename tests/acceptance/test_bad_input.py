@@ -59,7 +59,7 @@ def refused(process: Process, *said: str) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
-@pytest.mark.suite(cases=4)
+@pytest.mark.suite(cases=2)
 def test_words_that_mean_nothing(workspace: Workspace, words: tuple[str, ...], code: int, said: list[str]) -> None:
     refused(workspace.call(*words, code=code), *said)
 
@@ -85,7 +85,7 @@ def test_unknown_input_stream(workspace: Workspace, words: tuple[str, ...]) -> N
         ("[job", ["is not TOML", "anabranch.toml"]),
     ],
 )
-@pytest.mark.suite(cases=4)
+@pytest.mark.suite(cases=2)
 def test_configuration(workspace: Workspace, toml: str, said: list[str]) -> None:
     (workspace.folder / "anabranch.toml").write_text(toml + "\n")
     refused(workspace.call(*RUN, code=2), *said)
@@ -102,7 +102,7 @@ def test_configuration(workspace: Workspace, toml: str, said: list[str]) -> None
         ("COORDINATOR__STORE", "nonsense", ["'nonsense' is not a database URL", "sqlite:////"]),
     ],
 )
-@pytest.mark.suite(cases=3)
+@pytest.mark.suite(cases=2)
 def test_environment(workspace: Workspace, name: str, value: str, said: list[str]) -> None:
     refused(workspace.call(*RUN, code=2, env={f"ANABRANCH__{name}": value}), *said)
 
@@ -139,7 +139,7 @@ READ = 'from anabranch import Job\njob = Job("delays")\nflights = job.read("flig
         "no function",
     ],
 )
-@pytest.mark.suite(cases=5)
+@pytest.mark.suite(cases=2)
 def test_job_file(workspace: Workspace, source: str, said: list[str]) -> None:
     (workspace.folder / "helper.py").write_text("def fails():\n    return 1 / 0\n\nfails()\n")
     (workspace.folder / "delays.py").write_text(source)
@@ -148,6 +148,7 @@ def test_job_file(workspace: Workspace, source: str, said: list[str]) -> None:
     assert not re.search(r"anabranch/cli|importlib|frozen", process.stderr), process.stderr
 
 
+@pytest.mark.long
 def test_expression_that_names_no_column(workspace: Workspace) -> None:
     job = workspace.folder / "delays.py"
     text = job.read_text().replace("dep_delay >= 15", "dep_dealy >= 15")
@@ -207,7 +208,7 @@ def test_doctor_says_what_is_missing(workspace: Workspace, tmp_path: Path) -> No
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
-@pytest.mark.suite(cases=3)
+@pytest.mark.suite(cases=2)
 def test_root_that_cannot_be_written(
     workspace: Workspace, tmp_path: Path, words: tuple[str, ...], setting: str, code: int, said: str
 ) -> None:
@@ -219,6 +220,7 @@ def test_root_that_cannot_be_written(
         refused(process, said.format(below))
 
 
+@pytest.mark.long
 def test_store_that_is_none(workspace: Workspace, tmp_path: Path) -> None:
     other, rubbish = tmp_path / "other.db", tmp_path / "rubbish.db"
     with sqlite3.connect(other) as connection:

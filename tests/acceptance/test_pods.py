@@ -13,6 +13,7 @@ from tests.soak.on_kubernetes import COORDINATOR, cluster_of, coordinators, lead
 pytestmark = pytest.mark.acceptance
 
 
+@pytest.mark.long
 def test_a_coordinator_that_leads_is_evicted(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     try:

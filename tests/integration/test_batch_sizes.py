@@ -80,6 +80,7 @@ def sizes(run: Deployed) -> list[int]:
     return [end - begin for begin, end in pairwise([0, *ends])]
 
 
+@pytest.mark.long
 def test_batches_begin_small_and_grow_until_they_take_their_time_and_the_next_run_knows_that(place: Site) -> None:
     source = input_of(place, "in", 2, ROWS)
     run = place.deployed(waiting(place, source, lambda _: EACH), target_batch_seconds=TARGET)

@@ -102,6 +102,7 @@ def test_a_stop_leaves_a_long_batch_planned_and_it_is_run_as_it_was(quick_site: 
 
 
 @pytest.mark.parametrize("before", [pytest.param(0, marks=pytest.mark.long), 10])
+@pytest.mark.long
 def test_a_closing_lane_takes_its_batch_back_and_others_read_the_records_again(any_site: Site, before: int) -> None:
     slow = Slow(any_site, mapped)
     running = slow.running_behind(before)

@@ -147,6 +147,7 @@ def test_a_folder_that_is_not_at_rest_is_refused(spark: SparkSession, site: Site
         compaction.look(spark, lane, f"{folder.uri}9", 1)
 
 
+@pytest.mark.long
 def test_what_is_written_wrong_is_not_taken(spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     parted = Parted(site)
     parted.put(10)

@@ -153,6 +153,7 @@ def again(coordinator: Coordinator) -> list[str]:
     return [event.why for event in coordinator.events("j") if "is tried again" in event.what]
 
 
+@pytest.mark.long
 def test_a_lane_that_fails_is_tried_again_and_loses_nothing(site: Site, tmp_path: Path) -> None:
     site.log.create("in", 1)
     site.put("in", 0, [{"n": n} for n in range(10)])

@@ -128,6 +128,7 @@ def test_rows_without_event_time_are_put_aside(site: Site) -> None:
     assert [v["c"] for v in site.values("out")] == [1]
 
 
+@pytest.mark.long
 def test_a_wrong_clock_neither_stops_a_lane_nor_moves_its_watermark(site: Site) -> None:
     site.log.create("in", 1)
     now = dt.datetime.now(dt.UTC)

@@ -149,6 +149,7 @@ def test_told_before_it_starts_it_reads_nothing(site: Site) -> None:
     assert {p.offset for lane in followed(run).lanes for p in lane.starting} == {0}
 
 
+@pytest.mark.long
 def test_a_lane_drains_with_the_query_that_runs_and_goes_on_with_it_if_that_is_taken_back(site: Site) -> None:
     site.log.create("flights", 1)
     its = flights(1, hours=30)
@@ -204,7 +205,7 @@ def test_a_lane_whose_query_can_not_be_held_drains_with_queries_of_their_own(
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-@pytest.mark.suite(cases=1)
+@pytest.mark.long
 def test_a_lane_that_is_stopped_in_its_last_batch_ends_well(site: Site, at_once: bool) -> None:
     """With all its windows out; or with that batch pending, which the next process finishes."""
     site.log.create("flights", 1)

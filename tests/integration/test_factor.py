@@ -140,6 +140,7 @@ class _Barrier:
         held.wait(30)
 
 
+@pytest.mark.long
 def test_stages_state_and_a_kill() -> None:
     job = Job("stateful")
     at = "2026-01-01T0{}:00:00Z"

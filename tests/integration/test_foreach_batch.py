@@ -82,6 +82,7 @@ def test_what_is_dropped_is_counted_once_whatever_a_function_looks_at(site: Site
     assert dropped == {f"of-{f.__name__}": 5 for f in FUNCTIONS}
 
 
+@pytest.mark.long
 def test_state_goes_on_whatever_a_function_looks_at(site: Site) -> None:
     site.system.create("in", 1)
     site.put("in", 0, [{"n": n} for n in range(20)], [b"k%d" % (n % 5) for n in range(20)])

@@ -188,6 +188,7 @@ def test_a_null_key_fails_the_lane_that_keeps_state(site: Site, how: str) -> Non
     assert site.all_records("out") == []
 
 
+@pytest.mark.long
 def test_rows_that_were_filtered_before_don_t_count_as_null_keys(site: Site) -> None:
     site.log.create("in", 1)
     site.put("in", 0, [{"d": "a"}, {"d": None}], [b"k", None])
@@ -288,6 +289,7 @@ def test_one_read_for_functions_and_sql_and_one_for_state(site: Site) -> None:
     assert run.rows_read() == 2 * 100
 
 
+@pytest.mark.long
 def test_foreach_batch_gets_the_visible_columns_the_lane_the_batch_and_the_epoch(site: Site) -> None:
     site.log.create("in", 1)
     site.put("in", 0, numbered(5), [b"k"] * 5)
@@ -313,6 +315,7 @@ def test_foreach_batch_gets_the_visible_columns_the_lane_the_batch_and_the_epoch
     ]
 
 
+@pytest.mark.long
 def test_formats_string_and_raw(site: Site) -> None:
     site.log.create("text", 1)
     site.log.create("bytes", 1)

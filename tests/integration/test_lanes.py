@@ -104,6 +104,7 @@ def test_a_lane_whose_folder_is_older_than_its_outputs_fails(site: Site) -> None
     assert numbers(site) == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.long
 def test_a_damaged_segment_stops_the_lane_before_it_until_it_is_restored(site: Site) -> None:
     site.log.create("in", 1)
     for n in range(0, 15, 5):

@@ -127,6 +127,7 @@ def test_an_operator_alone(site: Site, name: str) -> None:
     several(site, [name])
 
 
+@pytest.mark.long
 def test_sql_branches_of_one_read(site: Site) -> None:
     several(site, [name for name in SQL if name != "explode"])
 

@@ -166,6 +166,7 @@ class Later(Processor):
         return [{"k": key["k"]}]
 
 
+@pytest.mark.long
 def test_timers_of_processing_time_need_no_input(site: Site, tmp_path: Path) -> None:
     site.log.create("in", 1)
     job = Job("j")

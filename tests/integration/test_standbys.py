@@ -46,6 +46,7 @@ def ran(site: Site, batches: int = 2) -> tuple[Deployed, Folder]:
     return run, run.folder(run.lanes[0])
 
 
+@pytest.mark.long
 def test_a_standby_follows_its_folder_and_has_nothing_that_is_being_written(site: Site) -> None:
     run, folder = ran(site)
     standby = copying.standby(folder, 0)

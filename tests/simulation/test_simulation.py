@@ -37,7 +37,7 @@ def test_whatever_goes_wrong_all_invariants_hold(first: int) -> None:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.long) if name in _SELDOM_SEEN else name for name in mutants.NAMES]
 )
-@pytest.mark.suite(cases=20)
+@pytest.mark.suite(cases=10)
 def test_a_broken_step_of_the_protocol_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant = mutants.load(name)
     mutant.apply(monkeypatch)

@@ -10,6 +10,7 @@ ROLES = [role if role == "operate" else pytest.param(role, marks=pytest.mark.lon
 
 
 @pytest.mark.parametrize("role", ROLES)
+@pytest.mark.long
 def test_no_request_breaks_it_or_gets_further_than_its_role(role: str) -> None:
     statuses = sent(role, each=2).statuses
     assert statuses.total() > 60

@@ -96,6 +96,7 @@ def deadly_batch(rows: pa.RecordBatch) -> pa.RecordBatch:
         pytest.param("map_arrow", deadly_batch, marks=pytest.mark.long),
     ],
 )
+@pytest.mark.long
 def test_messages_that_kill_their_process_are_rejected_and_no_others(kind: str, function: Any) -> None:
     outcome = ran(kind, function, 300)
     assert found(outcome) == [n for n in range(300) if n not in (7, 150, 151, 152)]
@@ -157,6 +158,7 @@ def test_an_async_function_that_takes_too_long_is_broken_off() -> None:
     assert (found(outcome), [each.place for each in outcome.rejected]) == ([0, 1, 2, 4, 5], [3])
 
 
+@pytest.mark.long
 def test_the_first_rejection_is_the_last_where_it_fails_the_lane() -> None:
     outcome = ran("map", deadly, 300, fails=True)
     assert outcome.rejected[0].place == 7
