@@ -16,9 +16,9 @@ from anabranch.spark.operators import evaluation, joining, lookups, routing
 from anabranch.spark.operators.frames_of_operators import Context, Workers
 from anabranch.spark.operators.lookups import Lookups
 from anabranch.spark.query import clock, ownership
+from anabranch.spark.query.batch_target import place_of
 from anabranch.spark.query.outputs import LaneOutputs
 from anabranch.spark.query.pacer import Pacer
-from anabranch.spark.query.pacing import place_of
 from anabranch.spark.query.plan import LanePlan
 from anabranch.spark.query.source import Source, by_node
 from anabranch.spark.query.sources import LaneSources

@@ -29,12 +29,12 @@ from anabranch.spark.internals import batch_clock, debug_lines, local_properties
 from anabranch.spark.operators import evaluation, late_rows
 from anabranch.spark.operators.labels import label
 from anabranch.spark.query import clock, sink, streaming_checks, under_way
+from anabranch.spark.query.batch_target import LaneBatchTarget
 from anabranch.spark.query.checkpoint_sync import CheckpointSync
 from anabranch.spark.query.frames import LaneFrames
 from anabranch.spark.query.gate import Gate
 from anabranch.spark.query.outputs import LaneOutputs
 from anabranch.spark.query.pacer import Pacer
-from anabranch.spark.query.pacing import LanePacing
 from anabranch.spark.query.plan import LanePlan, LoadedJob
 from anabranch.spark.query.planned_batch import Batch
 from anabranch.spark.query.set_back import SetBack
@@ -66,7 +66,7 @@ class LaneQuery:
 
     ``planned`` returns the entry of a batch in the offset log. ``clock`` is a local file for the lane's event time, and
     ``inherited`` returns the event time of the lane's predecessors. ``dropped`` is called after each batch with the
-    number of dropped records. For ``remembered``, see :class:`LanePacing`; for ``nothing``, :class:`LaneFrames`.
+    number of dropped records. For ``remembered``, see :class:`LaneBatchTarget`; for ``nothing``, :class:`LaneFrames`.
 
     ``writing`` is set while a batch is being written, and ``under_way`` describes the running batch. The ``gate`` must
     be passed before each step that makes a batch visible to others.
@@ -128,8 +128,8 @@ class LaneQuery:
         )
 
     @cached_property
-    def _pacing(self) -> LanePacing:
-        return LanePacing(self.plan, self.sources, self.outputs, self.remembered)
+    def _pacing(self) -> LaneBatchTarget:
+        return LaneBatchTarget(self.plan, self.sources, self.outputs, self.remembered)
 
     @cached_property
     def pacer(self) -> Pacer:
