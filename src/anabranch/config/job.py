@@ -96,12 +96,12 @@ class JobSettings(Section):
 
     @property
     def idle_seconds(self) -> float:
-        """``idle_after`` in seconds."""
+        """``idle_after`` in seconds; infinite for ``never``."""
         return math.inf if self.idle_after == _NEVER else durations.parse(self.idle_after) / 1000
 
     @property
     def wait_seconds(self) -> float:
-        """``max_wait`` in seconds."""
+        """``max_wait`` in seconds; infinite for ``forever``."""
         return math.inf if self.max_wait == _FOREVER else durations.parse(self.max_wait) / 1000
 
     @field_validator("max_wait")

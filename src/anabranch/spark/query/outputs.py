@@ -74,7 +74,8 @@ class LaneOutputs:
 
     @property
     def allowed(self) -> float:
-        """How many seconds a batch may take: the shortest limit of the publishers whose outputs have slots."""
+        """How many seconds a batch may take: the shortest limit of the publishers whose outputs have slots; infinite if
+        no output has slots."""
         slotted = [publisher for publisher in self.publishers.values() if publisher.slotted]
         return min((publisher.batch_seconds for publisher in slotted), default=math.inf)
 

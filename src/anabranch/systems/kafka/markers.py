@@ -219,7 +219,7 @@ def markers(settings: KafkaSettings, job: str, lane: str, group: str, slots: Ite
 
 def peeked(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iterable[int]) -> int:
     """The last batch that any of these slots has committed; -1 if none. This doesn't wait for commits that are under
-    way.
+    way. Raises AnabranchError if the brokers don't answer or refuse the request.
     """
     name, its = group_id(settings.prefix, job, lane, group), [TopicPartition(topic(job), slot) for slot in slots]
     admin = AdminClient(librdkafka(settings))  # alive until the answer is there
