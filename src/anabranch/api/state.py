@@ -133,7 +133,7 @@ class ValueState(State):
 
         Raises:
             UsageError: the value is None. Use :meth:`clear` to remove the value.
-            TypeError, ValueError: the value isn't of the declared type.
+            TypeError, ValueError: the value is not of the declared type.
         """
         if value is None:
             raise UsageError("the value None can't be stored", "call clear() to remove the value")
@@ -195,7 +195,7 @@ class ListState(State):
 
         Raises:
             UsageError: the value is None.
-            TypeError, ValueError: the value isn't of the declared type.
+            TypeError, ValueError: the value is not of the declared type.
         """
         if value is None:
             raise UsageError("the value None can't be stored in a list", "append another one")
@@ -208,7 +208,7 @@ class ListState(State):
 
         Raises:
             UsageError: a value is None.
-            TypeError, ValueError: a value isn't of the declared type.
+            TypeError, ValueError: a value is not of the declared type.
         """
         given = [_own(value) for value in values]
         if any(value is None for value in given):
@@ -290,7 +290,7 @@ class MapState(State):
 
         Raises:
             UsageError: the name or the value is None.
-            TypeError, ValueError: the name or the value isn't of the declared type.
+            TypeError, ValueError: the name or the value is not of the declared type.
         """
         if name is None or value is None:
             raise UsageError("the value None can't be stored in a map", "call delete(name) to remove the entry")

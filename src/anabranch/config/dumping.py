@@ -20,7 +20,8 @@ _LOGIN = re.compile(r"://[^/@]*:[^/@]+@")
 
 
 def dumped(settings: Settings) -> dict[str, Any]:
-    """Everything that was set outside of ``[coordinator]``, as plain data for :func:`anabranch.config.restored`.
+    """Everything that was set outside of ``[coordinator]``, with absolute paths, as plain data for
+    :func:`anabranch.config.restored`.
 
     Raises:
         ConfigError: a secret is given literally, but only references to secrets may be stored.

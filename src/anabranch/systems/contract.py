@@ -73,7 +73,8 @@ class SessionNeeds:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder to which every process of a job must have access. ``cure`` says what to do if one has no access."""
+    """A folder to which every process of a job must have access. ``cure`` says what to do if a process has no
+    access."""
 
     label: str
     path: Path
@@ -131,7 +132,7 @@ class System(Protocol):
     """
 
     remote: ClassVar[bool] = True
-    """Whether the system is reached over a network. If so, it isn't asked for the ends of its streams at every
+    """Whether the system is reached over a network. If so, anabranch doesn't ask for the ends of its streams at every
     batch."""
 
     error_cures: ClassVar[Sequence[tuple[str, str]]] = ()

@@ -80,7 +80,8 @@ class Table(Protocol):
             create: whether to create the table if it does not exist, because the job is new.
 
         Raises:
-            NotFoundError: the table does not exist, and ``create`` is False.
+            NotFoundError: the table does not exist, and ``create`` is False; or something that is not a table is in its
+                place.
             ConflictError: the table does not accept such rows, for example because a column is missing or has another
                 type.
         """
@@ -108,11 +109,14 @@ class Table(Protocol):
         Args:
             job: the job's name.
             lane: the lane's id.
+
+        Raises:
+            NotFoundError: the table does not exist.
         """
         ...
 
     def writers(self, job: str) -> list[str]:
-        """The ids of a job's lanes that have committed a batch to this table. Empty if the table can't list them."""
+        """The ids of a job's lanes that have committed a batch to this table. Empty if the table cannot list them."""
         ...
 
     def writer(self, owner: Owner, schema: pa.Schema) -> RowWriter:

@@ -143,7 +143,7 @@ class Rejects:
             self.close()
 
     def close(self) -> None:
-        """Write the dead letters durably, unless ``gathers`` is true, and report to the driver what this task did."""
+        """Write the dead letters durably, or only report them if ``gathers`` is true. Also report what was dropped."""
         if not self._count:
             return
         if self.aside.gathers and self.keep:

@@ -98,8 +98,8 @@ class LaneOutputs:
         return " and ".join([*told, *(f"is given to {name}" for name in called)])
 
     def take(self, new: bool) -> None:
-        """Take over the lane's outputs. After this, former owners can't write to the outputs. ``new`` says that the
-        lane has had no owner before.
+        """Take over the lane's exactly-once outputs. After this, former owners can't write to these outputs. ``new``
+        says whether no batch of the lane was ever planned.
         """
         for publisher in self.publishers.values():
             publisher.take(new)

@@ -153,8 +153,8 @@ def _read(node: Node, raw: DataFrame, format_: Format) -> DataFrame:
 
 
 def explained(node: Node, build: Callable[[], _Built], home: str) -> _Built:
-    """The result of ``build``. If ``build`` raises an error that isn't one of anabranch's, this becomes a GraphError
-    that names the operator and, for an error in the job's files, the line.
+    """The result of ``build``. If ``build`` raises an error that isn't anabranch's own, the error is replaced by a
+    GraphError that names the operator and, if the error was raised in the job's files, the line.
     """
     try:
         return build()

@@ -166,8 +166,8 @@ def fence(settings: KafkaSettings, lane: Lane, epoch: int, *, new: bool | None, 
 
 
 def peeked(settings: KafkaSettings, lane: Lane) -> int:
-    """The last batch that a running lane is known to have committed in any slot; -1 if none. This doesn't wait for
-    commits that are under way."""
+    """The last batch that a running lane is known to have committed in any slot; -1 if none. Commits that are under way
+    aren't waited for."""
     return markers.peeked(settings, lane.job, lane.id, lane.group, range(len(lane.slots)))
 
 
