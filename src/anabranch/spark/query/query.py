@@ -55,14 +55,14 @@ _TICK_MS = 1000
 
 
 def real_time_seconds(settings: Settings) -> float:
-    """The length of a batch in real-time mode."""
+    """The length of a batch in real-time mode: ``[job] interval`` or, if the interval is 0, 300 seconds."""
     return (durations.parse(settings.job.interval) or _BATCH_MS) / 1000
 
 
 @dataclass(frozen=True)
 class LaneQuery:
     """The streaming query of a lane. ``folder`` is the path of the checkpoint, in Spark's form. Without a checkpoint,
-    the query starts at the offsets ``starting``. It never reads beyond the offsets ``until``. Both are by whole SSP.
+    the query starts at the offsets ``starting``, by whole SSP. For ``until``, see :class:`LanePlan`.
 
     ``planned`` returns the entry of a batch in the offset log. ``clock`` is a local file for the lane's event time, and
     ``inherited`` returns the event time of the lane's predecessors. ``dropped`` is called after each batch with the
@@ -217,7 +217,8 @@ class LaneQuery:
         return not self.plan.real_time and self._interval <= _TICK_MS
 
     def _start_real_time(self, since: int) -> StreamingQuery:
-        """Start the query in real-time mode. A batch lasts for the interval, and is abandoned if the query stops."""
+        """Start the query in real-time mode. A batch lasts for :func:`real_time_seconds`, and is abandoned if the query
+        stops. Raises GraphError if the records can't be processed in one pass."""
         frames = by_node(self.sources.all, lambda s: s.rows(s.opened(self.frames.streamed(s))))
         way = evaluation.trunk(self.plan.group, frames, self.frames.context)
         one_pass = way is not None and evaluation.fans_out(self.plan.group, way[0])
