@@ -80,7 +80,10 @@ class Server:
 
     def settings(self, port: int = 0) -> dict[str, object]:
         """Those of a workspace whose storage root is here."""
-        return {"storage__root": f"s3a://{BUCKET}/root", "spark__conf": json.dumps(self.conf(port))}
+        secret = self.log.with_name("secret-key")
+        secret.write_text(_SECRET)
+        conf = self.conf(port) | {"spark.hadoop.fs.s3a.secret.key": f"${{file:{secret}}}"}
+        return {"storage__root": f"s3a://{BUCKET}/root", "spark__conf": json.dumps(conf)}
 
     @property
     def root(self) -> Path:

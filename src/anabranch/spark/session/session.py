@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from anabranch import scratch
 from anabranch.config import Settings
+from anabranch.config.secrets import resolved
 from anabranch.errors import AnabranchError, ConfigError, UnsupportedSparkError
 from anabranch.formats import modules
 from anabranch.job_code import job_modules
@@ -126,11 +127,16 @@ def master_of(master: str | None, cores: int = 0) -> str:
 
 
 def conf(settings: Settings) -> dict[str, str]:
-    """Spark's settings: the settings that anabranch needs, overridden by the configured settings."""
+    """Spark's settings: the settings that anabranch needs, overridden by the configured settings.
+
+    Raises:
+        ConfigError: a reference in ``[spark.conf]`` can't be resolved.
+    """
     scheme = urlsplit(settings.storage.root).scheme
     storage = LOCAL_SETTINGS if scheme in _LOCAL else FAR_SETTINGS | (S3_SETTINGS if scheme in _S3 else {})
     here = {} if cluster.is_cluster(master_of(settings.spark.master)) else HERE
-    return {**SETTINGS, **debug_lines.settings(), **storage, **here, **settings.spark.conf}
+    configured = {name: resolved(f"spark.conf.{name}", text) for name, text in settings.spark.conf.items()}
+    return {**SETTINGS, **debug_lines.settings(), **storage, **here, **configured}
 
 
 def start(settings: Settings, home: str = "", output: Path | None = None, cores: int = 0) -> SparkSession:
