@@ -122,7 +122,7 @@ class _Endpoints:
         self._coordinator = coordinator
         self._leader = leader
         self._heartbeats = ThreadPoolExecutor(_HEARTBEATS, "anabranch-beat")
-        # a pool of their own, so that many registrations at once don't delay heartbeats
+        # Registrations have a separate pool, so that many registrations at once don't delay heartbeats.
         self._registrations = ThreadPoolExecutor(1, "anabranch-seat")
         self._own: Mapping[str, Endpoint] = {
             "healthz": self._healthz,

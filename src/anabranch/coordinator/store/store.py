@@ -86,8 +86,8 @@ class Store:
 
     @contextmanager
     def watched(self, wake: Callable[[], object]) -> Iterator[None]:
-        """A context in which ``wake`` is called after each write through this object that adds events. ``wake`` must
-        not block."""
+        """A context in which ``wake`` is called after each write through this object that adds events, except for
+        :meth:`register`. ``wake`` must not block."""
         self._watchers.append(wake)
         try:
             yield
@@ -180,7 +180,7 @@ class Store:
             return leading.read(connection)
 
     def leads(self) -> bool:
-        """Whether this object may write: it leads, or it has never tried to lead."""
+        """Whether this object may write: it leads, or neither ``stand_by`` nor ``claim`` was ever called."""
         found = None if self._epoch is None else self.leader()
         return self._epoch is None or (found is not None and not found.resigned and found.epoch == self._epoch)
 
@@ -190,7 +190,7 @@ class Store:
             self._epoch = _NO_EPOCH if self._epoch is None else self._epoch
 
     def claim(self, seen: LeaderRecord | None, holder: str) -> bool:
-        """Lead from now on, under the next epoch. Returns False if the leader's row isn't the same as ``seen``."""
+        """Lead from now on, under the next epoch. Returns False if the leader is no longer ``seen``."""
         with self._lock:
             self._epoch = _NO_EPOCH
             epoch = 1 if seen is None else seen.epoch + 1
