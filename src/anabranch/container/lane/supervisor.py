@@ -87,7 +87,8 @@ class LaneSupervisor:
 
     @property
     def report(self) -> LaneReport:
-        """The lane's report. If the lane waits for its next attempt, the report says that the lane is starting."""
+        """The lane's report. If the lane waits for its next attempt here, the report says that the lane is starting. If
+        another process will make the attempt, the report says that the lane has ended and left work unfinished."""
         state, report = self._state, self._runner.report
         report = report.changed(
             begun=self._query_has_begun or report.attempt.begun, stalls=self._stalls + self._runner.stalled

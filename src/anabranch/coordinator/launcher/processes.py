@@ -89,7 +89,8 @@ class Processes:
         return self.folder / job / f"{execution}.log"
 
     def ended(self, job: str, execution: str) -> ProcessEnd | None:
-        """How a process ended; None while it is alive."""
+        """How a process ended; None while it is alive. The exit code is known only to the object that started the
+        process, and only at the first call after the process's end."""
         if execution in self._broken:
             return ProcessEnd(None, self._broken.pop(execution))
         child = self._children.get(execution)

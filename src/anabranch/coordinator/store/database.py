@@ -117,8 +117,9 @@ def _missing(address: Address) -> AnabranchError:
 
 
 def check_format(connection: sa.Connection, url: str) -> None:
-    """Raises UnsupportedFormatError if a newer anabranch has migrated the store since it was opened. No process can
-    migrate the store before the transaction has ended.
+    """Raises UnsupportedFormatError if the store no longer has the current format: a newer anabranch has migrated the
+    store since it was opened, or the store was replaced by an older one. No process can migrate the store before the
+    transaction has ended.
     """
     version = connection.execute(_FORMAT.with_for_update(read=True)).scalar()
     if version != str(tables.FORMAT_VERSION):
