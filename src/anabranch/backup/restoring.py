@@ -124,8 +124,8 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
 
 
 def _alone(settings: Settings, job: str) -> AbstractContextManager[object]:
-    """A context in which no other process can run the job on this machine. If the store is on a server, the context does
-    nothing."""
+    """A context in which no other process can run the job on this machine. If the store is on a server, the context
+    does nothing."""
     url = settings.coordinator.store
     return nullcontext() if address.is_on_server(url) else endpoint.RunLock(url, job)
 
