@@ -87,7 +87,13 @@ def apply(
 
 
 def explain(context: Context, job: str) -> Assignment:
-    """Where the tasks of a job are, where they should be, and why. Raises the same errors as :func:`run`."""
+    """Where the tasks of a job are, where they should be, and why.
+
+    Raises:
+        NotFoundError: there is no such job.
+        ConflictError: this coordinator doesn't serve the job.
+        AnabranchError: a system doesn't answer.
+    """
     context.locate(job)
     with context.registry.locked(job) as running_job:
         context.registry.advance(running_job)

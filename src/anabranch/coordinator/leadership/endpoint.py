@@ -93,7 +93,12 @@ class RunLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock. Raises ConflictError if another process or another RunLock of this process holds it."""
+        """Take the lock.
+
+        Raises:
+            ConflictError: another process, or another RunLock of this process, holds the lock.
+            ConfigError: the file for the lock can't be made.
+        """
         address.make_folder(self._path.parent)
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

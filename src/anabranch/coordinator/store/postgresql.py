@@ -69,7 +69,8 @@ class _Connection(psycopg.Connection[Any]):
 
 def engine(address: Address) -> sa.Engine:
     """A small pool of connections. Each connection is checked before it is used, so the store works again after
-    PostgreSQL was restarted. References in the URL, such as ``${env:PGPASSWORD}``, are resolved for every new connection.
+    PostgreSQL was restarted. References in the URL, such as ``${env:PGPASSWORD}``, are resolved for each new
+    connection.
     """
 
     def connect() -> psycopg.Connection[Any]:
