@@ -312,7 +312,7 @@ class Coordinator(Operations):
         self._sweep_schedule.look()
 
     def look(self) -> None:
-        """Check the inputs of jobs: see :func:`anabranch.coordinator.commands.expand.look`."""
+        """Check the inputs of jobs (see :func:`expand.look`), and store how far jobs have read."""
         self.reads.histories.sample()  # because nothing calls tick for a job in one process
         self._sweep_schedule.look()
         self.reader_positions.look()

@@ -66,7 +66,8 @@ class JobModel(Document, frozen=True, kw_only=True):
         request: the id of the request that led to the generation.
         undoes: the generation that this one undoes; 0 if none.
         rewound: the lanes that are new in this generation because the job was rewound.
-        expands: the streams that have more partitions than in the previous generation.
+        expands: the streams that have more partitions than in the previous generation, or that the job begins to read
+            in this generation because they match a pattern.
         replaces: the deployment from whose lanes the first lanes of this deployment continue; 0 if none.
         again: the deployment whose version this one repeats; 0 if this is a new version.
     """

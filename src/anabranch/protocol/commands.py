@@ -98,7 +98,9 @@ class ScaleResult(ChangeResult, frozen=True, kw_only=True):
     factor: int
     containers: int
     partitions: dict[str, int] = {}
-    """The new partition counts of the streams to which partitions were added, by ``system/stream``."""
+    """The partition counts of the streams to which partitions were added, and of streams that the job begins to read
+    because they match a pattern, by ``system/stream``.
+    """
     free: tuple[str, ...] = ()
     """The seats of new lanes that no container has taken yet. The lanes wait until containers take these seats."""
     before: Traffic | None = None

@@ -93,7 +93,7 @@ def app(
     clock: Callable[[], float] = time.monotonic,
 ) -> Starlette:
     """The routes of a coordinator. An error is answered with ``{"error", "cure", "kind"}`` and status 400, 401, 403,
-    404, 408, 409, 413, 415, 429, 500 or 503.
+    404, 405, 408, 409, 413, 415, 429, 500 or 503.
 
     Args:
         leader: by default, :class:`AlwaysLeads`.

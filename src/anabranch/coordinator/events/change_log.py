@@ -54,7 +54,7 @@ def _undone(change: ChangeRecord, event: Event, step: ChangeStep) -> ChangeRecor
 
 
 def _after(change: ChangeRecord, event: Event, step: ChangeStep) -> ChangeRecord:
-    """A change, updated from an event that follows its first one."""
+    """A change, updated from an event that follows the change's first event."""
     if step.outcome is not None and change.outcome == "open":
         return msgspec.structs.replace(
             change,

@@ -17,8 +17,8 @@ __all__ = ["JobLocks"]
 class JobLocks:
     """The locks that a coordinator holds. Thread-safe.
 
-    For a store on a server, no locks are taken: only one coordinator leads there, and ``anabranch run`` can't use the
-    store.
+    For a store on a server or in memory, no locks are taken: only one coordinator leads there, and ``anabranch run``
+    can't use the store.
 
     Args:
         url: this coordinator's URL, which is written into the note next to each lock.

@@ -52,8 +52,8 @@ class Store:
         ConfigError: the store can't be opened or written, or the database belongs to another application.
         UnsupportedFormatError: a newer anabranch wrote the store, perhaps after it was opened. Nothing is changed.
         ConflictError: another process has locked the SQLite file.
-        StoreUnavailableError: PostgreSQL can't be reached, or the connection was lost halfway. This object can be used
-            again later.
+        StoreUnavailableError: PostgreSQL can't be reached, the connection was lost halfway, or the disk of the SQLite
+            file is full. This object can be used again later.
         NotLeadingError: a write was requested, but this object doesn't lead. Nothing was written.
     """
 
