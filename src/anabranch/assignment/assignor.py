@@ -69,7 +69,7 @@ class Where:
         return tuple(found)
 
     def counts(self, stream: str) -> bool:
-        """Whether it matters in which rack a stream is read. This is so if the stream exists, in a system with
+        """Whether it matters in which rack a stream is read. It matters if the stream exists, and its system has
         racks."""
         system, _, _ = stream.partition("/")
         return stream not in self.coming and any(name.startswith(f"{system}/") for name in self.partitions)

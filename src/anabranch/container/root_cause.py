@@ -104,7 +104,7 @@ class Cause:
 
     @property
     def is_wrapper(self) -> bool:
-        """Whether the exception only says that another one was raised."""
+        """Whether the exception only says that another exception was raised."""
         short = re.split(r"[.$]", self.kind)[-1]
         return (
             short in _WRAPPERS

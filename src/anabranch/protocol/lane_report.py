@@ -107,8 +107,8 @@ class AttemptReport(Document, frozen=True, kw_only=True):
     waits: str = ""
     """What keeps a closing lane from ending."""
     stopped: bool = False
-    """Whether the lane would have ended by itself once it had caught up or drained, but was told to end before. The
-    lane may then have more to do.
+    """Whether the lane may have more to do: it should have caught up or drained, but was told to end before; or it
+    failed, and another process will run it.
     """
     pending: bool = False
     """Whether the lane left work unfinished: it ended with a pending batch, or before its query had ever started."""

@@ -54,7 +54,7 @@ class LaneStatus(Document, frozen=True, kw_only=True):
 
     @property
     def lag(self) -> int:
-        """The number of offsets between the lane's positions and its inputs' end offsets."""
+        """The number of offsets between the lane's positions and its inputs' end offsets; 0 without a report."""
         if self.report is None:
             return 0
         positions = self.report.progress.positions

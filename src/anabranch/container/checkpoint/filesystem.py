@@ -155,8 +155,8 @@ class Tree:
         """Write a file so that it appears completely or not at all.
 
         Args:
-            new: the file must not replace another one.
-            durable: no power cut can undo the file once this function has returned.
+            new: whether the file must not replace an existing file.
+            durable: whether the file must survive a power cut once this function has returned.
 
         Raises:
             StateError: the file can't be written.

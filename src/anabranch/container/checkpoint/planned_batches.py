@@ -13,7 +13,7 @@ from anabranch.spark.query.planned_batch import Batch
 __all__ = ["planned_batches"]
 
 _KEPT = 8
-"""The number of batches whose plans are kept: while the newest one runs, the offsets of earlier ones are still
+"""The number of batches whose plans are kept: while the newest batch runs, the offsets of earlier batches are still
 needed."""
 
 

@@ -106,7 +106,7 @@ class LaneState:
         drained: whether the lane has drained.
         unwanted: whether the coordinator doesn't want the lane here. If so, the lane gets no other attempt here after a
             failure.
-        container_ends: whether the container is ending, so that another one gives the lane its next attempt.
+        container_ends: whether the container is ending, so that another container gives the lane its next attempt.
     """
 
     phase: Phase = Phase.NEW

@@ -1,4 +1,4 @@
-"""Keeps a lane running in this container as long as the lane is wanted: if a runner fails, another one is started."""
+"""Keeps a lane running in this container as long as the lane is wanted: after a failure, starts another runner."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ than ``_LONG``, another batch may be running by the time a plan is carried out, 
 used for the prediction.
 """
 _NOTICED = 0.2
-"""The seconds from a change until lanes notice it."""
+"""The seconds from a change until lanes notice the change."""
 _REPORTED_EVERY = 1.0
 """The maximum age, in seconds, of the report of a lane with a running batch."""
 _BETWEEN = 1.0
@@ -65,8 +65,8 @@ class Kind(StrEnum):
 
 _STATELESS = {Kind.SAME: 0.6, Kind.FACTOR: 0.8, Kind.MOVED: 1.0, Kind.NEW: 2.2}
 _STATEFUL = {Kind.SAME: 1.2, Kind.FACTOR: 1.2, Kind.MOVED: 2.5, Kind.NEW: 5.0}
-"""The assumed overhead of a change in seconds, by kind. What was measured of earlier changes is expressed as a multiple
-of it. The overhead is the time in addition to a usual batch and to copying state: lanes must report their end,
+"""The assumed overhead of a change in seconds, by kind. Measured overheads are expressed as multiples of these. The
+overhead is the time in addition to a usual batch and to copying state: lanes must report their end,
 successors must start, and the successors' first batches take longer than later batches.
 """
 

@@ -171,7 +171,7 @@ class RunningJob:
 
     def snapshot(self) -> Self:
         """A copy of the job as it is now, for planning or reading without a lock. Immutable objects such as lanes are
-        shared; the collections of them that planning and reading need are copied.
+        shared; the collections that contain them, and that planning and reading use, are copied.
         """
         found = copy.copy(self)
         found.known, found.reports = dict(self.known), dict(self.reports)

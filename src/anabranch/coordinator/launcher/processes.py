@@ -1,5 +1,5 @@
-"""Runs containers as processes on this machine. They outlive the process that started them. Each container has a log,
-and holds a lock as long as it lives.
+"""Runs containers as processes on this machine. Containers outlive the process that started them. Each container has a
+log, and holds a lock as long as it lives.
 """
 
 from __future__ import annotations

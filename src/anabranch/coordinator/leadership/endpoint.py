@@ -84,7 +84,7 @@ def find(store_url: str) -> dict[str, str]:
 
 class RunLock:
     """The lock of a job. The lock is held inside ``with``, or from ``acquire`` to ``release``. Child processes don't
-    inherit it.
+    inherit the lock.
     """
 
     def __init__(self, store_url: str, job: str) -> None:

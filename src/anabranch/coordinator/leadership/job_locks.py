@@ -43,7 +43,8 @@ class JobLocks:
                 raise
 
     def take(self, job: str) -> bool:
-        """Take a job's lock. Returns whether this call took it. Raises ConflictError if another process holds it."""
+        """Take a job's lock. Returns whether this call took the lock. Raises ConflictError if another process holds the
+        lock."""
         if address.is_on_server(self._store_url) or address.path_of(self._store_url) is None:
             return False
         with self._guard:

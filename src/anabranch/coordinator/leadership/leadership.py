@@ -84,7 +84,8 @@ class Leadership:
         return self._led and self._election.leads
 
     def check(self) -> None:
-        """Raises NotLeadingError if this coordinator doesn't lead. If another one leads, the message names it."""
+        """Raises NotLeadingError if this coordinator doesn't lead. If another coordinator leads, the message names that
+        coordinator."""
         if self.leads:
             return
         found = self._store.leader()

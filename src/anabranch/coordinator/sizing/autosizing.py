@@ -42,7 +42,7 @@ _PAUSES = 3
 _MOST = 4
 """The largest number by which a single step divides the factor."""
 _STALE = 5.0
-"""The age in seconds from which figures count as out of date. Without waiting records, this only suspends rising."""
+"""The age in seconds from which a lane's figures count as out of date. Nothing is concluded from such figures."""
 _AFTER_UNDONE = 10
 """The number of cooldowns for which the factor isn't changed after a change that was undone."""
 _REMEMBERED = 10

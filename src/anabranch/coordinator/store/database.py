@@ -29,7 +29,7 @@ def create(url: str) -> sa.Engine:
     address = Address(url)
     if address.path is not None:
         make_folder(address.path.parent)
-        with suppress(OSError):  # then it can't be opened below, either, which raises an error that explains this
+        with suppress(OSError):  # then the file can't be opened below, either, and that error is explained
             own_files.make_file(address.path)
     engine = _on_server().engine(address) if address.kind == "postgresql" else sqlite.engine(address.path, "rwc")
     with _opening(engine, url):

@@ -1,4 +1,4 @@
-"""The store as a class. Each method that writes does so in one transaction."""
+"""The store as a class. Each method that writes uses a single transaction."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Store:
             return {lane.id: lane for lane in lookups.lanes(connection, lanes.c.job == job)}
 
     def containers(self, job: str) -> list[ContainerRecord]:
-        """The processes that hold a job's seats, or were the last to hold them."""
+        """The processes that hold a job's seats according to the store. They may have ended."""
         with self._reading() as connection:
             return lookups.present(connection, job)
 

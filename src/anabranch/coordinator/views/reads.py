@@ -73,7 +73,7 @@ class Reads:
             return jobs[job].snapshot() if job in jobs else None
 
     def listening(self, wake: Callable[[], object]) -> AbstractContextManager[None]:
-        """A context in which ``wake`` is called after this process has stored events."""
+        """A context in which ``wake`` is called after this process has stored events; see :meth:`Store.watched`."""
         return self._store.watched(wake)
 
     def info(self) -> CoordinatorInfo:

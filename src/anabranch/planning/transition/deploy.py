@@ -47,8 +47,8 @@ def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_
 
     Args:
         after: the next version.
-        present: the current generation, whose factor and containers are kept. A stage that reads the same streams as a
-            stage of the current generation gets the tasks of the latter.
+        present: the current generation, whose factor and containers are kept. If a new stage reads the same streams as
+            a stage of the current generation, the new stage gets that stage's tasks.
         former: the lanes from which the new lanes continue. The change closes those that are open.
         new_id: returns 8 random hex digits per call.
 
