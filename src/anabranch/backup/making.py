@@ -235,7 +235,7 @@ def _decided(
     copies: Sequence[_Copied], new: Sequence[Lane], streams: _Streams, cuts: Mapping[str, StreamCut]
 ) -> tuple[dict[str, StreamCut], dict[str, Batch]]:
     """Where the backup ends in each stream, and the batch from which each open lane continues. ``new`` are the lanes
-    that have no folder yet.
+    that have no folder yet. Raises MovedOnError if the copies don't fit together.
     """
     partitions: dict[Place, PartitionCopy] = {}
     for stream, (_, archive) in streams.items():

@@ -109,7 +109,7 @@ def task_slots(spark: SparkSession) -> int:
 
 def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) -> None:
     """Check, with Spark tasks on all task slots, that executors can import the packages that lanes need, and can access
-    the shared folders."""
+    the shared folders. Raises AnabranchError if they can't."""
     with ExitStack() as probing:
         shared = [probing.enter_context(_probed(*each)) for each in _shared(settings, graph)]
         look = partial(_look, [str(each.probe) for each in shared])

@@ -388,7 +388,7 @@ class Coordinator(Operations):
         self._store.put_artifact(sha256, content)
 
     def artifact(self, sha256: str) -> bytes:
-        """The code of a job. Raises NotFoundError if there is no code with this hash."""
+        """The code of a job. Raises NotFoundError if there is no such code, UsageError if ``sha256`` isn't a hash."""
         content = self._store.artifact(artifact.check_sha(sha256))
         if content is None:
             raise NotFoundError(f"there is no artifact {sha256}", "start the job again with its file")

@@ -162,8 +162,8 @@ def _check_stateful(graph: Graph, stage: Stage, node: Node, keys: dict[int, KeyC
 
 
 def _check_key(graph: Graph, sink: Node, keys: dict[int, KeyColumns]) -> None:
-    """Check the key of an output after ``map_arrow``. Its function may change the number of rows, so the key must be
-    computed from columns."""
+    """Raise GraphError if an output after ``map_arrow`` has no key. The function of ``map_arrow`` may change the number
+    of rows, so the key must be computed from columns."""
     if sink.kind != "write" or "key" in sink.args:
         return
     node = graph[sink.inputs[0]]

@@ -159,7 +159,7 @@ class Tree:
             durable: whether the file must survive a power cut once this function has returned.
 
         Raises:
-            StateError: the file can't be written.
+            StateError: the file can't be written on the local disk. (Another storage raises its own error.)
             ConflictError: with ``new``, another process has written the file. (On a local disk, that file is replaced.)
         """
         if self.local is None:

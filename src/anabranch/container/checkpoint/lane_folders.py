@@ -117,7 +117,8 @@ class LaneFolders:
             )
 
     def _split(self, lane: Lane, folder: Folder) -> Folder:
-        """A copy of the predecessor's folder, adapted to the lane."""
+        """A copy of the predecessor's folder, adapted to the lane. Raises StateError if the predecessor's folder is
+        gone, or doesn't end with the batch that the store names."""
         parent, epoch = _parent(lane)
         kept: dict[str, list[int]] = {}
         for ssp in (*lane.ssps, *lane.broadcast):

@@ -257,7 +257,8 @@ class Ownership:
 
     def _await_end(self, folder: str, last: int, claim: Claim | None, unless: Callable[[], bool]) -> str | None:
         """Wait until the owner of a folder no longer has it. Returns None if the owner has released the folder or has
-        certainly ended. If the owner has only been silent for too long, returns the owner's last sign of life.
+        certainly ended. If the owner has only been silent for too long, returns the owner's last sign of life. Raises
+        the errors of :meth:`take`.
         """
         if f"{last}{_RELEASED}" in self._files.names(_claims(folder)):
             return None

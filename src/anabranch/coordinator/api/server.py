@@ -249,8 +249,8 @@ class _Endpoints:
         return await respond(request, tagged(_content(operation, found), "application/json"))
 
     async def _heartbeat(self, request: Request) -> Response:
-        """Answer a heartbeat. Most heartbeats are processed on the event loop. A long poll also waits there, so it
-        occupies no thread.
+        """Answer a heartbeat. Most heartbeats are processed on the event loop. A long poll also waits there, so a long
+        poll occupies no thread. Raises UsageError if the heartbeat comes from another container than the URL names.
         """
         beat, wait = await _arguments(Operations.heartbeat, request)
         if beat.container != request.path_params["container"]:

@@ -28,7 +28,8 @@ def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job doesn't run, is being changed, or doesn't allow this change while it runs.
+        ConflictError: the job doesn't run, is being changed, doesn't allow this change while it runs, or isn't in the
+            state that the request expects.
         AnabranchError: a system doesn't answer.
     """
     context.locate(job)

@@ -62,6 +62,7 @@ class Membership:
             NotLeadingError: the job should run, but isn't served here at the moment.
             FencedError: the process had a seat, and lost it.
             StoreUnavailableError: it isn't known at the moment whether the process has lost its seat.
+            UsageError: the requested seat's name isn't valid.
         """
         if registration.seat is not None:
             check_name("seat", registration.seat)

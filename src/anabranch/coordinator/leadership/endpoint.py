@@ -49,7 +49,8 @@ def run_folder(store_url: str) -> Path:
 
 
 def write(store_url: str, job: str, url: str) -> None:
-    """Write a note that this process serves a job at a URL. The note replaces the job's former note."""
+    """Write a note that this process serves a job at a URL. The note replaces the job's former note. Raises ConfigError
+    if the note can't be written."""
     folder = run_folder(store_url)
     address.make_folder(folder)
     temporary = folder / f".{uuid.uuid4().hex}.tmp"

@@ -39,7 +39,8 @@ def create(url: str) -> sa.Engine:
 
 
 def open_existing(url: str, to_write: bool = False) -> sa.Engine:
-    """The database at ``url``. Creates nothing. Raises NotFoundError if there is no store.
+    """The database at ``url``. Creates nothing. Raises NotFoundError if there is no store, and ConfigError if the store
+    can't be read.
 
     A store in an older format is migrated if it is opened ``to_write``. Otherwise, the store isn't changed: for an
     SQLite file, a copy in memory is migrated and made read-only; for PostgreSQL, UnsupportedFormatError is raised.

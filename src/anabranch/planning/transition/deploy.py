@@ -135,7 +135,8 @@ def _lanes(
     model: JobModel,
     new_id: Callable[[], str],
 ) -> list[Lane]:
-    """The lanes of one group, each with its predecessors."""
+    """The lanes of one group, each with its predecessors. Raises ConflictError if it can't be determined where a lane
+    would begin."""
     like, streams = template[-1], {ssp.stream for lane in template for ssp in (*lane.ssps, *lane.broadcast)}
     if like.stateful and (keep := [lane for lane in former if lane.stateful and lane.group == like.group]):
         return [_made(like, model, new_id, _share_of(lane), of=(lane,)) for lane in keep]
