@@ -1,4 +1,4 @@
-"""The clock that measures leases."""
+"""A clock that nobody can set. It measures leases and the processing time of lanes."""
 
 from __future__ import annotations
 

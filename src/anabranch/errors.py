@@ -54,7 +54,8 @@ class UsageError(AnabranchError):
 
 
 class ConfigError(UsageError):
-    """A setting has an unknown name or a value that is not allowed. The message names the most similar known name."""
+    """A setting has an unknown name or a value that is not allowed, or needs something that is missing here. For an
+    unknown name, the message gives the most similar known name."""
 
 
 class GraphError(UsageError):
@@ -78,7 +79,8 @@ class NotFoundError(AnabranchError):
 
 
 class UnreachableError(NotFoundError):
-    """No coordinator answers at this address. Start the coordinator, or correct ``[coordinator] url``."""
+    """No coordinator answers at this address. Start the coordinator, or correct ``[coordinator] url``. Also raised if
+    the Maven repository for jars does not answer."""
 
 
 class ConflictError(AnabranchError):
@@ -107,7 +109,8 @@ class FencedError(ConflictError):
 
 
 class LogError(AnabranchError):
-    """A stream's files are missing, truncated, or do not match their manifest. Restore the named file."""
+    """Records of a stream do not exist any more, or the stream's files are missing, truncated, or do not match their
+    manifest. If the message names a file, restore the file."""
 
 
 class StalledError(AnabranchError):
@@ -119,7 +122,8 @@ class StateError(AnabranchError):
 
 
 class DamagedError(StateError):
-    """A file that a lane needs is missing or unreadable. ``anabranch check JOB`` lists everything that is wrong."""
+    """A file that a lane needs is missing or unreadable: ``anabranch check JOB`` lists everything that is wrong. Or a
+    jar that was fetched has another checksum than expected."""
 
 
 class OperatorError(AnabranchError):
@@ -127,7 +131,8 @@ class OperatorError(AnabranchError):
 
 
 class UnsupportedFormatError(AnabranchError):
-    """A file or store was written by a newer version of anabranch. Nothing was changed; run that version."""
+    """A file, a record or the store has a format that this version of anabranch does not know, in most cases because a
+    newer version wrote it. Nothing was changed; run the newer version."""
 
 
 class TooLongError(AnabranchError):

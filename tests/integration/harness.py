@@ -29,7 +29,7 @@ from anabranch.config import (
     StreamSettings,
     SystemsSettings,
 )
-from anabranch.container import batch_size_memory
+from anabranch.container import batch_size_store
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.lane_folders import LaneFolders
 from anabranch.container.lane.attempt import Build, Offsets
@@ -294,7 +294,7 @@ class Deployed:
                 starting=starting,
                 inherited=lambda: self.lane_folders.inherited(lane),
                 dropped=dropped,
-                remembered=lambda quick: batch_size_memory.remembered(self.lane_folders, lane, quick=quick),
+                remembered=lambda quick: batch_size_store.remembered(self.lane_folders, lane, quick=quick),
             )
 
         return build

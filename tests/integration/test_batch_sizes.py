@@ -12,7 +12,7 @@ import pytest
 
 from anabranch import Job
 from anabranch.config import Settings
-from anabranch.container import batch_size_memory, pacing
+from anabranch.container import batch_size_store, too_long_batches
 from anabranch.container.checkpoint.folder import Folder
 from tests.integration.harness import Deployed, KafkaSite, Site
 
@@ -154,8 +154,8 @@ def test_after_a_batch_that_took_too_long_for_a_transaction_they_are_as_large_ag
         shrunk.append((had, most))
         return had
 
-    shrink, shrunk = pacing.shrink, list[tuple[int, int]]()
-    monkeypatch.setattr(pacing, "shrink", noted)
+    shrink, shrunk = too_long_batches.shrink, list[tuple[int, int]]()
+    monkeypatch.setattr(too_long_batches, "shrink", noted)
     source = input_of(kafka, "in", 1, ROWS)
     slow, once = ROWS // 4, kafka.root / "once"
 
@@ -185,13 +185,13 @@ def test_after_a_batch_that_took_too_long_for_a_transaction_they_are_as_large_ag
 def failed(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
     """What batches fail for."""
     found = list[BaseException]()
-    is_too_long = pacing.is_too_long
+    is_too_long = too_long_batches.is_too_long
 
     def noted(error: BaseException) -> bool:
         found.append(error)
         return is_too_long(error)
 
-    monkeypatch.setattr(pacing, "is_too_long", noted)
+    monkeypatch.setattr(too_long_batches, "is_too_long", noted)
     return found
 
 
@@ -235,16 +235,16 @@ def test_a_damaged_memory_is_as_if_it_were_not_there(text: str, site: Site) -> N
     source = input_of(site, "in", 1, 10)
     run = site.deployed(waiting(site, source, lambda _: 0.0))
     (lane,) = run.lanes
-    assert batch_size_memory.remembered(site.lane_folders, lane, quick=True) == 0
-    memory = batch_size_memory.Memory(site.lane_folders, lane)
+    assert batch_size_store.remembered(site.lane_folders, lane, quick=True) == 0
+    memory = batch_size_store.BatchSizeStore(site.lane_folders, lane)
     memory.note(5000, ends=True)
-    assert batch_size_memory.remembered(site.lane_folders, lane, quick=True) == 5000
+    assert batch_size_store.remembered(site.lane_folders, lane, quick=True) == 5000
     (file,) = (site.root / "lanes" / "j" / "speeds").iterdir()
     assert json.loads(file.read_text()) == {"1": {"rows": 5000, "partitions": 1}}
     file.write_text(text)
-    assert batch_size_memory.remembered(site.lane_folders, lane, quick=True) == 0
+    assert batch_size_store.remembered(site.lane_folders, lane, quick=True) == 0
     memory.note(900, ends=True)
-    assert batch_size_memory.remembered(site.lane_folders, lane, quick=True) == 900
+    assert batch_size_store.remembered(site.lane_folders, lane, quick=True) == 900
 
 
 def test_a_memory_that_cannot_be_kept_fails_nothing(site: Site) -> None:
@@ -253,5 +253,5 @@ def test_a_memory_that_cannot_be_kept_fails_nothing(site: Site) -> None:
     (lane,) = run.lanes
     (site.root / "lanes" / "j").mkdir(parents=True)
     (site.root / "lanes" / "j" / "speeds").write_text("a file, where a folder should be")
-    batch_size_memory.Memory(site.lane_folders, lane).note(5000, ends=True)
-    assert batch_size_memory.remembered(site.lane_folders, lane, quick=True) == 0
+    batch_size_store.BatchSizeStore(site.lane_folders, lane).note(5000, ends=True)
+    assert batch_size_store.remembered(site.lane_folders, lane, quick=True) == 0

@@ -99,7 +99,7 @@ class CoordinatorProcess(Actor):
             self.note(f"{lane.id} can't be fenced yet: {error}")
             try:
                 if self.leadership.leads and not isinstance(error, NotLeadingError):
-                    self.coordinator.unfenced(lane, str(error))
+                    self.coordinator.fence_failed(lane, str(error))
             except AnabranchError as also:
                 self.note(f"nor can that be stored: {also}")
             self.after(_AGAIN, done)

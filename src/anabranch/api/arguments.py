@@ -220,13 +220,13 @@ def check_name(what: str, name: object) -> None:
 
 
 def caller() -> str:
-    """``file:line`` of the nearest frame outside this package."""
+    """``file:line`` of the nearest frame outside the package ``anabranch.api``."""
     frame = calling_frame()
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
 def calling_frame() -> FrameType:
-    """The nearest frame outside this package."""
+    """The nearest frame outside the package ``anabranch.api``."""
     frame = sys._getframe(1)
     while frame.f_back is not None and str(Path(frame.f_code.co_filename).parent) == _API:
         frame = frame.f_back

@@ -52,7 +52,8 @@ class GraphBuilder:
             inputs: the numbers of the nodes whose rows the operator gets.
             args: the operator's arguments; those that are None are left out.
             name: the name that the user gave; if None, ``derived`` is used.
-            derived: the default name. If another operator has it, a number is appended.
+            derived: the default name. Characters that a name can't contain are replaced by dashes. If another operator
+                has the name, a number is appended.
             function: the function that the operator calls, if there is one.
 
         Raises:

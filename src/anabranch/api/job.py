@@ -125,7 +125,7 @@ class Job:
                 timestamps, and ``"epoch-days"`` as dates; ``"nan-is-null"`` reads NaN and infinity as null; ``"json"``
                 reads a value of any kind into a string column, as JSON text. See docs/reference/values.md.
             event_time: the ``timestamp`` column that says when the event in a record happened. Required for event-time
-                windows and timers, and for joins.
+                windows and timers, and for :meth:`Stream.join`.
             watermark: how much older a record can be than the newest record of its partition, such as ``"10 minutes"``.
                 Required with ``event_time``.
             event_time_range: the range of plausible event times: the earliest date, and how far a time can be ahead of
@@ -193,7 +193,8 @@ class Job:
             config: the path of an ``anabranch.toml``. Default: the one in the working folder.
 
         Raises:
-            UsageError: the job neither reads nor writes the stream, or has a ``process``.
+            UsageError: the job neither reads nor writes the stream; ``n`` is less than 1; or the job writes the stream,
+                and has a ``process`` or ``limit_per_key``.
             AnabranchError: the job cannot be planned, for example because a stream is missing.
 
         Example:
@@ -218,7 +219,7 @@ class Job:
 
         Raises:
             UsageError: the job does not write this stream; or it writes several, and ``output`` is None; or it has a
-                ``process``.
+                ``process`` or ``limit_per_key``.
             AnabranchError: the job cannot be planned, for example because a stream is missing.
 
         Example: ``job.to_dataframe(spark, "late-flights").groupBy("dest").count().show()``.

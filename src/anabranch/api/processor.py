@@ -20,7 +20,8 @@ class Processor:
 
     Both methods yield rows, or return them as a list; ``None`` means no rows. A row is a dict, or anything else that
     the function of ``map`` can return. If a method raises an exception for a message, the message becomes a dead
-    letter, and its changes to state and timers are undone.
+    letter, and its changes to state and timers are undone. If ``on_timer`` raises an exception, its changes are undone,
+    too, and the key and the timer's time become a dead letter.
 
     Example:
         ```python

@@ -55,7 +55,8 @@ class StoredMap(Protocol):
 
 class State:
     """The base class of all kinds of state. In a processor's class, an instance declares state; in a running processor,
-    an instance reads and writes the state of the current key.
+    an instance reads and writes the state of the current key. Outside of ``on_message`` and ``on_timer``, reading and
+    writing raise UsageError.
 
     Args:
         type: an SQL type, such as ``"long"`` or ``"array<string>"``, or named fields, such as ``"count long, last
@@ -131,7 +132,8 @@ class ValueState(State):
         """Replace the value.
 
         Raises:
-            UsageError: the value is None, or not of the declared type. Use :meth:`clear` to remove the value.
+            UsageError: the value is None. Use :meth:`clear` to remove the value.
+            TypeError, ValueError: the value is not of the declared type.
         """
         if value is None:
             raise UsageError("the value None can't be stored", "call clear() to remove the value")
@@ -192,7 +194,8 @@ class ListState(State):
         """Add a value at the end.
 
         Raises:
-            UsageError: the value is None, or not of the declared type.
+            UsageError: the value is None.
+            TypeError, ValueError: the value is not of the declared type.
         """
         if value is None:
             raise UsageError("the value None can't be stored in a list", "append another one")
@@ -204,7 +207,8 @@ class ListState(State):
         """Replace the whole list.
 
         Raises:
-            UsageError: a value is None, or not of the declared type.
+            UsageError: a value is None.
+            TypeError, ValueError: a value is not of the declared type.
         """
         given = [_own(value) for value in values]
         if any(value is None for value in given):
@@ -285,7 +289,8 @@ class MapState(State):
         """Add an entry, or replace its value.
 
         Raises:
-            UsageError: the name or the value is None, or not of the declared type.
+            UsageError: the name or the value is None.
+            TypeError, ValueError: the name or the value is not of the declared type.
         """
         if name is None or value is None:
             raise UsageError("the value None can't be stored in a map", "call delete(name) to remove the entry")

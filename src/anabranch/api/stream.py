@@ -64,7 +64,8 @@ class Stream:
         """Apply a function to the rows, as a Spark DataFrame.
 
         The function must be stateless (no aggregates, ``distinct``, window functions, sorts or limits) and must keep
-        the column ``_anabranch``. It is called once, in the driver. If an exception is raised when the returned
+        the column ``_anabranch``. It is called in the driver, several times: first with DataFrames without rows, to
+        find out the columns, then when a lane starts or for each batch. If an exception is raised when the returned
         DataFrame is computed, the lane fails.
 
         Args:
@@ -274,7 +275,7 @@ class Stream:
         name: str | None = None,
         **aggregates: str,
     ) -> Stream:
-        """Compute running aggregates for each stage key. Each batch emits an updated row for every key that it changed.
+        """Compute running aggregates for each stage key. Each batch emits an updated row for every key in it.
 
         The latest row of a key contains the current values. The columns are the key, ``by``, and the aggregates.
 

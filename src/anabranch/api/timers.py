@@ -79,7 +79,11 @@ class Timers:
         self._become(_ms(at), False)
 
     def registered(self) -> list[datetime]:
-        """The times of the key's timers that have not fired, in UTC, the earliest first."""
+        """The times of the key's timers that have not fired, in UTC, the earliest first.
+
+        Raises:
+            UsageError: the operator has no timers.
+        """
         its = set(self._kept.all())
         its = (its | {at for at, there in self._changed.items() if there}) - {
             at for at, there in self._changed.items() if not there

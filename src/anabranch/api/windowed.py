@@ -53,7 +53,7 @@ class Windowed:
             aggregates: result columns and their SQL aggregates, such as ``flights="count(*)"``.
 
         Raises:
-            GraphError: ``emit`` has another value, or is ``"on_update"`` for sessions.
+            GraphError: an argument is invalid, there are no aggregates, or ``emit`` is ``"on_update"`` for sessions.
 
         Example:
             ```python

@@ -71,7 +71,8 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
     """Give each lane that has foreign state a new folder without that state, and delete the old folder.
 
     Raises the same errors as :func:`anabranch.container.checkpoint.compaction.look` and
-    :func:`anabranch.container.checkpoint.compaction.rewrite`. After such an error, nothing has changed.
+    :func:`anabranch.container.checkpoint.compaction.rewrite`. After such an error, all lanes still have their old
+    folders.
     """
     from anabranch.container.checkpoint import compaction
 

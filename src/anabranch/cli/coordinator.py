@@ -176,7 +176,7 @@ def launcher_of(settings: CoordinatorSettings, url: str, config: Path | None) ->
 
 
 def _tokens(settings: CoordinatorSettings) -> Tokens:
-    """The configured tokens. Raises ConfigError if the two are equal."""
+    """The configured tokens. Raises ConfigError if the two are equal, or if one is empty or can't be resolved."""
     operate, read = _token("token", settings.token), _token("read_token", settings.read_token)
     if operate is not None and operate == read:
         raise ConfigError("the settings coordinator.token and coordinator.read_token are equal", "set another one")

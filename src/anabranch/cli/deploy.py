@@ -83,7 +83,9 @@ def _after_drain(
 
 
 def planned(client: Client, file: JobFile, settings: Settings) -> Prepared:
-    """The new version of a job, planned with the factor and the number of containers that the job has now."""
+    """The new version of a job, planned with the factor and the number of containers that the job has now. Raises
+    ConflictError if outputs don't fit, or if an earlier version of the job used a new intermediate stream.
+    """
     name = file.graph.job
     present, formats = client.model(name), client.running(name).formats
     own = {"factor": present.factor, "containers": len(present.containers)}

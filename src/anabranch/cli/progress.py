@@ -102,7 +102,7 @@ def event_time(report: LaneReport) -> str:
 
 
 def containers(status: JobStatus) -> list[tuple[ContainerStatus, str]]:
-    """The processes that have a seat or have lost it, each with a description."""
+    """The processes that have a seat or have lost it, each with a description; empty if no process serves the job."""
     return [
         (
             one,

@@ -146,7 +146,9 @@ def _kept_formats(client: Client, job: str) -> Mapping[str, Format]:
 
 
 def wait(client: Client, job: str, timeout: float, detach: bool) -> None:
-    """Wait until a job is running. Raises JobFailedError if it has failed."""
+    """Wait until a job runs or has ended; with ``detach``, don't wait. Raises JobFailedError if the job has failed, and
+    the same errors as :func:`waiting.until`.
+    """
     if detach:
         return
     status = waiting.until(client, job, _SETTLED, timeout)

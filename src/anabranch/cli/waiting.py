@@ -40,8 +40,11 @@ def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -
 
 
 def until(client: Client, job: str, states: Collection[str], timeout: float) -> JobStatus:
-    """Wait until a job is in one of the states, and return its status. Meanwhile, print the job's state. Raises
-    OutOfTimeError after ``timeout`` seconds.
+    """Wait until a job is in one of the states, and return its status. Meanwhile, print the job's state.
+
+    Raises:
+        OutOfTimeError: the job isn't in one of the states after ``timeout`` seconds.
+        AnabranchError: the coordinator's launcher has given up starting containers.
     """
     deadline, seen, told = time.monotonic() + timeout, "", ""
     state = ""

@@ -1,4 +1,5 @@
-"""Brings settings into the form in which a coordinator stores them: everything that was set, without secrets."""
+"""Brings settings into the form in which a coordinator stores them: everything that was set, except secrets and the
+section ``[coordinator]``."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _LOGIN = re.compile(r"://[^/@]*:[^/@]+@")
 
 
 def dumped(settings: Settings) -> dict[str, Any]:
-    """Everything that was set, with absolute paths, as plain data for :func:`anabranch.config.restored`.
+    """Everything that was set outside of ``[coordinator]``, with absolute paths, as plain data for
+    :func:`anabranch.config.restored`.
 
     Raises:
         ConfigError: a secret is given literally, but only references to secrets may be stored.
@@ -54,8 +56,8 @@ def dumped(settings: Settings) -> dict[str, Any]:
 
 
 def _free(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The sections whose settings are defined by a user's class and therefore unknown to this module: the name and the
-    settings of each section.
+    """The sections whose settings are defined by a kind of table or by a user's class, and are therefore unknown to
+    this module: the name and the settings of each section.
     """
     yield from ((f"outputs.{name}", output.options) for name, output in settings.outputs.items())
     yield from ((f"systems.{name}", section.options) for name, section in settings.systems.others.items())

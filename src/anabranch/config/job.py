@@ -69,7 +69,8 @@ class JobSettings(Section):
     """
 
     attempts: int = Field(default=3, ge=1, le=1000)
-    """How many attempts in a row a lane gets for the same batch, including the first attempt."""
+    """How many attempts in a row a lane gets for the same batch, including the first attempt. Attempts while the lane
+    waits for a disk, a broker or another system don't count."""
 
     max_wait: str = "forever"
     """How long a lane waits for a disk, a broker or another system before the lane counts as failed. ``forever``: the
@@ -96,12 +97,12 @@ class JobSettings(Section):
 
     @property
     def idle_seconds(self) -> float:
-        """``idle_after`` in seconds."""
+        """``idle_after`` in seconds; infinite for ``never``."""
         return math.inf if self.idle_after == _NEVER else durations.parse(self.idle_after) / 1000
 
     @property
     def wait_seconds(self) -> float:
-        """``max_wait`` in seconds."""
+        """``max_wait`` in seconds; infinite for ``forever``."""
         return math.inf if self.max_wait == _FOREVER else durations.parse(self.max_wait) / 1000
 
     @field_validator("max_wait")

@@ -16,6 +16,10 @@ __all__ = ["EmbeddedSettings", "KafkaSettings", "OtherSystemSettings", "SystemSe
 
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+_SECRET = re.compile(r"password|secret|credential|jaas|key\.pem|keystore\.key|(?<!oauthbearer\.)token", re.IGNORECASE)
+"""Matches the names of settings of Kafka's clients that contain secrets. (``sasl.oauthbearer.token.endpoint.url`` names
+a place.)
+"""
 ONLY_SOME = ("delivery", "on_data_loss", "topic")
 """The settings of a stream that not every system supports."""
 
@@ -91,9 +95,8 @@ class KafkaSettings(SystemSettings):
     @property
     def secrets(self) -> dict[str, str | None]:
         own: dict[str, str | None] = {name: getattr(self, name) for name in ("sasl_password", "ssl_key_password")}
-        of_client = {f"client.{name}": text for name, text in self.client.items() if "password" in name}
-        of_spark = {f"spark.{name}": text for name, text in self.spark.items() if "password" in name}
-        return {**own, **of_client, **of_spark}
+        further = [("client", self.client), ("spark", self.spark)]
+        return own | {f"{kind}.{n}": text for kind, given in further for n, text in given.items() if _SECRET.search(n)}
 
 
 class OtherSystemSettings(SystemSettings):

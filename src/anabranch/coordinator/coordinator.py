@@ -344,7 +344,7 @@ class Coordinator(Operations):
             self.registry.advance(running_job)
             self.registry.announce()
 
-    def unfenced(self, lane: Lane, why: str) -> None:
+    def fence_failed(self, lane: Lane, why: str) -> None:
         """Record that a lane can't be fenced yet. :meth:`fences` keeps returning the lane."""
         self._store.note([job_events.of_lane(lane, self.registry.now(), "can't be fenced yet", why, kind="fence")])
 

@@ -107,7 +107,7 @@ def after(
     upstream: Mapping[str, Upstream],
 ) -> Progress:
     """The event time after a batch. The watermark is the minimum over all SSPs that aren't idle, or the maximum if all
-    are idle. An SSP with an event time in the batch is no longer idle.
+    are idle. The watermark never falls. An SSP with an event time in the batch is no longer idle.
 
     Args:
         delays: the declared watermark delay, in ms, of every SSP that the lane reads; None for an intermediate stream.

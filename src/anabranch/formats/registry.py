@@ -38,7 +38,8 @@ class Version:
 
 
 class Registry:
-    """A connection to a schema registry, as a context manager. Answers are cached until the end of the block.
+    """A connection to a schema registry, as a context manager. Answers are cached until the end of the block. All
+    methods raise AnabranchError if the registry doesn't answer or refuses the request.
 
     Raises:
         ConfigError: the settings name no registry, contain a reference that can't be resolved, or contain a property

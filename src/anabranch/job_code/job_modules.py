@@ -259,7 +259,7 @@ def importing(code: JobCode) -> ModuleType:
     stdout is used for data.
 
     ``code`` contains the paths of the user's process. If a worker's environment gives other paths for the same code,
-    the worker uses these other paths.
+    the worker uses these other paths. Raises UsageError if the job file has changed since the job was started.
     """
     with _entering:
         here = _given.get(code.name, code)

@@ -30,7 +30,11 @@ _GIT_PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_
 
 def listed_by_git(root: Path) -> list[str] | None:
     """The files below a folder that git doesn't ignore, committed or not. None if git isn't installed, if the folder
-    isn't in a work tree, or if git ignores the whole folder.
+    isn't in a work tree, or if there are no such files, for example because git ignores the whole folder.
+
+    Raises:
+        OutOfTimeError: git didn't answer.
+        AnabranchError: git failed.
     """
     command = ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", "-co", "--exclude-standard"]
     env = {name: value for name, value in os.environ.items() if name not in _GIT_PLACES}
@@ -67,7 +71,8 @@ def walked(root: Path) -> Iterator[str]:
 
 
 def packed(root: Path, listed: Iterable[str]) -> tuple[str, ...]:
-    """The listed names that belong to the job's code, sorted."""
+    """The listed names that belong to the job's code, sorted. Raises UsageError if a name isn't allowed, or if a link
+    leads to a file that isn't packed."""
     foreign = functools.cache(_foreign)
     names = {
         name

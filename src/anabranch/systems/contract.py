@@ -73,7 +73,8 @@ class SessionNeeds:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder to which every process of a job must have access. ``cure`` says what to do if one has no access."""
+    """A folder to which every process of a job must have access. ``cure`` says what to do if a process has no
+    access."""
 
     label: str
     path: Path
@@ -99,9 +100,9 @@ class System(Protocol):
     """A place for named, partitioned, ordered logs. Inherit from this class. A method that isn't abstract has a
     default, for systems to which the method doesn't apply.
 
-    What a method returns must be up to date, because other programs can create streams, too. Methods that take a stream
-    raise NotFoundError if no stream has that name. An object must be thread-safe and picklable (it is sent to Python
-    workers), and must not connect before it is used.
+    What a method returns must be up to date, because other programs can create streams, too. Unless its docstring says
+    otherwise, a method that takes a stream raises NotFoundError if no stream has that name. An object must be
+    thread-safe and picklable (it is sent to Python workers), and must not connect before it is used.
     """
 
     spark: ClassVar[str] = "anabranch.systems.reading.spark"
@@ -131,7 +132,7 @@ class System(Protocol):
     """
 
     remote: ClassVar[bool] = True
-    """Whether the system is reached over a network. If so, it isn't asked for the ends of its streams at every
+    """Whether the system is reached over a network. If so, anabranch doesn't ask for the ends of its streams at every
     batch."""
 
     error_cures: ClassVar[Sequence[tuple[str, str]]] = ()
@@ -192,12 +193,16 @@ class System(Protocol):
 
     @abstractmethod
     def expand(self, stream: str, partitions: int) -> None:
-        """Raise a stream's partition count to a multiple of the current one. The count can't be lowered again."""
+        """Raise a stream's partition count to a multiple of the current one. The count can't be lowered again.
+
+        Raises:
+            UsageError: ``partitions`` isn't a multiple of the current count.
+        """
         ...
 
     @abstractmethod
     def starts(self, stream: str) -> dict[int, int]:
-        """The offset of the oldest existing record in each partition."""
+        """The offset of the oldest existing record in each partition; the end offset of a partition without records."""
         ...
 
     @abstractmethod
@@ -304,12 +309,13 @@ class System(Protocol):
 
     @abstractmethod
     def publisher(self, lane: Lane, epoch: int) -> Publisher:
-        """A publisher that writes exactly once for one incarnation of a lane."""
+        """A publisher that writes exactly once, for the process that has the lane under ``epoch``."""
         ...
 
     @abstractmethod
     def fence(self, lane: Lane, epoch: int, new: bool | None) -> None:
-        """Stop every incarnation of a lane below ``epoch``: once this returns, none of them can publish any more.
+        """Make a lane's outputs refuse every epoch lower than ``epoch``: once this returns, no process with a lower
+        epoch can publish for the lane any more.
         Called by the coordinator, which has no Spark. Must be idempotent; after an error, it is called again.
 
         ``new`` says whether no batch of the lane was ever planned; None if unknown.

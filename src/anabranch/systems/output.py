@@ -30,12 +30,13 @@ class Target:
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a batch that a worker has written durably to one partition for one slot.
+    """The part of a batch that a worker has written durably to one partition for one slot. For a publisher that is
+    ``slotted``, the part is everything that was written for the slot, to all streams and partitions.
 
     Attributes:
-        stream: the stream's name.
-        partition: the partition's number.
-        slot: the slot's number.
+        stream: the stream's name; for a slot, the first stream that was written.
+        partition: the partition's number; -1 for a slot.
+        slot: the slot's number. If the publisher isn't ``slotted``, the number of the Spark task.
         rows: the number of records.
         ref: what the driver must publish; empty if the worker has published it.
         total: how many records the slot has ever written, if the system counts them by slot.
@@ -106,12 +107,13 @@ class Publisher(Protocol):
         ...
 
     def take(self, new: bool) -> None:
-        """Take the lane's slots before its first batch. After that, no older incarnation can write any more.
+        """Take the lane's slots before its first batch. After that, no process with a lower epoch can write for the
+        lane any more.
 
         ``new`` says whether no batch of the lane was ever planned.
 
         Raises:
-            FencedError: a newer incarnation owns the slots.
+            FencedError: a process with a higher epoch owns the slots.
             StateError: the lane is new but the slots aren't, or the other way round.
         """
         ...

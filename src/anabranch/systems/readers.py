@@ -82,5 +82,5 @@ class Readers(Protocol):
 
     def lags(self, stream: str) -> list[ReaderLag]:
         """For each reader of a stream, the records that can't be deleted because the reader still has to read them.
-        Raises LogError."""
+        Raises LogError if a file is damaged."""
         ...

@@ -25,7 +25,7 @@ class Systems:
     used for a job.
 
     Raises:
-        ConfigError: two streams are bound to one topic, or a stream has a setting that its system doesn't support.
+        ConfigError: two streams are bound to one topic.
     """
 
     def __init__(self, settings: Settings, job: str = "") -> None:
@@ -38,7 +38,8 @@ class Systems:
         return Systems, (self._settings, self._job)
 
     def named(self, name: str) -> System:
-        """The system of this name. Raises ConfigError if there is none."""
+        """The system of this name. Raises ConfigError if there is none, if its class or settings aren't valid, or if a
+        stream that is bound to the system has a setting that the system doesn't support."""
         if name in self._opened:
             return self._opened[name]
         output = next((output for output, each in self._settings.outputs.items() if each.to == name), None)
@@ -70,7 +71,7 @@ class Systems:
         return found
 
     def fence(self, lane: Lane, epoch: int, *, new: bool | None) -> None:
-        """Stop every incarnation of a lane below ``epoch`` at the lane's exactly-once outputs to streams.
+        """Make a lane's exactly-once outputs to streams refuse every epoch lower than ``epoch``.
 
         Raises:
             ConflictError, FencedError: a process with a higher epoch has the lane.
@@ -119,8 +120,8 @@ class Systems:
         return {output: self.table(output) for output in sorted(lane.outputs) if self.is_table(output)}
 
     def fence_tables(self, lane: Lane, epoch: int, *, new: bool | None, foreign: bool) -> None:
-        """Stop every incarnation of a lane below ``epoch`` at the lane's tables. ``foreign`` says whether to include
-        tables with a user's class.
+        """Make a lane's tables refuse every epoch lower than ``epoch``. ``foreign`` says whether to include tables with
+        a user's class.
 
         Raises:
             FencedError: a process with a higher epoch has the lane.

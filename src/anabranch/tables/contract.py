@@ -13,7 +13,7 @@ __all__ = ["Owner", "RowWriter", "Table"]
 
 @dataclass(frozen=True)
 class Owner:
-    """One incarnation of a lane: the process that runs the lane under a certain epoch.
+    """The process that runs a lane under a certain epoch.
 
     Attributes:
         job: the job's name.
@@ -80,7 +80,8 @@ class Table(Protocol):
             create: whether to create the table if it does not exist, because the job is new.
 
         Raises:
-            NotFoundError: the table does not exist, and ``create`` is False.
+            NotFoundError: the table does not exist, and ``create`` is False; or something that is not a table is in its
+                place.
             ConflictError: the table does not accept such rows, for example because a column is missing or has another
                 type.
         """
@@ -108,18 +109,21 @@ class Table(Protocol):
         Args:
             job: the job's name.
             lane: the lane's id.
+
+        Raises:
+            NotFoundError: the table does not exist.
         """
         ...
 
     def writers(self, job: str) -> list[str]:
-        """The ids of a job's lanes that have committed a batch to this table."""
+        """The ids of a job's lanes that have committed a batch to this table. Empty if the table cannot list them."""
         ...
 
     def writer(self, owner: Owner, schema: pa.Schema) -> RowWriter:
         """A writer for the rows of one Spark task.
 
         Args:
-            owner: the incarnation of the lane that writes the rows.
+            owner: the lane, and the epoch of the process that writes the rows.
             schema: the columns of the rows, the same as for :meth:`prepare`.
         """
         ...
@@ -132,12 +136,13 @@ class Table(Protocol):
         The parts of a replay may differ from the parts that were committed.
 
         Args:
-            owner: the incarnation that commits.
+            owner: the lane, and the epoch of the process that commits.
             batch: the batch's number.
             parts: what the writers' ``close`` returned.
 
         Raises:
             FencedError: the marker has a higher epoch. Nothing was changed.
+            StateError: the lane has no marker, because the table is not the one that was fenced.
         """
         ...
 

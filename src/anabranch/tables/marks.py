@@ -32,7 +32,7 @@ def check(mark: Mark | None, owner: Owner, where: str) -> Mark:
 
     Args:
         mark: the marker in the table; None if there is none.
-        owner: the incarnation that wants to commit.
+        owner: the process that wants to commit.
         where: the table, for error messages.
 
     Raises:

@@ -116,7 +116,7 @@ class PostgresqlTable:
     Each commit and each fence first locks the lane's marker. So a fence waits for a running commit, and former owners
     can't commit after the fence.
 
-    Each incarnation of a lane has its own staging table, which is unlogged: PostgreSQL empties the table after a crash.
+    For each epoch, a lane has its own staging table, which is unlogged: PostgreSQL empties the table after a crash.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -307,7 +307,7 @@ class PostgresqlTable:
         return f"{self._stages(owner)}{owner.epoch}"
 
     def _stages(self, owner: Owner) -> str:
-        """The common prefix of the names of a lane's staging tables, to which each incarnation adds its epoch."""
+        """The common prefix of the names of a lane's staging tables. The rest of a name is the epoch."""
         return f"anabranch_{hashlib.sha256(f'{self._table} {owner.job} {owner.lane}'.encode()).hexdigest()[:16]}_"
 
     def _forget(self, owner: Owner) -> None:
@@ -323,7 +323,7 @@ class PostgresqlTable:
     def _clear(self, statement: str, stage: str) -> None:
         """Run a statement that clears or drops a staging table, unless the table is locked or no longer exists. Rows
         that stay do no harm, because a commit inserts only rows of the attempts that it names. If the lane was fenced
-        meanwhile, its new owner has removed the table.
+        meanwhile, the fence has removed the table.
         """
         with (
             session.told(str(self)),

@@ -26,11 +26,12 @@ LIMITS = {
 
 
 def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psycopg.Connection[Any]:
-    """A new connection. If the server can't be reached, further attempts are made for up to a minute. ``setting`` is
-    the setting that contains ``url``, for messages.
+    """A new connection. If the server can't be reached, further attempts are made for up to a minute, but not if it
+    refuses the login or has no such database. ``setting`` is the setting that contains ``url``, for messages.
 
     Raises:
         AnabranchError: no connection could be made.
+        ConfigError: a reference in ``url`` can't be resolved.
     """
     address = resolved(setting, url)
     limits = " ".join(f"-c {name}={limit}" for name, limit in LIMITS.items())

@@ -18,8 +18,8 @@ __all__ = [
 ]
 
 READING, PUBLISHING = "reading", "publishing"
-"""Labels for work that belongs to no operator of the job: reading a stream of the embedded log, and writing
-exactly-once outputs."""
+"""Labels for work that belongs to no operator of the job: reading a stream through a source in Python (not from Kafka),
+and writing exactly-once outputs to streams."""
 
 
 class ReportAddress(msgspec.Struct, frozen=True):

@@ -31,7 +31,8 @@ class Message:
 
     Args:
         value: a dict (written as JSON), bytes or str (written unchanged), or None (no value).
-        key: bytes, str (as UTF-8) or None (no key). Default: made from the columns that ``read(key=...)`` declares.
+        key: bytes, str (as UTF-8) or None (no key). Default: for a dict, made from the columns that ``read(key=...)``
+            declares; for other values, no key.
         headers: a dict, or pairs of name and value if a name occurs more than once.
         timestamp: a datetime with a time zone. Default: now.
         partition: the partition's number. Default: determined by the key, as in Kafka. Messages without a key go to

@@ -30,13 +30,13 @@ KILL = Sentinel("KILL")
 
 
 DRAIN = Sentinel("DRAIN")
-"""The job reads the rows before this sentinel and drains; a new deployment reads the following rows. See
+"""Once the job has run a batch of the preceding rows, it drains; a new deployment reads the following rows. See
 :func:`anabranch.testing.run`."""
 
 
 @dataclass(frozen=True)
 class SCALE(Sentinel):
-    """The job's factor changes while the job runs, after the first batches of the preceding rows: ``SCALE(4)``.
+    """The job's factor changes once the job has run a batch of the preceding rows: ``SCALE(4)``.
 
     Args:
         factor: the new factor, a power of two.
@@ -53,7 +53,7 @@ class SCALE(Sentinel):
 
 @dataclass(frozen=True)
 class REWIND(Sentinel):
-    """Rewinds the job while it runs, like ``anabranch rewind``, after the first batches of the preceding rows.
+    """Rewinds the job, like ``anabranch rewind``, once the job has run a batch of the preceding rows.
 
     Args:
         to: ``"earliest"``, a time with a time zone as text, or offsets by stream and partition:

@@ -103,8 +103,9 @@ def run(
             the end, these topics and the run's consumer groups are deleted. Credentials come from ``[systems.kafka]``.
             Default: all streams are in the embedded log, whatever the configuration says.
         partitions: the partition count of all inputs, or a dict of counts by name (2 for inputs that aren't named).
-        config: the path of an ``anabranch.toml``; only its sections ``[job]``, ``[streams]`` and ``[systems.kafka]``
-            are used. Default: the file that ``anabranch run`` would use; for a Job, the file in the working folder.
+        config: the path of an ``anabranch.toml``; only its sections ``[job]``, ``[streams]``, ``[formats]`` and
+            ``[systems.kafka]`` are used. Default: the file that ``anabranch run`` would use; for a Job, the file in the
+            working folder.
         folder: a new or empty folder for streams, store and lanes. Default: a temporary folder.
         timeout: the time limit for the whole run in seconds, not counting the start of Spark.
         settings: settings of ``[job]`` that override the file's settings, such as ``max_rows_per_batch=100``. Some
@@ -115,7 +116,9 @@ def run(
         The rows of every stream that the job wrote.
 
     Raises:
-        UsageError: an input is missing, is not read by the job, or contains a row that cannot be put into the stream.
+        UsageError: an input is missing, is not read by the job, or contains a row that cannot be put into the stream;
+            the inputs have different sentinels in the same place, or a ``KILL`` in real time; ``partitions`` names a
+            stream that is no input; or ``folder`` is not empty.
         JobFailedError: a lane failed; the message is what ``anabranch run`` would print.
         OutOfTimeError: the job was not idle before the timeout.
         AnabranchError: the broker does not answer; or the Spark session has no Kafka connector. If ``anabranch run``

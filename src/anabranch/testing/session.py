@@ -37,7 +37,9 @@ def shared(settings: Settings) -> SparkSession:
     Kafka connector if the connector's jars are on this machine, or if the streams of the first call's job are in Kafka.
 
     Raises:
-        AnabranchError: the job's streams are in Kafka, but the running session has no Kafka connector.
+        AnabranchError: the job's streams are in Kafka, but the running session has no Kafka connector; or a session
+            can't be started, as for :func:`anabranch.spark.session.session.start`.
+        UnsupportedSparkError: the session's Spark lacks something that every job needs.
     """
     on_kafka = settings.systems.default == "kafka"
     if not running_context.is_there():

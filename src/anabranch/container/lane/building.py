@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from anabranch.container import batch_size_memory
+from anabranch.container import batch_size_store
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.lane_folders import LaneFolders
 from anabranch.container.checkpoint.planned_batches import planned_batches
@@ -50,7 +50,7 @@ class QueryBuilder:
             clock=clock,
             starting=starting or {},
             inherited=lambda: self.lane_folders.inherited(lane),
-            remembered=lambda quick: batch_size_memory.remembered(self.lane_folders, lane, quick=quick),
+            remembered=lambda quick: batch_size_store.remembered(self.lane_folders, lane, quick=quick),
             until=until or {},
             dropped=dropped,
             gate=Gate(check_owner=folder.check_owner),

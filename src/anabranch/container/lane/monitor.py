@@ -10,7 +10,7 @@ from time import monotonic
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import crash_points, logs
-from anabranch.container.batch_size_memory import Memory
+from anabranch.container.batch_size_store import BatchSizeStore
 from anabranch.container.checkpoint.output_ends import Outputs
 from anabranch.container.idleness import Idleness
 from anabranch.container.lane.attempt import Attempt, Offsets
@@ -19,7 +19,7 @@ from anabranch.event_time.progress import Progress
 from anabranch.model.ssp import parsed, texts
 from anabranch.spark.query import clock, history
 from anabranch.spark.query.clock import Clock
-from anabranch.spark.query.history import BatchRun
+from anabranch.spark.query.history import CompletedBatch
 
 __all__ = ["Monitor"]
 
@@ -38,7 +38,7 @@ class Monitor:
         self.time_noted = False
         self._attempt = attempt
         self._reporter = attempt.reporter
-        self._speed = Memory(attempt.lane_folders, attempt.lane)
+        self._batch_size_store = BatchSizeStore(attempt.lane_folders, attempt.lane)
         self._idleness = Idleness(math.inf)
         self._idle: dict[str, int] = {}
         self._rows = 0
@@ -82,19 +82,19 @@ class Monitor:
         self._attempt.folder.note_progress(progress, (str(ssp) for ssp in self._attempt.inputs.ssps))
         self.time_noted = True
 
-    def note_speed(self, *, ends: bool = False) -> None:
+    def note_batch_size(self, *, ends: bool = False) -> None:
         """Store how many records a batch of the lane can have, for later processes and lanes. ``ends`` says whether the
         lane is ending."""
         query = self._attempt.query
         if query is not None and not query.plan.real_time and query.pacer.is_known:
-            self._speed.note(query.pacer.limit, ends=ends)
+            self._batch_size_store.note(query.pacer.limit, ends=ends)
 
     def dead_letters(self) -> int:
         """How many dead letters this lane has written in total, including earlier processes."""
         query = self._attempt.query
         return query.outputs.put_aside if query is not None else self._attempt.lane.put_aside
 
-    def _take_batch(self, ran: BatchRun) -> None:
+    def _take_batch(self, ran: CompletedBatch) -> None:
         query, report = self._attempt.query, self._reporter.current
         counts = self._attempt.counts
         self._rows += ran.rows
@@ -131,12 +131,12 @@ class Monitor:
             return self._attempt.positions()
         return self._attempt.wholes(query.planned(batch).ends)
 
-    def _take_pace(self, ran: BatchRun) -> None:
+    def _take_pace(self, ran: CompletedBatch) -> None:
         query = self._attempt.query
         if query is not None and not query.plan.real_time:
             query.pacer.took(ran.number, ran.seconds)
             self._reporter.update(limit=query.pacer.limit)
-            self.note_speed()
+            self.note_batch_size()
 
     def _look_for_idle(self, time: Clock) -> None:
         """Tell the lane's clock which inputs are idle. If the lane ends at noted offsets, no input counts as idle,

@@ -14,7 +14,7 @@ from anabranch.container import query_starts
 from anabranch.container.checkpoint import edits
 from anabranch.container.lane import breaking_off
 from anabranch.container.lane.attempt import POLL, Attempt, one_at_a_time
-from anabranch.container.lane.batch_sizes import BatchSizes
+from anabranch.container.lane.batch_shrinker import BatchShrinker
 from anabranch.container.lane.handover import PrestartedQuery
 from anabranch.container.lane.monitor import Monitor
 from anabranch.container.lane.upkeep import Upkeep
@@ -42,7 +42,7 @@ class Queries:
         attempt: Attempt,
         monitor: Monitor,
         upkeep: Upkeep,
-        sizes: BatchSizes,
+        shrinker: BatchShrinker,
         outputs_taken: Callable[[], bool],
     ) -> None:
         self.prestarted: PrestartedQuery | None = None
@@ -52,7 +52,7 @@ class Queries:
         self._attempt = attempt
         self._monitor = monitor
         self._upkeep = upkeep
-        self._sizes = sizes
+        self._shrinker = shrinker
         self._outputs_taken = outputs_taken
         self._analysis: threading.Thread | None = None
         self._analyzed: LaneQuery | None = None
@@ -85,7 +85,7 @@ class Queries:
         corrected: its time, if the clock was set back, and its size, if the batch took too long."""
         query = self._made()
         self.mend_time(query)
-        self._sizes.shrink(query)
+        self._shrinker.shrink(query)
         return query
 
     def mend_time(self, query: LaneQuery) -> None:

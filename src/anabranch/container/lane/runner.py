@@ -15,7 +15,7 @@ from anabranch.container.error_text import Failure, Remedy
 from anabranch.container.lane import actions, error_attribution, events
 from anabranch.container.lane.actions import Action
 from anabranch.container.lane.attempt import POLL, Attempt, Build, Offsets
-from anabranch.container.lane.batch_sizes import BatchSizes
+from anabranch.container.lane.batch_shrinker import BatchShrinker
 from anabranch.container.lane.boundary import Boundary
 from anabranch.container.lane.catching_up import has_caught_up
 from anabranch.container.lane.drain import LaneDrain, raise_if_ended
@@ -99,8 +99,8 @@ class LaneRunner:
         self._attempt = Attempt(lane_folders, lane, epoch, build, starting, until, self.life, reporter, handover)
         self._monitor = Monitor(self._attempt)
         self._upkeep = Upkeep(self._attempt, self._monitor, standstill)
-        self._sizes = BatchSizes(self._attempt)
-        self._queries = Queries(self._attempt, self._monitor, self._upkeep, self._sizes, taken)
+        self._shrinker = BatchShrinker(self._attempt)
+        self._queries = Queries(self._attempt, self._monitor, self._upkeep, self._shrinker, taken)
         self._boundary = Boundary(self._attempt, self._monitor, self._upkeep, self._queries)
         self._drain = LaneDrain(self._attempt, self._monitor, self._upkeep, self._queries, self._boundary, drained)
         self._thread = threading.Thread(target=self._run, name=f"lane {lane.id}", daemon=True)
@@ -241,8 +241,8 @@ class LaneRunner:
 
     def _tend(self) -> None:
         self._upkeep.check_progress()
-        slow = self._sizes.outlasting()
-        if slow is not None and self._sizes.break_off(self._started, slow):
+        slow = self._shrinker.outlasting()
+        if slow is not None and self._shrinker.break_off(self._started, slow):
             self._queries.start()
         self._upkeep.turn()
         self.life.pause(POLL)
@@ -260,7 +260,7 @@ class LaneRunner:
         if has_begun and not (time is None and self._monitor.time_noted) and not folder.pending:
             self._monitor.note_time(Progress() if time is None else time.progress)
         clock.forget(attempt.clock)
-        self._monitor.note_speed(ends=True)
+        self._monitor.note_batch_size(ends=True)
         self._monitor.outputs.note(folder, last=True)
         positions = attempt.positions()
         pending = folder.pending or not has_begun
@@ -301,7 +301,7 @@ class LaneRunner:
 
     def _failed(self, error: Exception) -> Event:
         try:
-            smaller = self.life.state.has_query and self._sizes.goes_on_smaller(error)
+            smaller = self.life.state.has_query and self._shrinker.goes_on_smaller(error)
             if smaller:
                 self._look_up_sources()
             return events.AttemptFailed(error, smaller=smaller)

@@ -11,10 +11,10 @@ from enum import StrEnum
 
 from anabranch.drain_progress import functions_part
 from anabranch.model.lane import Lane
-from anabranch.pace import breaking_off, speeds
+from anabranch.pace import breaking_off, stored_sizes
 from anabranch.pace.batch_cost import BatchCost
 from anabranch.pace.breaking_off import BROKEN_OFF
-from anabranch.pace.speeds import FIRST_PART, Speed
+from anabranch.pace.stored_sizes import FIRST_PART, StoredSize
 from anabranch.protocol.lane_report import LaneReport
 
 __all__ = ["Experience", "Kind", "MeasuredChange", "expected", "kind_of", "without_output"]
@@ -86,7 +86,7 @@ class Experience:
     state_speed: float = _STATE_SPEED
     container: float = _CONTAINER
     overhead: Mapping[Kind, float] = field(default_factory=dict)
-    speeds: Mapping[tuple[str, str], Mapping[int, Speed]] = field(default_factory=dict)
+    speeds: Mapping[tuple[str, str], Mapping[int, StoredSize]] = field(default_factory=dict)
 
     def started(self, seconds: float) -> Experience:
         """This experience, including the time that another container took to get ready for a change."""
@@ -100,9 +100,9 @@ class Experience:
                 found[lane.stage, lane.group] = self.known(lane, reports[lane.id])
         return replace(self, speeds=found)
 
-    def known(self, lane: Lane, report: LaneReport) -> Mapping[int, Speed]:
+    def known(self, lane: Lane, report: LaneReport) -> Mapping[int, StoredSize]:
         """The batch sizes of the lanes in a lane's stage and group, by factor, including the lane's own batch size."""
-        own = {lane.factor: Speed(report.load.limit, _partitions(lane))} if report.load.limit else {}
+        own = {lane.factor: StoredSize(report.load.limit, _partitions(lane))} if report.load.limit else {}
         return {**self.speeds.get((lane.stage, lane.group), {}), **own}
 
     def slowness(self, kind: Kind) -> float:
@@ -249,7 +249,7 @@ def _first_batch(
 ) -> float:
     """How many seconds the longest of the first batches of a lane's successors takes. The time that the job's functions
     take depends on the number of records, and on the number of buckets among which the records are divided; see
-    :mod:`anabranch.pace.speeds`.
+    :mod:`anabranch.pace.stored_sizes`.
     """
     known = shown.known(lane, report)
     if cost is None or not known or not following:
@@ -259,7 +259,7 @@ def _first_batch(
     for each in following:
         share = _partitions(each) / _partitions(lane)
         buckets = share * (1.0 if report.load.sequential else each.factor / lane.factor)
-        records = min(speeds.first(known, each.factor, _partitions(each), quick=False), share * _records(report))
+        records = min(stored_sizes.first(known, each.factor, _partitions(each), quick=False), share * _records(report))
         longest = max(longest, cost.seconds(records / buckets))
     return longest
 

@@ -182,7 +182,7 @@ class Leadership:
             key, why = (lane.id, lane.epoch), str(error)
             if self.leads and not isinstance(error, NotLeadingError) and self._told.get(key) != why:
                 self._told[key] = why
-                self._coordinator.unfenced(lane, why)
+                self._coordinator.fence_failed(lane, why)
             self._ended.wait(self._fenced_again_after)
 
     def step_down(self) -> None:

@@ -46,7 +46,8 @@ BATCH = -1
 
 class Rejection(NamedTuple):
     """A rejected row: ``place`` is the row's index, and ``error`` describes what is wrong. ``raised`` is true if the
-    function has raised an exception, and false if its result is wrong or it took too long.
+    function has raised an exception, or if the row can't be converted to Python values. It is false if the function's
+    result is wrong, if the function took too long, or if the process died.
     """
 
     place: int
@@ -257,7 +258,7 @@ async def _value(called: Any) -> Any:
 
 def messages(rows: pa.RecordBatch) -> list[Any]:
     """The rows as dicts. Maps in the rows also become dicts, except for maps with arrays or structs as keys: these maps
-    become lists of pairs.
+    become lists of pairs. A row that can't be converted becomes an :class:`_Unreadable`.
     """
     if any(maps.has_unhashable_keys(field.type) for field in rows.schema):
         readers = [(field.name, read) for field in rows.schema if (read := maps.reader(field.type)) is not None]

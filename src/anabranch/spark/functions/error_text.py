@@ -97,8 +97,8 @@ def shortened(value: object) -> str:
 
 
 def as_json(row: object) -> bytes:
-    """A row as a JSON object. Values that JSON can't represent become text: bytes become base64, and NaN and infinity
-    become their names.
+    """A row as a JSON object; ``null`` for None. Values that JSON can't represent become text: bytes become base64, and
+    NaN and infinity become their names. If the row can't be converted, the JSON is a string with its ``repr``.
     """
     plain = _attempted(lambda: _plain(row, 0))
     return json.dumps(plain if plain is not None else shortened(row)).encode() if row is not None else b"null"

@@ -86,7 +86,8 @@ class Listener:
         threading.Thread(target=self._listen, name="hears workers", daemon=True).start()
 
     def of(self, run: str, batch: int) -> list[TaskCounts]:
-        """The reports about a batch."""
+        """The newest reports about a batch, one for each attempt of a Spark task and operator. Empty if nothing was
+        reported about the batch, or if there are already reports about a later batch of the run."""
         now = time.monotonic()
         with self._lock:
             found = self._runs.get(run)
@@ -113,7 +114,8 @@ class Listener:
         return max(works, key=lambda each: each.seconds, default=None)
 
     def hear(self, told: TaskReport, connection: int = 0) -> None:
-        """Process a report."""
+        """Process a report. A report about an older batch of the run is ignored, as is a report beyond the limits of
+        this module."""
         with self._lock:
             run = self._runs.get(told.run)
             if run is not None and told.batch < run.batch:

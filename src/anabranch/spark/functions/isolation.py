@@ -127,7 +127,8 @@ class _Fork:
         """Sends a request to the process, and returns the result. If the process asks questions before it has the
         result, ``answer`` computes the answers.
 
-        Raises LostError if the process dies, or takes longer than ``seconds`` for a message.
+        Raises LostError if the process dies, takes longer than ``seconds`` for a message, or doesn't begin the first
+        message within 120 seconds.
         """
         at = _BEFORE
         limit: float | None = _BEGINNING
@@ -177,7 +178,7 @@ def _told(status: int) -> str:
 
 class Host:
     """Starts the processes that run user code. Each process calls ``open_service`` once, and answers requests with the
-    service that this returns.
+    service that this returns. Raises RuntimeError if the processes can't load the job's functions.
     """
 
     def __init__(self, open_service: Callable[[], Service]) -> None:

@@ -235,7 +235,8 @@ def _below(column: Column, value: object, path: str) -> Any:
 
 
 def fields_of(value: object) -> Mapping[str, Any] | None:
-    """The fields of a value that can be a row: a mapping, a dataclass, a NamedTuple, or a PySpark Row."""
+    """The fields of a value that can be a row: a mapping, a dataclass, a NamedTuple, or a PySpark Row. None for other
+    values."""
     if isinstance(value, Mapping):
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

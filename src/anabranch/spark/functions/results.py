@@ -51,8 +51,8 @@ class Results:
         return dict(zip(self.schema.names, self._row(row), strict=True))
 
     def cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch that a function has returned, converted to the types of the schema. Raises ResultError if a value
-        would change.
+        """A batch that a function has returned, converted to the types of the schema. Raises ResultError if a column is
+        missing or has an incompatible type, or if a value would change or isn't allowed (null, NaN, infinity).
         """
         arrays = []
         for field, column in zip(self.schema, self._columns, strict=True):

@@ -63,7 +63,7 @@ def wrap(
         home: the job's folder. Tracebacks show only files in this folder.
         on_error: receives the messages on which the function fails; if None, such a message fails the lane.
         factor: how many buckets each partition is divided into.
-        threads: how many buckets one Spark task processes at the same time, if the function isn't async.
+        threads: how many buckets one Spark task processes at the same time, at most, if the function isn't async.
         busy: called at the end of each Spark task with the seconds that the function has worked on each bucket.
         line: where workers report their progress; see :mod:`anabranch.task_progress.meters`.
         seconds: how long the function may work on a message.
@@ -182,7 +182,7 @@ def _of_one_partition(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
 
 
 def _received(parts: Iterable[pa.RecordBatch], meter: Meter) -> Batches:
-    """The same rows, counted as they arrive."""
+    """Yields ``parts`` unchanged, and counts their rows as they arrive."""
     for rows in parts:
         origin = rows.column(meta_column.NAME)
         source, partition, offset = (in_flight.number(origin, name, -1) for name in ("source", "partition", "offset"))

@@ -17,6 +17,7 @@ import socket
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -35,7 +36,7 @@ def serve(path: str, modules: Sequence[str] = ()) -> None:
     no server at all, each process does its own imports.
 
     Args:
-        modules: what the server imports before it forks the first process.
+        modules: what the server imports as soon as nobody waits for a process, so that later processes needn't.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -51,22 +52,24 @@ def serve(path: str, modules: Sequence[str] = ()) -> None:
         return
     try:
         os.close(held)
-        for module in modules:
-            importlib.import_module(module)
-        gc.collect()
-        gc.freeze()  # see worker_daemon.py
-        _serve(listener, gone)
+        _serve(listener, gone, modules)
     finally:
         os._exit(0)
 
 
-def _serve(listener: socket.socket, gone: int) -> None:
+def _serve(listener: socket.socket, gone: int, modules: Sequence[str]) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):  # these streams connect Spark and its daemon
         os.dup2(nothing, stream)
     os.close(nothing)
-    while gone not in select.select([listener.fileno(), gone], [], [])[0]:
+    left = [*modules]
+    while gone not in (ready := select.select([listener.fileno(), gone], [], [], 0 if left else None)[0]):
+        if not ready:
+            importlib.import_module(left.pop(0))
+            gc.collect()
+            gc.freeze()  # see worker_daemon.py
+            continue
         client, _ = listener.accept()
         if os.fork() == 0:
             listener.close()
@@ -87,6 +90,7 @@ def _become(client: socket.socket) -> None:
         threading.Thread(target=_end_with, args=(client,), daemon=True).start()
         client.sendall(b"1")
         sys.argv = words[1:]
+        warnings.filterwarnings("ignore", ".* found in sys.modules", RuntimeWarning)  # which is what forks are for
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as exiting:

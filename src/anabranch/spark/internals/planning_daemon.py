@@ -31,5 +31,5 @@ if __name__ == "__main__":
     vars(worker)["print"] = _nothing  # otherwise each process would print each of its steps
     gc.collect()
     gc.freeze()  # see worker_daemon.py
-    fork_server.serve(sys.argv[2], [worker_start.DAEMON_MODULE])
+    fork_server.serve(sys.argv[2], ["numpy", "pandas", "pyarrow.compute", "pyspark.worker", worker_start.DAEMON_MODULE])
     manager()

@@ -99,6 +99,7 @@ class HeldQuery:
     Raises:
         NotHeldError: from any method that waits, if the query runs no batch and still doesn't reach the point where it
             can be held, or if it has passed this point.
+        StateError: from any method that waits, if the query has ended.
     """
 
     def __init__(
@@ -122,11 +123,7 @@ class HeldQuery:
             raise
 
     def run(self) -> None:
-        """Run the planned batch.
-
-        Raises:
-            StateError: the query has ended.
-        """
+        """Run the planned batch, and then hold the query again."""
         self.go()
         self._stand()
 

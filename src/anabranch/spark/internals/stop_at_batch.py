@@ -55,7 +55,8 @@ def end(
     the batch has failed.
 
     ``stop()`` interrupts a running batch. So this function calls ``stop()`` only if nothing is running because the
-    query is between two triggers, if ``hurry`` returns true, or if the query doesn't end by itself in time.
+    query is between two triggers, if ``hurry`` returns true, or if the query doesn't end by itself in time. If this
+    Spark lacks the surface, this function calls ``stop()`` as soon as no batch is being written.
 
     The query ends by itself once this function has set Spark's state of the query to "terminated". If the state were
     set while a batch is being planned, Spark would abandon the batch. So this function first waits until no batch is

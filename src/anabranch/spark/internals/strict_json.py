@@ -26,7 +26,7 @@ def row(
     Args:
         read_as: how to read columns whose types can be written in more than one way; see docs/reference/values.md.
         result: the type of the struct.
-        array: whether the bytes are a key that anabranch wrote, which is an array of the columns.
+        array: whether the bytes are a message key, which is a JSON array of the columns.
     """
     given = _arguments(declared, wanted, read_as, array, explains=False)
     return java_functions.applied("StrictJson", given, value, result)

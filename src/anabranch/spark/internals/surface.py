@@ -233,7 +233,8 @@ def _class_file(spark: SparkSession, name: str) -> ClassFile | None:
 
 
 def look(spark: SparkSession, surfaces: Sequence[Surface]) -> list[Probe]:
-    """Check all surfaces, in a single thread, because each further thread would need its own connection to Java."""
+    """Check these surfaces, in a single thread, because each further thread would need its own connection to Java. A
+    surface that isn't checked within ``DEADLINE`` counts as missing."""
 
     def look_for_all() -> None:
         for each in surfaces:

@@ -94,7 +94,7 @@ class Context:
         following: adds the same watermark to another DataFrame of the same operator.
         shuffle_partitions: the number of Spark's partitions after a shuffle inside the query.
         factor: how many buckets each partition is divided into.
-        own_state: a condition that is true for rows of state that belong to the lane's own tasks.
+        own_state: a condition that is true for rows of state that belong to the lane's own tasks; None for all rows.
         own_tasks: the lane's own tasks, by number, with their buckets; None for all.
         table: returns the table of a ``join_table``.
     """
@@ -159,7 +159,7 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 def _check_merge(node: Node, inputs: Sequence[DataFrame]) -> None:
     """Raises GraphError if the inputs have a column with different types. Spark would make the types equal by casts,
-    which fail for some values. Different numeric types are allowed; the result has the wider type.
+    which fail for some values. Different numeric types are allowed: Spark widens them to a common type.
     """
     first = {field.name.lower(): field for field in _visible(inputs[0])}
     for frame in inputs[1:]:

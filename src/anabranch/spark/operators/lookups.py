@@ -1,5 +1,5 @@
-"""Reads the tables of ``join_table``, and joins rows with them. Each table is read completely, so it must be small. It
-is read again after each ``refresh`` interval.
+"""Reads the tables of ``join_table``, and joins rows with them. Each table is read completely, so it must be small. A
+table with a ``refresh`` interval is read again after each interval.
 """
 
 from __future__ import annotations
@@ -46,10 +46,13 @@ class Lookups:
 
     def now(self, node: Node, spark: SparkSession) -> DataFrame:
         """The table of a ``join_table``. The table is read again if the last read is longer ago than ``refresh``.
-        Columns that were added to the table since the job was planned are left out.
+        Without ``refresh``, it is read once. Columns that were added to the table since the job was planned are left
+        out.
 
         Raises:
-            StateError: the table can't be read.
+            StateError: the table can't be read, or a column is missing or has another type than when the job was
+                planned.
+            GraphError: as for :func:`load`.
         """
         refresh, before = node.args.get("refresh"), self._held.get(node.id)
         if before is not None and (refresh is None or self.now_seconds() < before[0] + refresh / 1000):
@@ -165,7 +168,8 @@ def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
     The whole table is sent to each Spark task, so rows stay in their Spark tasks, and keep their order.
 
     Raises:
-        GraphError: a column of ``on`` is missing, another column is on both sides, or keys have different types.
+        GraphError: a column of ``on`` is missing, another column is on both sides, or keys have different types that
+            aren't both integers.
     """
     on: dict[str, str] = node.args["on"]
     for side, columns, names in (("stream", on, frame.columns), ("table", on.values(), table.columns)):
@@ -197,7 +201,7 @@ def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
 
 def _check_types(node: Node, frame: DataFrame, table: DataFrame, keys: Mapping[str, str]) -> None:
     """Raises GraphError if keys have different types on the two sides. Spark would cast one side to the type of the
-    other, and a batch would fail if it contained a value that can't be cast.
+    other, and a batch would fail if it contained a value that can't be cast. Different types of integers are allowed.
 
     Args:
         keys: for each key column of the frame, the column of the table with which it is compared.

@@ -33,7 +33,8 @@ class CheckpointSync:
         self._synced: dict[str, set[str]] | None = None
 
     def sync(self) -> int:
-        """Sync all files that are new since the last call, and return their number.
+        """Sync all files that are new since the last call, and return their number; 0 if the folder isn't on a local
+        disk. The first call leaves out old files; see :data:`_RECENT`.
 
         Raises:
             OSError: the files can't be synced.

@@ -74,7 +74,7 @@ class Clock:
 
     @property
     def held_by(self) -> str | None:
-        """The SSP that holds the watermark back."""
+        """The SSP that holds the watermark back; None if all SSPs are idle."""
         return progress.held_by(self.progress, self.delays)
 
     @property
@@ -153,7 +153,7 @@ def reached(last: Batch | None, path: str | None) -> int:
     """A lane's processing time, in Unix ms. The lane's next batch is planned at this time or later.
 
     Args:
-        last: the last planned batch.
+        last: the last planned batch; None if no batch was planned yet.
         path: the path of the lane's clock file; None if the lane has no windows of processing time.
     """
     planned = 0 if last is None or last.drains else last.at

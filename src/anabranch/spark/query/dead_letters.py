@@ -38,8 +38,7 @@ _CUT = f"{PREFIX}cut"
 
 _Derived = tuple[int, bytes | None, bytes, str]
 """A row that doesn't come from a single record: its offset (negative, or 0 if it comes from state), key, value and
-error.
-"""
+error."""
 
 _HEADER_BYTES = 10
 
@@ -62,7 +61,7 @@ class WorkerDeadLetters:
 
     ``streams`` maps the number of a source to its stream. For each stream, ``systems`` has the stream's system, and
     ``letters`` says where dead letters go. ``operators`` maps an operator's name in messages to its name in slots.
-    ``slots`` has the names of the lane's slots.
+    ``slots`` has the names of the lane's slots. Spark tasks report to the driver through ``said``.
 
     Each slot must be written by one Spark task. If several Spark tasks may reject records of one slot, ``gathers`` is
     true. These Spark tasks then only report the records, and :func:`put` writes them.
@@ -83,7 +82,7 @@ class WorkerDeadLetters:
 
     def slot(self, operator: str, stream: str, partition: int) -> int:
         """The number of the slot for an operator's dead letters from a partition of ``stream``. If ``stream`` is '',
-        the partition is a state partition."""
+        the partition is a state partition. Raises GraphError if the lane has no such slot."""
         part = f"{self.systems[stream].name}/{stream}/{partition}" if stream else f"state-{partition}"
         name = f"{self.operators.get(operator, operator)}:{part}"
         if name not in self.slots:
@@ -98,8 +97,7 @@ class WorkerDeadLetters:
 class Rejects:
     """Collects the records that an operator rejects in one Spark task. :meth:`close` writes and reports them.
 
-    Several threads may call :meth:`add` at the same time.
-    """
+    Several threads may call :meth:`add` at the same time."""
 
     aside: WorkerDeadLetters
     operator: str
@@ -145,7 +143,7 @@ class Rejects:
             self.close()
 
     def close(self) -> None:
-        """Write the dead letters durably, and report to the driver what was written or dropped."""
+        """Write the dead letters durably, or only report them if ``gathers`` is true. Also report what was dropped."""
         if not self._count:
             return
         if self.aside.gathers and self.keep:
@@ -235,7 +233,7 @@ def _first(derived: list[_Derived]) -> int:
 
 def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.RecordBatch]:
     """Limits dead letters to ``limit`` bytes. If a dead letter is larger, its value is cut, and a header records how
-    long the value was."""
+    long the value was. If this isn't enough, only anabranch's headers are kept, and the key is cut to ``limit / 4``."""
     for batch in letters:
         sizes = np.zeros(0) if math.isinf(limit) else sizes_of(batch)
         if sizes.max(initial=0) <= limit:

@@ -16,9 +16,9 @@ from anabranch.spark.operators import evaluation, joining, lookups, routing
 from anabranch.spark.operators.frames_of_operators import Context, Workers
 from anabranch.spark.operators.lookups import Lookups
 from anabranch.spark.query import clock, ownership
+from anabranch.spark.query.batch_target import place_of
 from anabranch.spark.query.outputs import LaneOutputs
 from anabranch.spark.query.pacer import Pacer
-from anabranch.spark.query.pacing import place_of
 from anabranch.spark.query.plan import LanePlan
 from anabranch.spark.query.source import Source, by_node
 from anabranch.spark.query.sources import LaneSources
@@ -94,10 +94,12 @@ class LaneFrames:
 
     def _watermarked(self, frame: DataFrame, column: str, behind: int) -> DataFrame:
         """The DataFrame with the lane's watermark on a column. Spark takes the watermark from a row of the clock's
-        DataFrame, which is dropped afterwards.
+        DataFrame, which is dropped afterwards. ``behind`` says how many ms the operator's watermark must be behind the
+        lane's watermark.
 
         ``withWatermark`` is called only on the clock's DataFrame. Otherwise a stream with few records would hold the
-        watermark back. ``behind`` says how many ms the operator's watermark must be behind the lane's watermark.
+        watermark back. Without a clock (``watermark_scope = "lane"``), Spark computes the watermark from the rows, with
+        the longest delay of all inputs.
         """
         if not self.sources.has_event_time:
             delays = [

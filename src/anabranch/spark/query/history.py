@@ -13,14 +13,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from anabranch.spark.internals import query_progress
 from anabranch.spark.query import clock
 
-__all__ = ["BatchRun", "newest", "since"]
+__all__ = ["CompletedBatch", "newest", "since"]
 
 _STATE_BYTES = "rocksdbSstFileSize"
 """Spark's name for RocksDB's metric of the size of all files of a state."""
 
 
 @dataclass(frozen=True)
-class BatchRun:
+class CompletedBatch:
     """Spark's figures about a completed batch.
 
     Attributes:
@@ -49,11 +49,11 @@ def newest(spark: SparkSession, query: StreamingQuery) -> str:
     return query_progress.newest(spark, query)
 
 
-def since(spark: SparkSession, query: StreamingQuery, batch: int) -> list[BatchRun]:
+def since(spark: SparkSession, query: StreamingQuery, batch: int) -> list[CompletedBatch]:
     """The batches that a query has completed after ``batch``, oldest first. Batches are missing if Spark no longer has
     their reports.
     """
-    found: list[BatchRun] = []
+    found: list[CompletedBatch] = []
     for text in query_progress.recent(spark, query):
         told = json.loads(text)
         if told["batchId"] <= batch:
@@ -63,9 +63,9 @@ def since(spark: SparkSession, query: StreamingQuery, batch: int) -> list[BatchR
     return found[::-1]
 
 
-def _ran(told: dict[str, Any]) -> BatchRun:
+def _ran(told: dict[str, Any]) -> CompletedBatch:
     begun = datetime.fromisoformat(told["timestamp"]).timestamp()
-    return BatchRun(
+    return CompletedBatch(
         number=told["batchId"],
         rows=sum(each["numInputRows"] for each in told["sources"] if not clock.is_of_clock(each["endOffset"])),
         seconds=sum(ms for part, ms in told["durationMs"].items() if part != "triggerExecution") / 1000,

@@ -26,7 +26,7 @@ class LaneTime:
 
     Attributes:
         path: the lane's clock file; None if the lane has no event time.
-        delays: the delay in ms of each SSP that determines the watermark.
+        delays: the delay in ms of each SSP that determines the watermark; None for SSPs of intermediate streams.
         window: the windows of processing time, if the lane has any. Such a lane has no delays.
         inherited: returns the event time of the lane's predecessors; None if there are none.
     """
@@ -40,7 +40,8 @@ class LaneTime:
 
     def begin(self, last: Batch | None, pending: bool) -> None:
         """Write the lane's clock file before the query starts. For this, the records of ``last``, the last planned
-        batch, are read once more. They aren't read if the batch is ``pending``, because it runs again anyway.
+        batch, are read once more. They aren't read if the batch is ``pending``, because it runs again anyway. If no
+        batch was planned yet, the lane begins at the event time of its predecessors.
         """
         if self.path is None:
             return

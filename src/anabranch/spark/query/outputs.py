@@ -74,7 +74,8 @@ class LaneOutputs:
 
     @property
     def allowed(self) -> float:
-        """How many seconds a batch may take: the shortest limit of the publishers whose outputs have slots."""
+        """How many seconds a batch may take: the shortest limit of the publishers whose outputs have slots; infinite if
+        no output has slots."""
         slotted = [publisher for publisher in self.publishers.values() if publisher.slotted]
         return min((publisher.batch_seconds for publisher in slotted), default=math.inf)
 
@@ -97,8 +98,8 @@ class LaneOutputs:
         return " and ".join([*told, *(f"is given to {name}" for name in called)])
 
     def take(self, new: bool) -> None:
-        """Take over the lane's outputs. After this, former owners can't write to the outputs. ``new`` says that the
-        lane has had no owner before.
+        """Take over the lane's exactly-once outputs. After this, former owners can't write to these outputs. ``new``
+        says whether no batch of the lane was ever planned.
         """
         for publisher in self.publishers.values():
             publisher.take(new)

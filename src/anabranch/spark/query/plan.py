@@ -61,8 +61,8 @@ class LoadedJob:
 
 @dataclass(frozen=True)
 class LanePlan:
-    """The part of a job's graph that a lane runs. ``until`` has end offsets, by whole SSP; the lane never reads beyond
-    them.
+    """The part of a job's graph that a lane runs. ``until`` has the end offsets at which the lane ends, by whole SSP.
+    From a system that can't stop at an offset (Kafka), the last batches may read beyond them.
     """
 
     job: LoadedJob
@@ -86,7 +86,7 @@ class LanePlan:
 
     @property
     def message_limit(self) -> float:
-        """How many seconds a function may work on one message."""
+        """How many seconds a function may work on one message; infinite without ``[job] message_timeout``."""
         timeout = self.settings.job.message_timeout
         return math.inf if timeout is None else durations.parse(timeout) / 1000
 
@@ -175,8 +175,8 @@ class LanePlan:
     @property
     def looks_for_null_keys(self) -> bool:
         """Whether each batch must be searched for records with null keys, whose rows would reach the lane's state. This
-        isn't done if a shuffle or a function may have changed keys, because a row's null key then doesn't come from its
-        record.
+        isn't done if such a row fails the lane anyway. It isn't done either if a shuffle or a function may have changed
+        keys, because a row's null key then doesn't come from its record.
         """
         stateful = self.group.stateful
         shuffled = any(is_shuffle(node) for node in self.group.nodes)

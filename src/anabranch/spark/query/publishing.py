@@ -90,8 +90,8 @@ class Publishing:
         return evaluation.told_cut(rows, batch.reached) if batch.drains else rows
 
     def planned_write(self, rows: DataFrame, batch: int) -> DataFrame | None:
-        """The DataFrame that writes a batch's output rows, planned by Spark but not run. None if the rows aren't
-        written by a single publisher in one pass.
+        """The DataFrame that writes a batch's output rows, planned by Spark but not run. None if several publishers
+        write the rows, if the publisher isn't ``plannable``, or if dead letters must be written first.
         """
         numbers, ways = [*self._ways], {*self._ways.values()}
         if self.rejections.aside.gathers or len(ways) != 1 or not self._plannable(*ways):

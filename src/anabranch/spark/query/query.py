@@ -29,12 +29,12 @@ from anabranch.spark.internals import batch_clock, debug_lines, local_properties
 from anabranch.spark.operators import evaluation, late_rows
 from anabranch.spark.operators.labels import label
 from anabranch.spark.query import clock, sink, streaming_checks, under_way
+from anabranch.spark.query.batch_target import LaneBatchTarget
 from anabranch.spark.query.checkpoint_sync import CheckpointSync
 from anabranch.spark.query.frames import LaneFrames
 from anabranch.spark.query.gate import Gate
 from anabranch.spark.query.outputs import LaneOutputs
 from anabranch.spark.query.pacer import Pacer
-from anabranch.spark.query.pacing import LanePacing
 from anabranch.spark.query.plan import LanePlan, LoadedJob
 from anabranch.spark.query.planned_batch import Batch
 from anabranch.spark.query.set_back import SetBack
@@ -55,18 +55,18 @@ _TICK_MS = 1000
 
 
 def real_time_seconds(settings: Settings) -> float:
-    """The length of a batch in real-time mode."""
+    """The length of a batch in real-time mode: ``[job] interval`` or, if the interval is 0, 300 seconds."""
     return (durations.parse(settings.job.interval) or _BATCH_MS) / 1000
 
 
 @dataclass(frozen=True)
 class LaneQuery:
     """The streaming query of a lane. ``folder`` is the path of the checkpoint, in Spark's form. Without a checkpoint,
-    the query starts at the offsets ``starting``. It never reads beyond the offsets ``until``. Both are by whole SSP.
+    the query starts at the offsets ``starting``, by whole SSP. For ``until``, see :class:`LanePlan`.
 
     ``planned`` returns the entry of a batch in the offset log. ``clock`` is a local file for the lane's event time, and
     ``inherited`` returns the event time of the lane's predecessors. ``dropped`` is called after each batch with the
-    number of dropped records. For ``remembered``, see :class:`LanePacing`; for ``nothing``, :class:`LaneFrames`.
+    number of dropped records. For ``remembered``, see :class:`LaneBatchTarget`; for ``nothing``, :class:`LaneFrames`.
 
     ``writing`` is set while a batch is being written, and ``under_way`` describes the running batch. The ``gate`` must
     be passed before each step that makes a batch visible to others.
@@ -128,8 +128,8 @@ class LaneQuery:
         )
 
     @cached_property
-    def _pacing(self) -> LanePacing:
-        return LanePacing(self.plan, self.sources, self.outputs, self.remembered)
+    def _pacing(self) -> LaneBatchTarget:
+        return LaneBatchTarget(self.plan, self.sources, self.outputs, self.remembered)
 
     @cached_property
     def pacer(self) -> Pacer:
@@ -217,7 +217,8 @@ class LaneQuery:
         return not self.plan.real_time and self._interval <= _TICK_MS
 
     def _start_real_time(self, since: int) -> StreamingQuery:
-        """Start the query in real-time mode. A batch lasts for the interval, and is abandoned if the query stops."""
+        """Start the query in real-time mode. A batch lasts for :func:`real_time_seconds`, and is abandoned if the query
+        stops. Raises GraphError if the records can't be processed in one pass."""
         frames = by_node(self.sources.all, lambda s: s.rows(s.opened(self.frames.streamed(s))))
         way = evaluation.trunk(self.plan.group, frames, self.frames.context)
         one_pass = way is not None and evaluation.fans_out(self.plan.group, way[0])

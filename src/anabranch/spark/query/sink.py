@@ -43,7 +43,9 @@ class Keyless:
     rejecting: Rejecting | None
 
     def taken_out(self, number: int, rows: pa.RecordBatch, rejects: dict[int, Rejects]) -> pa.RecordBatch:
-        """The rows of an output that have a key. The other rows are rejected."""
+        """The rows of an output that have a key; the other rows are rejected. If the output isn't in ``outputs``, all
+        its rows. Raises OperatorError for a row without a key if ``rejecting`` is None.
+        """
         keys = rows.column("key")
         if number not in self.outputs or not keys.null_count:
             return rows

@@ -133,8 +133,8 @@ class Source:
         return self.intake.rows(opened, task, stream, self.fail, source=self.number, today=today)
 
     def faulty(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame | None:
-        """The unreadable records of a batch, with the reasons; None if all records are readable. ``ranges`` says what
-        the batch reads, and ``at`` when the batch was planned, in Unix ms.
+        """The unreadable records of a batch, with the reasons. None if all records are readable, or if the stream is an
+        intermediate stream. ``ranges`` says what the batch reads, and ``at`` when the batch was planned, in Unix ms.
         """
         mask = Marks.of(measured).faulty
         if self.intake is None or not mask:
@@ -151,7 +151,8 @@ class Source:
         return rows if self.audience is None else rows.where(meta_column.field("task") == FIRST)
 
     def maxima(self, measured: Measured) -> dict[str, int]:
-        """The greatest event time of each SSP in a batch, in Unix ms. SSPs without records in the batch are missing."""
+        """The greatest event time of each SSP in a batch, in Unix ms. SSPs without records in the batch are missing.
+        Empty if the source isn't ``timed``."""
         if not self.timed or self.intake is None:
             return {}
         found = {ssp: measured.get(f"max_{ssp.partition}") for ssp in self.ssps}

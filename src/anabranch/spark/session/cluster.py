@@ -47,11 +47,11 @@ def is_under(spark: SparkSession) -> bool:
 
 
 def check_master(master: str) -> None:
-    """Check that a standalone master accepts connections. (Spark itself would try to connect for a minute, and then
-    raise an error that hardly explains the cause.)
+    """Check that a standalone master (``spark://``) accepts connections. (Spark itself would try to connect for a
+    minute, and then raise an error that hardly explains the cause.) Other masters aren't checked.
 
     Raises:
-        ConfigError: the master doesn't have the form ``spark://HOST:PORT``, with several addresses separated by commas.
+        ConfigError: the addresses after ``spark://`` don't have the form ``HOST:PORT``, separated by commas.
         AnabranchError: none of the addresses accepts a connection within 10 seconds.
     """
     if not master.startswith("spark://"):

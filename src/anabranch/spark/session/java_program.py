@@ -35,7 +35,7 @@ def resolve() -> Java:
     """The Java that Spark would run: the one in ``$JAVA_HOME``, otherwise the first on ``PATH``.
 
     Raises:
-        AnabranchError: there is no Java, or it is older than 17.
+        AnabranchError: there is no Java, or it is older than 17 or of an unknown version.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")

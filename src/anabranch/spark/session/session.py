@@ -107,8 +107,8 @@ _SAID_BY_US = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 def master_of(master: str | None, cores: int = 0) -> str:
-    """Spark's master: the configured master, or else a local one, which retries Spark tasks. A local master uses all
-    cores of this machine, or ``cores`` if this is more.
+    """Spark's master: the configured master, or else a local one, which retries Spark tasks. This local master uses all
+    cores of this machine (at least 2), or ``cores`` if this is more.
 
     ``cores`` says how many Spark tasks must be able to run at the same time. With fewer cores, Spark would never read
     some partitions.
@@ -142,7 +142,10 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
         cores: how many Spark tasks must be able to run at the same time.
 
     Raises:
-        AnabranchError: Java is missing, or no master accepts the application.
+        AnabranchError: Java is missing, too old or ends unexpectedly; a system's packages can't be fetched; or no
+            master accepts the application.
+        ConfigError: ``[spark] master`` has too few cores or isn't valid, or there is no interpreter for Python workers.
+        UsageError: the job's folder can't be packed for a cluster.
         UnsupportedSparkError: this Spark lacks something that every job needs.
     """
     archive = class_archive.options(java_program.resolve())

@@ -24,7 +24,9 @@ def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[
         read_as: for columns whose types can be written in more than one way: how to read them, by the column's name.
 
     Raises:
-        GraphError: the declaration doesn't fit the format, or the stream's own schema lacks a declared column.
+        GraphError: the declaration doesn't fit the format, the stream's own schema can't be read, or it lacks a
+            declared column.
+        ParseException: Spark can't parse ``declared``.
     """
     if read_as and format_.name != "json":
         raise GraphError(

@@ -77,7 +77,7 @@ class Expiry:
 
     def lags(self, info: StreamInfo, tails: Mapping[int, Tail]) -> list[ReaderLag]:
         """For each reader of a stream, how many records the reader still has to read, and how many records the
-        retention doesn't delete for this reason. Raises LogError.
+        retention doesn't delete for this reason. Raises LogError if a file is damaged.
         """
         folder = layout.readers_folder(self._root, info.name)
         known = readers.StreamReaders(self._root, info.name, info.partitions).all()

@@ -115,7 +115,7 @@ def decode(raw: bytes, decoder: msgspec.json.Decoder[T], path: str) -> T:
     """Parse one of the log's JSON files.
 
     Raises:
-        UnsupportedFormatError: a newer anabranch wrote the file.
+        UnsupportedFormatError: the file has another format version.
         LogError: the content isn't such a file.
     """
     try:

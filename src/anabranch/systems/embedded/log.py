@@ -48,14 +48,17 @@ class Log:
 
         Raises:
             ConflictError: the stream exists with another count.
+            UsageError: the name isn't allowed, or ``partitions`` is less than 1.
             ConfigError: the root's file system isn't suitable for the log.
+            LogError: the root can't be written.
         """
         return self._streams.create(stream, partitions)
 
     def expand(self, stream: str, partitions: int) -> StreamInfo:
         """Raise a stream's partition count to a multiple. Other processes see either all new partitions or none.
 
-        Lanes that were fenced or closed in the old partitions are also fenced or closed in the new ones.
+        Lanes that were fenced or closed in the old partitions are also fenced or closed in the new ones. Raises
+        UsageError if ``partitions`` isn't a multiple of the current count.
         """
         return self._streams.expand(stream, partitions)
 
@@ -78,7 +81,7 @@ class Log:
 
     def lags(self, stream: str) -> list[ReaderLag]:
         """For each reader of a stream, the records that can't be deleted because the reader still has to read them.
-        Raises LogError."""
+        Raises LogError if a file is damaged."""
         return self._expiry.lags(self.describe(stream), self.ends(stream))
 
     def purge(self, stream: str, before: Mapping[int, int]) -> int:

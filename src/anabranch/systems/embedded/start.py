@@ -44,8 +44,8 @@ def of_segment(path: str) -> str:
 
 
 def read(path: str) -> Start:
-    """Where a partition begins, from its ``start.json``. Raises LogError or UnsupportedFormatError, which names
-    ``path``."""
+    """Where a partition begins, from its ``start.json``; ``ALL`` if there is no such file. Raises LogError or
+    UnsupportedFormatError if the file isn't valid; the error names ``path``."""
     try:
         with open(path, "rb") as file:
             raw = file.read()

@@ -79,8 +79,8 @@ class EmbeddedSystem(System):
         return self.ends(stream)
 
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """For each partition, the first offset at or after a time, found by reading from the beginning, because the log
-        has no index of times.
+        """For each partition, the offset of the first record with this timestamp or a later one; if there is no such
+        record, the end offset. The records are read from the beginning, because the log has no index of times.
         """
         starts, ends = self.starts(stream), self.ends(stream)
         return {number: self._first_at(stream, number, (starts[number], end), unix_ms) for number, end in ends.items()}

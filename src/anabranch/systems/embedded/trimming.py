@@ -39,8 +39,8 @@ class Partition:
 
 @dataclass(frozen=True)
 class Trimmed:
-    """How much was deleted. ``is_done`` is False if more entries are due, or if nothing could be deleted because other
-    processes held the lock.
+    """How much was deleted. ``is_done`` is False if more entries may be due, or if nothing could be deleted because
+    other processes held the lock.
     """
 
     entries: int

@@ -16,7 +16,7 @@ __all__ = ["LaneWriter", "fence", "foreign_writers"]
 
 
 class LaneWriter:
-    """Publishes for one incarnation of a lane: a process that has the lane under ``epoch``. Not thread-safe.
+    """Publishes for an *incarnation* of a lane: the process that has the lane under ``epoch``. Not thread-safe.
 
     After any error except FencedError, publish the same batch again; it takes effect only once.
     """
@@ -44,7 +44,7 @@ class LaneWriter:
 
         Raises:
             FencedError: a newer process has the lane, or the lane is closed. Stop and write nothing more.
-            LogError: a segment isn't as its writer left it.
+            LogError: a segment isn't as its writer left it, or the stream was deleted and created again.
         """
         named = [ref for ref in sorted(segments, key=lambda ref: ref.slot) if ref.rows]
         if not named and control is None:
@@ -149,7 +149,8 @@ class LaneWriter:
 
 
 def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
-    """Stop every incarnation of a lane below ``epoch``: once this returns, none can publish to the stream.
+    """Make a stream refuse every epoch of a lane lower than ``epoch``: once this returns, no process with a lower epoch
+    can publish to the stream for the lane.
 
     The fence includes partitions that an expansion is creating. Idempotent; after an error, call it again.
 

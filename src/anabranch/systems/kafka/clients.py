@@ -37,7 +37,8 @@ def librdkafka(settings: KafkaSettings) -> dict[str, Any]:
     precedence.
 
     Raises:
-        ConfigError: a reference can't be resolved, or SASL has no user.
+        ConfigError: a reference can't be resolved, a file can't be read, the address of a server isn't valid, or SASL
+            has no user or no password.
     """
     properties: dict[str, Any] = {
         **_common(settings, settings.client),
@@ -57,7 +58,7 @@ def java(settings: KafkaSettings) -> dict[str, str]:
     their files.
 
     Raises:
-        ConfigError: a reference can't be resolved, a file can't be read, or SASL has no user.
+        ConfigError: as for :func:`librdkafka`, or the key isn't in PKCS#8.
     """
     properties = {
         **_common(settings, settings.spark),

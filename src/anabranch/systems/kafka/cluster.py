@@ -154,10 +154,11 @@ class Cluster:
     def ask(self, request: Callable[[AdminClient], Mapping[K, Future[V]]]) -> dict[K, V | KafkaError]:
         """The answers to an admin request. An error that concerns a single item is the answer for that item.
 
-        After transient errors, such as a partition without a leader, the request is repeated.
+        After transient errors, such as a partition without a leader, the request is repeated for ``patience`` seconds.
 
         Raises:
             AnabranchError: there was no answer in time, authentication failed, or the cluster can't be reached.
+            ConfigError: as for :meth:`open`.
         """
         deadline = time.monotonic() + self.patience
         while True:

@@ -1,4 +1,4 @@
-"""The fence of a lane in Kafka: afterwards, nothing more from an older incarnation can become visible."""
+"""The fence of a lane in Kafka: afterwards, nothing more from a process with a lower epoch can become visible."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def fence(
     closed: bool = False,
     opens: bool = False,
 ) -> dict[int, Marker]:
-    """Stop every incarnation of a lane below ``epoch``, and return each slot's marker.
+    """Make a lane's slots refuse every epoch lower than ``epoch``, and return each slot's marker.
 
-    The fence also aborts open transactions of these incarnations, so that readers don't wait for them. Idempotent;
-    after an error, call it again.
+    The fence also aborts open transactions of processes with such epochs, so that readers don't wait for them.
+    Idempotent; after an error, call it again.
 
     Args:
         settings: how to reach the cluster.
@@ -45,9 +45,9 @@ def fence(
         epoch: the epoch that the markers will have.
         new: whether the lane has never run a batch. If so, the job's topic for markers and the lane's markers are
             created. None if the lane may have run a batch; then only missing markers are created.
-        closed: whether the fence stops every incarnation, even the one with ``epoch``.
-        opens: whether a closed lane is opened again, because this incarnation still has something to write. Otherwise
-            a closed lane stays closed.
+        closed: whether the slots refuse even the process with ``epoch``.
+        opens: whether a closed lane is opened again, because the process with ``epoch`` still has something to write.
+            Otherwise a closed lane stays closed.
 
     Raises:
         FencedError: a process with a higher epoch has the lane.
@@ -111,7 +111,7 @@ def successor(
 
 
 def fenced(job: str, lane: str, slot: int, epoch: int, reason: str) -> FencedError:
-    """The error for an incarnation that must stop."""
+    """The error for a process that must stop, because it no longer has the lane."""
     return FencedError(
         f"lane {lane} of {job}, epoch {epoch}, must not write to Kafka from its slot {slot}: {reason}",
         "nothing was written; this process must stop, the lane continues elsewhere",

@@ -72,7 +72,10 @@ class Holder:
         seen: the instance in the slot's marker when this producer initialized the id; after this producer's first
             commit, its own instance. If the marker has another instance, another producer has written to the slot.
         begun: when the open transaction began; None if no transaction is open.
-        lost: the records of the transaction that the brokers refused.
+        lost: the records of the transaction that the producer or the brokers refused.
+    Raises:
+        ConfigError: the client refuses the settings, or the brokers refuse ``transaction_timeout``.
+        AnabranchError: the id can't be initialized within ``PATIENCE``.
     """
 
     def __init__(self, settings: KafkaSettings, transactional_id: str) -> None:
@@ -102,7 +105,7 @@ class Holder:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the transaction began."""
+        """Seconds since the transaction began; 0 if none is open."""
         return 0.0 if self.begun is None else time.monotonic() - self.begun
 
     def begin(self) -> None:
@@ -115,7 +118,8 @@ class Holder:
     def produce(
         self, topic: str, records: pa.RecordBatch, partitions: npt.NDArray[Any], check: Callable[[], None]
     ) -> None:
-        """Queue records. Records that are too large for the producer are added to ``lost``.
+        """Queue records. If the producer refuses a record, for example because the record is too large, the record is
+        added to ``lost``, and KafkaException is raised.
 
         Args:
             topic: the topic to write.

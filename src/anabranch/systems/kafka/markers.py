@@ -157,7 +157,7 @@ class Markers:
 
     def read(self, slots: Iterable[int], timeout: float = _PATIENCE) -> dict[int, Marker | None]:
         """The committed marker of each slot; None for a slot without a marker. If a transaction with a marker is
-        pending, this waits for its end.
+        pending, this method waits for the end of the transaction.
 
         Raises:
             OutOfTimeError: there was no answer within ``timeout`` seconds.
@@ -218,8 +218,8 @@ def markers(settings: KafkaSettings, job: str, lane: str, group: str, slots: Ite
 
 
 def peeked(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iterable[int]) -> int:
-    """The last batch that any of these slots has committed; -1 if none. This doesn't wait for commits that are under
-    way.
+    """The last batch that any of these slots has committed; -1 if none. Commits that are under way aren't waited for.
+    Raises AnabranchError if the brokers don't answer or refuse the request.
     """
     name, its = group_id(settings.prefix, job, lane, group), [TopicPartition(topic(job), slot) for slot in slots]
     admin = AdminClient(librdkafka(settings))  # alive until the answer is there

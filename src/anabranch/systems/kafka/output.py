@@ -36,7 +36,7 @@ _SETTLING, _STEP = 5.0, 0.02
 
 @dataclass(frozen=True)
 class KafkaOutput:
-    """Writes for one incarnation of a lane. ``topics`` gives the topic of each stream."""
+    """Writes for one incarnation of a lane; see :class:`SlotWriter`. ``topics`` gives the topic of each stream."""
 
     writer_of: SlotWriter
     topics: Mapping[str, str]
@@ -154,11 +154,11 @@ class KafkaPublisher:
 
 
 def fence(settings: KafkaSettings, lane: Lane, epoch: int, *, new: bool | None, closed: bool = False) -> int:
-    """Stop every incarnation of a lane below ``epoch``, and abort the transactions that these incarnations left open.
-    (Until then, the markers of an incarnation that died in a transaction can't be read.) Returns the last batch that is
-    in a slot, at least in part; -1 if none. Raises the same errors as :func:`fencing.fence`.
+    """Make a lane's slots refuse every epoch lower than ``epoch``, and abort the transactions that processes with such
+    epochs left open. (Until then, the markers of a process that died in a transaction can't be read.) Returns the last
+    batch that is in a slot, at least in part; -1 if none. Raises the same errors as :func:`fencing.fence`.
 
-    ``closed`` says whether even the incarnation with ``epoch`` is stopped, until it takes its slots again.
+    ``closed`` says whether the slots refuse even the process with ``epoch``, until it takes its slots again.
     """
     slots = range(len(lane.slots))
     held = transactions.fence(settings, lane.job, lane.id, lane.group, slots, epoch, new=new, closed=closed)
@@ -166,8 +166,8 @@ def fence(settings: KafkaSettings, lane: Lane, epoch: int, *, new: bool | None, 
 
 
 def peeked(settings: KafkaSettings, lane: Lane) -> int:
-    """The last batch that a running lane is known to have committed in any slot; -1 if none. This doesn't wait for
-    commits that are under way."""
+    """The last batch that a running lane is known to have committed in any slot; -1 if none. Commits that are under way
+    aren't waited for."""
     return markers.peeked(settings, lane.job, lane.id, lane.group, range(len(lane.slots)))
 
 

@@ -54,6 +54,7 @@ class Reader:
 
         Raises:
             LogError: the records at ``start`` have been deleted, or the partition ends before ``end``.
+            AnabranchError: the brokers don't answer or refuse the client.
         """
         self._consumer.assign([TopicPartition(*self._place, start)])
         deadline = time.monotonic() + self._cluster.patience

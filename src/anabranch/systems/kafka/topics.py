@@ -108,7 +108,7 @@ class Topics:
         return answer  # type: ignore[no-any-return]
 
     def describe(self, stream: str) -> TopicDescription:
-        """A stream's topic. If it doesn't exist, raises NotFoundError with the most similar existing name."""
+        """A stream's topic. If it doesn't exist, raises NotFoundError, which names the most similar stream, if any."""
         found = self.find(stream)
         if found is None:
             near = difflib.get_close_matches(stream, self.names(), n=1)
@@ -124,6 +124,8 @@ class Topics:
 
         Raises:
             ConflictError: the topic exists with another partition count.
+            UsageError: the name isn't allowed, ``partitions`` is less than 1, or the brokers refuse the settings.
+            AnabranchError: the brokers don't create the topic, or not all of its partitions get a leader in time.
         """
         topic = self.topic(stream)
         if partitions < 1:
@@ -144,7 +146,12 @@ class Topics:
         self._wait_everywhere(stream, partitions)
 
     def expand(self, stream: str, partitions: int) -> None:
-        """Raise a stream's partition count to a multiple. When this returns, every broker knows the new partitions."""
+        """Raise a stream's partition count to a multiple. When this returns, every broker knows the new partitions.
+
+        Raises:
+            UsageError: ``partitions`` isn't a multiple of the current count.
+            AnabranchError: the brokers don't add the partitions, or not all of them get a leader in time.
+        """
         there = len(self.describe(stream).partitions)
         if partitions == there:
             return

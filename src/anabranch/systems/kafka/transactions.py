@@ -66,7 +66,8 @@ class SlotWriter:
         Raises:
             FencedError: a newer process has the lane, or the lane is closed. Stop and write nothing more.
             StateError: the slot has no marker, so it isn't known which batches it has written.
-            ConfigError: the brokers refuse ``transaction_timeout``.
+            ConfigError: the brokers refuse ``transaction_timeout``, or the client refuses the settings.
+            AnabranchError: the brokers don't answer or refuse the request, or the marker can't be decoded.
         """
         kept = _holders.pop(self._place(slot), None)
         if kept is not None:
@@ -90,6 +91,7 @@ class SlotWriter:
         Raises:
             FencedError, StateError: as for :meth:`open`.
             OutOfTimeError: the marker can't be read within ``timeout`` seconds.
+            AnabranchError: the brokers refuse the request, or the marker can't be decoded.
         """
         marker = self.reader().read([slot], timeout)[slot]
         if marker is None:
@@ -159,6 +161,7 @@ class SlotTransaction:
         Records are sent in the background; an error may not be known before ``commit``.
 
         Raises:
+            FencedError: as for :meth:`commit`.
             AnabranchError: a record is too large, the transaction took too long, or the brokers refuse a record.
         """
         if self.done or not records.num_rows:
@@ -174,6 +177,7 @@ class SlotTransaction:
         """Wait until the brokers have all records that were written. Readers don't see them yet.
 
         Raises:
+            FencedError: as for :meth:`commit`.
             AnabranchError: the transaction took too long, or the brokers don't accept a record.
         """
         try:
@@ -210,7 +214,8 @@ class SlotTransaction:
         crash_points.reach(crash_points.TRANSACTED, self._writer.lane, self._batch)
 
     def abort(self) -> None:
-        """Ensure that what was written never becomes visible. After that, the batch can be opened again."""
+        """Ensure that what was written never becomes visible, unless :meth:`commit` was called: if it has failed, the
+        outcome is known only when the batch is opened again. Does nothing if the transaction has ended."""
         if self._holder is None:
             return
         try:

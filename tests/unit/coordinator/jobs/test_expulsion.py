@@ -130,7 +130,7 @@ def test_a_lane_that_was_fenced_twice_is_fenced_once(coordinator: Coordinator, c
 def test_what_can_t_be_fenced_is_told_and_stays(coordinator: Coordinator, clock: Clock) -> None:
     lost(coordinator, clock)
     [first, _] = (fence.lane for fence in coordinator.fences())
-    coordinator.unfenced(first, "no broker answers")
+    coordinator.fence_failed(first, "no broker answers")
     assert [(event.what, event.why) for event in coordinator.events("delays", 1)] == [
         (f"lane {FIRST} can't be fenced yet", "no broker answers")
     ]

@@ -125,7 +125,7 @@ def test_of_a_container_that_loses_its_seat(coordinator: Coordinator, store: Sto
     worker.seat.beat(*worker.reports.values())
     coordinator.fence(worker.seat.me.container or "")
     for fence in coordinator.fences():
-        coordinator.unfenced(fence.lane, "a broker doesn't answer")
+        coordinator.fence_failed(fence.lane, "a broker doesn't answer")
         coordinator.fenced(fence.lane)
     found = recorded(store)
     assert found["C has lost its seat"] == ("seat", "", "C", 0, None)

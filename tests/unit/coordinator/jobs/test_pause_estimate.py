@@ -14,7 +14,7 @@ from anabranch.coordinator.jobs.pause_estimate import Experience, Kind, Measured
 from anabranch.coordinator.store import Store
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
-from anabranch.pace.speeds import Speed
+from anabranch.pace.stored_sizes import StoredSize
 from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.lane_report import BatchProgress, BatchTimes, LanePhase, LaneReport
 from tests.support.reports import lane_report
@@ -193,13 +193,13 @@ def reading(before: Lane, *ssps: SSP) -> Lane:
         ({}, 1, False, 95_000, 1.0 + 0.75),
         ({}, 4, False, 95_000, 1.0 + 3.0 / 4),  # as many records, in four times as many buckets
         ({}, 1, True, 95_000, 1.0 + 0.75),  # half of the partitions each, with half of the records
-        ({4: Speed(8000, 2)}, 4, False, 95_000, 1.0 + 3.0 * 2 / 4),  # a quarter of 8000
-        ({4: Speed(8000, 2)}, 4, True, 95_000, 1.0 + 3.0 * 2 / 4),
+        ({4: StoredSize(8000, 2)}, 4, False, 95_000, 1.0 + 3.0 * 2 / 4),  # a quarter of 8000
+        ({4: StoredSize(8000, 2)}, 4, True, 95_000, 1.0 + 3.0 * 2 / 4),
         ({}, 1, False, 100, 1.0 + 0.3),  # no more is there to read
     ],
 )
 def test_the_first_batches_of_the_next_lanes_have_the_size_that_their_containers_choose(
-    known: dict[int, Speed], factor: int, one_each: bool, waiting: int, first: float
+    known: dict[int, StoredSize], factor: int, one_each: bool, waiting: int, first: float
 ) -> None:
     former = reading(lane("0-a"), FLIGHTS, OTHER)
     reports = told("0-a", **{**BACKLOG, "ends": {"embedded/flights/0": 5000 + waiting}}, repeats="no batch is lost")
@@ -215,8 +215,9 @@ def test_the_first_batches_of_the_next_lanes_have_the_size_that_their_containers
 def test_the_batch_sizes_of_closed_lanes_are_kept_by_their_factor() -> None:
     shown = Experience().closed([lane("0-a"), lane("0-b")], told("0-a", limit=400))
     shown = shown.closed([lane("0-c", factor=4)], told("0-c", limit=6000))
-    assert shown.speeds == {("s", "outputs"): {1: Speed(400, 1), 4: Speed(6000, 1)}}
-    assert shown.known(lane("0-d"), lane_report(lane="0-d", phase=LanePhase.RUNNING, limit=500))[1] == Speed(500, 1)
+    assert shown.speeds == {("s", "outputs"): {1: StoredSize(400, 1), 4: StoredSize(6000, 1)}}
+    running = lane_report(lane="0-d", phase=LanePhase.RUNNING, limit=500)
+    assert shown.known(lane("0-d"), running)[1] == StoredSize(500, 1)
 
 
 def change(foretold: float, how: Kind = Kind.SAME, state_bytes: int = 0) -> MeasuredChange:

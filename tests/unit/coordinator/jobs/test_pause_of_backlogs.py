@@ -13,7 +13,7 @@ from anabranch.coordinator.jobs import pause_estimate
 from anabranch.coordinator.jobs.pause_estimate import Kind
 from anabranch.pace.batch_cost import BatchCost
 from anabranch.pace.breaking_off import BROKEN_OFF
-from anabranch.pace.speeds import FIRST_PART
+from anabranch.pace.stored_sizes import FIRST_PART
 from anabranch.protocol.lane_report import BatchProgress, BatchTimes, LanePhase
 from tests.support.reports import lane_report
 from tests.unit.coordinator.helpers import lane

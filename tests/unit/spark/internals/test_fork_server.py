@@ -20,7 +20,7 @@ SERVES = """
 import sys
 from anabranch.spark.internals import fork_server
 import decimal
-fork_server.serve(sys.argv[1])
+fork_server.serve(sys.argv[1], sys.argv[2:])
 print("serves", flush=True)
 sys.stdin.read()
 """
@@ -35,8 +35,8 @@ SLEEPS = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
 
 
 @contextmanager
-def serving(path: Path) -> Iterator[subprocess.Popen[str]]:
-    words = [sys.executable, "-c", SERVES, str(path)]
+def serving(path: Path, *modules: str) -> Iterator[subprocess.Popen[str]]:
+    words = [sys.executable, "-c", SERVES, str(path), *modules]
     pipe, env = subprocess.PIPE, {**os.environ, **fork_client.SPARKS}
     with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env=env) as server:
         assert server.stdin is not None
@@ -177,6 +177,21 @@ def test_a_server_ends_with_what_has_begun_it_and_its_forks_go_on(folder: Path) 
     assert gone(fork)
     asked = client(folder, listening, "told")
     assert asked.communicate("", timeout=60)[0].startswith("False"), "what nobody serves is done without"
+
+
+def test_a_server_imports_what_is_left_when_nobody_waits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "several").mkdir()
+    (folder / "several" / "__init__.py").write_text("")
+    (folder / "several" / "left.py").write_text("import sys, time\ntime.sleep(0.5)\nprint(__name__, *sys.argv[1:])")
+    (folder / "asks.py").write_text("import sys\nprint('several.left' in sys.modules)")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
+    listening, end = folder / "socket", time.monotonic() + 30
+    with serving(listening, "several.left"):
+        while client(folder, listening, "asks").communicate(timeout=60)[0] != "True\n":
+            assert time.monotonic() < end, "the server never imports it"
+        for _ in range(2):
+            asked = client(folder, listening, "several.left", "a program")
+            assert asked.communicate(timeout=60) == ("__main__ a program\n", ""), "no warning that it is imported"
 
 
 def test_the_first_one_serves(folder: Path) -> None:

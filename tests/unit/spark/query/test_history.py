@@ -40,5 +40,7 @@ def test_a_batch_took_what_its_parts_took_and_not_the_time_in_which_its_query_wa
     assert history.newest(spark, query) == at
     (ran,) = history.since(spark, query, 3)
     ended = datetime(2026, 1, 2, tzinfo=UTC).timestamp() + 60.5
-    assert ran == history.BatchRun(4, rows=7, seconds=0.325, late_groups=1, state_rows=2, ended=ended, state_bytes=4096)
+    assert ran == history.CompletedBatch(
+        4, rows=7, seconds=0.325, late_groups=1, state_rows=2, ended=ended, state_bytes=4096
+    )
     assert history.since(spark, query, 4) == []

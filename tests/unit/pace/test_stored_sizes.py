@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.pace import speeds
-from anabranch.pace.speeds import Speed
+from anabranch.pace import stored_sizes
+from anabranch.pace.stored_sizes import StoredSize
 
-KNOWN = {1: Speed(4000, 2), 16: Speed(60_000, 2)}
+KNOWN = {1: StoredSize(4000, 2), 16: StoredSize(60_000, 2)}
 
 
 @pytest.mark.parametrize(
@@ -24,18 +24,18 @@ KNOWN = {1: Speed(4000, 2), 16: Speed(60_000, 2)}
         (KNOWN, 2, 2, False, 4000),
         (KNOWN, 8, 2, False, 7500),
         (KNOWN, 64, 2, False, 60_000),
-        ({1: Speed(2, 2)}, 1, 1, False, 1),
+        ({1: StoredSize(2, 2)}, 1, 1, False, 1),
     ],
 )
 def test_a_lane_begins_with_what_lanes_like_it_had(
-    known: dict[int, Speed], factor: int, partitions: int, quick: bool, expected: int
+    known: dict[int, StoredSize], factor: int, partitions: int, quick: bool, expected: int
 ) -> None:
-    assert speeds.first(known, factor, partitions, quick=quick) == expected
+    assert stored_sizes.first(known, factor, partitions, quick=quick) == expected
 
 
-@given(st.dictionaries(st.integers(1, 1024), st.builds(Speed, st.integers(1, 10**7), st.integers(1, 10**4))))
-def test_what_is_stored_is_read(known: dict[int, Speed]) -> None:
-    assert speeds.from_builtins(speeds.to_builtins(known)) == known
+@given(st.dictionaries(st.integers(1, 1024), st.builds(StoredSize, st.integers(1, 10**7), st.integers(1, 10**4))))
+def test_what_is_stored_is_read(known: dict[int, StoredSize]) -> None:
+    assert stored_sizes.from_builtins(stored_sizes.to_builtins(known)) == known
 
 
 @pytest.mark.parametrize(
@@ -54,5 +54,5 @@ def test_what_is_stored_is_read(known: dict[int, Speed]) -> None:
     ],
 )
 def test_what_is_something_else_is_refused(told: object) -> None:
-    with pytest.raises(ValueError, match=r"no speed|not an object"):
-        speeds.from_builtins(told)
+    with pytest.raises(ValueError, match=r"no size|not an object"):
+        stored_sizes.from_builtins(told)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from anabranch.container import pacing
+from anabranch.container import too_long_batches
 from anabranch.protocol.lane_report import BatchProgress
 
 
@@ -28,8 +28,8 @@ def test_a_batch_outlasts_what_it_may_take_by_its_own_speed(
     phase: str, seconds: float, left: float | None, allowed: float, expected: bool
 ) -> None:
     progress = BatchProgress(number=3, planned=1000, done=10, phase=phase, seconds=seconds, left=left)
-    assert pacing.outlasts(progress, allowed) is expected
+    assert too_long_batches.outlasts(progress, allowed) is expected
 
 
 def test_a_batch_of_which_nothing_is_known_does_not() -> None:
-    assert not pacing.outlasts(None, 1.0)
+    assert not too_long_batches.outlasts(None, 1.0)

@@ -13,10 +13,10 @@ from anabranch import logs
 from anabranch.container.checkpoint.filesystem import Tree
 from anabranch.container.checkpoint.lane_folders import LaneFolders
 from anabranch.model.lane import Lane
-from anabranch.pace import speeds
-from anabranch.pace.speeds import Speed
+from anabranch.pace import stored_sizes
+from anabranch.pace.stored_sizes import StoredSize
 
-__all__ = ["Memory", "remembered"]
+__all__ = ["BatchSizeStore", "remembered"]
 
 log = logs.get_logger()
 
@@ -26,7 +26,7 @@ _OTHER = 1.5
 """A new size is written only if it differs from the last written size by at least this factor."""
 
 
-class Memory:
+class BatchSizeStore:
     """Stores the batch size of a lane. All lanes of a stage and group share a file, which contains the size that was
     written last for each factor.
     """
@@ -47,19 +47,19 @@ class Memory:
         self._rows, self._noted = rows, monotonic()
         try:
             tree = _tree(self._lane_folders, self._lane)
-            known = _read(tree, self._lane) | {self._lane.factor: Speed(rows, _partitions(self._lane))}
+            known = _read(tree, self._lane) | {self._lane.factor: StoredSize(rows, _partitions(self._lane))}
             tree.fs.mkdirs(tree.path)
-            tree.write(_name(self._lane), json.dumps(speeds.to_builtins(known)))
+            tree.write(_name(self._lane), json.dumps(stored_sizes.to_builtins(known)))
         except Exception as error:
             log.debug("the speed of a lane can't be stored", lane=self._lane.id, error=str(error))
 
 
 def remembered(lane_folders: LaneFolders, lane: Lane, *, quick: bool) -> int:
     """The size for a lane's first batch, according to what earlier lanes have stored; 0 if nothing was stored. For
-    ``quick``, see :func:`speeds.first`.
+    ``quick``, see :func:`anabranch.pace.stored_sizes.first`.
     """
     try:
-        return speeds.first(_read(_tree(lane_folders, lane), lane), lane.factor, _partitions(lane), quick=quick)
+        return stored_sizes.first(_read(_tree(lane_folders, lane), lane), lane.factor, _partitions(lane), quick=quick)
     except Exception as error:
         log.debug("the speed of a lane can't be looked up", lane=lane.id, error=str(error))
         return 0
@@ -69,12 +69,12 @@ def _tree(lane_folders: LaneFolders, lane: Lane) -> Tree:
     return Tree(lane_folders.spark, f"{lane_folders.root}/{lane.job}/{_FOLDER}")
 
 
-def _read(tree: Tree, lane: Lane) -> dict[int, Speed]:
+def _read(tree: Tree, lane: Lane) -> dict[int, StoredSize]:
     name = _name(lane)
     if not tree.has(name):
         return {}
     try:
-        return speeds.from_builtins(json.loads(tree.read(name)))
+        return stored_sizes.from_builtins(json.loads(tree.read(name)))
     except ValueError as error:
         log.debug("the stored speeds of lanes can't be read", lane=lane.id, error=str(error))
         return {}

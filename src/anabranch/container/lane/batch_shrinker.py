@@ -7,19 +7,19 @@ import math
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import logs
-from anabranch.container import pacing
+from anabranch.container import too_long_batches
 from anabranch.container.lane import quiet
 from anabranch.container.lane.attempt import Attempt
 from anabranch.pace.controller import BatchRun
 from anabranch.protocol.lane_report import BatchProgress
 from anabranch.spark.query.query import LaneQuery
 
-__all__ = ["BatchSizes"]
+__all__ = ["BatchShrinker"]
 
 log = logs.get_logger()
 
 
-class BatchSizes:
+class BatchShrinker:
     """Reduces batches that take longer than a transaction is allowed to take. Used by the lane's own thread."""
 
     def __init__(self, attempt: Attempt) -> None:
@@ -30,7 +30,7 @@ class BatchSizes:
     def goes_on_smaller(self, error: Exception) -> bool:
         """Whether ``error`` says that a batch took too long, and the batch can be run again with fewer rows. If so, the
         next :meth:`shrink` reduces the batch."""
-        if not pacing.is_too_long(error) or self._attempt.query is None or not self._can_shrink():
+        if not too_long_batches.is_too_long(error) or self._attempt.query is None or not self._can_shrink():
             return False
         rows = sum(end - begin for begin, end in self._attempt.pending_ranges().values())
         if rows <= 1:
@@ -46,7 +46,7 @@ class BatchSizes:
         if query is None or query.plan.stateful or math.isinf(query.outputs.allowed):
             return None
         progress = self._attempt.report.progress.batch_progress
-        if progress is None or progress.planned <= 1 or not pacing.outlasts(progress, query.outputs.allowed):
+        if progress is None or progress.planned <= 1 or not too_long_batches.outlasts(progress, query.outputs.allowed):
             return None
         return progress if self._can_shrink() else None
 
@@ -83,7 +83,7 @@ class BatchSizes:
         starting: dict[str, dict[int, int]] = {}
         for ssp, offset in attempt.starting.items():
             starting.setdefault(ssp.stream, {})[ssp.partition] = offset
-        had = pacing.shrink(folder, starting, most)
+        had = too_long_batches.shrink(folder, starting, most)
         if had:
             log.warning("the batch is made smaller", lane=attempt.lane.id, batch=folder.planned(), rows=most, had=had)
 

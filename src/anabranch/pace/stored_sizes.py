@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["FIRST_PART", "Speed", "first", "from_builtins", "to_builtins"]
+__all__ = ["FIRST_PART", "StoredSize", "first", "from_builtins", "to_builtins"]
 
 FIRST_PART = 4
 """Records may have become slower to process since a size was stored. So a first batch gets the stored size divided by
@@ -16,14 +16,14 @@ this number.
 
 
 @dataclass(frozen=True)
-class Speed:
+class StoredSize:
     """A stored size: a batch of a lane with ``partitions`` partitions could have ``rows`` rows."""
 
     rows: int
     partitions: int
 
 
-def first(speeds: Mapping[int, Speed], factor: int, partitions: int, *, quick: bool) -> int:
+def first(known: Mapping[int, StoredSize], factor: int, partitions: int, *, quick: bool) -> int:
     """The number of records in a lane's first batch; 0 if no size is stored.
 
     This is the size that was stored for the lane's factor or, if there is none, for the nearest factor, divided by
@@ -34,20 +34,20 @@ def first(speeds: Mapping[int, Speed], factor: int, partitions: int, *, quick: b
         quick: whether the lane calls no functions of the job. If so, the size isn't divided by :data:`FIRST_PART`,
             because there is no function that can have become slower.
     """
-    if not speeds:
+    if not known:
         return 0
-    near = min(speeds, key=lambda each: (abs(math.log2(each / factor)), each))
-    speed = speeds[near]
-    rows = speed.rows * min(1.0, factor / near) * min(1.0, partitions / max(1, speed.partitions))
+    near = min(known, key=lambda each: (abs(math.log2(each / factor)), each))
+    size = known[near]
+    rows = size.rows * min(1.0, factor / near) * min(1.0, partitions / max(1, size.partitions))
     return max(1, int(rows if quick or near < factor else rows / FIRST_PART))
 
 
-def to_builtins(speeds: Mapping[int, Speed]) -> dict[str, dict[str, int]]:
+def to_builtins(known: Mapping[int, StoredSize]) -> dict[str, dict[str, int]]:
     """The sizes in the form in which they are stored as JSON."""
-    return {str(f): {"rows": each.rows, "partitions": each.partitions} for f, each in sorted(speeds.items())}
+    return {str(f): {"rows": each.rows, "partitions": each.partitions} for f, each in sorted(known.items())}
 
 
-def from_builtins(told: object) -> dict[int, Speed]:
+def from_builtins(told: object) -> dict[int, StoredSize]:
     """The inverse of :func:`to_builtins`.
 
     Raises:
@@ -55,12 +55,12 @@ def from_builtins(told: object) -> dict[int, Speed]:
     """
     if not isinstance(told, dict):
         raise ValueError(f"not an object: {told!r}")
-    found: dict[int, Speed] = {}
+    found: dict[int, StoredSize] = {}
     for factor, each in told.items():
         if not (isinstance(each, dict) and factor.isdecimal() and int(factor) > 0):
-            raise ValueError(f"no speed of a factor: {factor!r}: {each!r}")
+            raise ValueError(f"no size of a factor: {factor!r}: {each!r}")
         rows, partitions = each.get("rows"), each.get("partitions")
         if not (type(rows) is int and type(partitions) is int and rows > 0 and partitions > 0):
-            raise ValueError(f"no speed: {each!r}")
-        found[int(factor)] = Speed(rows, partitions)
+            raise ValueError(f"no size: {each!r}")
+        found[int(factor)] = StoredSize(rows, partitions)
     return found

@@ -13,7 +13,7 @@ from anabranch.spark.query.plan import LanePlan
 from anabranch.spark.query.source import Source
 from anabranch.spark.query.sources import LaneSources
 
-__all__ = ["LanePacing", "place_of"]
+__all__ = ["LaneBatchTarget", "place_of"]
 
 _FIRST = 50
 """The number of records in the first batch of a lane that calls functions. Even if each record takes a second, this
@@ -29,7 +29,7 @@ _BUCKETS = 1000
 
 
 @dataclass(frozen=True)
-class LanePacing:
+class LaneBatchTarget:
     """Determines the size of a lane's first batch, and the target duration of later batches.
 
     Attributes:

@@ -1,0 +1,51 @@
+"""What a coordinator stores of the settings: no secrets, wherever a user has put them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anabranch import config
+from anabranch.errors import ConfigError
+
+
+def settings(tmp_path: Path, section: str, name: str, value: str) -> config.Settings:
+    file = tmp_path / config.FILE_NAME
+    file.write_text(f'[systems.kafka.{section}]\n"{name}" = "{value}"\n')
+    return config.load(file)
+
+
+@pytest.mark.parametrize(
+    ("section", "name"),
+    [
+        ("client", "sasl.password"),
+        ("client", "ssl.key.password"),
+        ("client", "ssl.key.pem"),
+        ("client", "sasl.oauthbearer.client.secret"),
+        ("spark", "sasl.jaas.config"),
+        ("spark", "ssl.keystore.password"),
+        ("spark", "ssl.keystore.key"),
+        ("spark", "sasl.login.Credentials"),
+    ],
+)
+def test_a_secret_of_a_client_must_be_a_reference(tmp_path: Path, section: str, name: str) -> None:
+    with pytest.raises(ConfigError, match=r"systems\.kafka\.\S+ contains a secret in plain text"):
+        config.dumped(settings(tmp_path, section, name, "s3cret"))
+    given = settings(tmp_path, section, name, "${env:KAFKA_SECRET}")
+    assert config.restored(config.dumped(given)).systems.kafka == given.systems.kafka
+
+
+@pytest.mark.parametrize(
+    ("section", "name"),
+    [
+        ("client", "sasl.oauthbearer.token.endpoint.url"),
+        ("client", "ssl.key.location"),
+        ("client", "ssl.ca.pem"),
+        ("spark", "ssl.truststore.location"),
+        ("spark", "key.deserializer"),
+    ],
+)
+def test_what_is_no_secret_may_be_given_as_it_is(tmp_path: Path, section: str, name: str) -> None:
+    given = settings(tmp_path, section, name, "/etc/kafka")
+    assert config.restored(config.dumped(given)).systems.kafka == given.systems.kafka
