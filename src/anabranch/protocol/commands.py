@@ -102,7 +102,7 @@ class ScaleResult(ChangeResult, frozen=True, kw_only=True):
     because they match a pattern, by ``system/stream``.
     """
     free: tuple[str, ...] = ()
-    """The seats of new lanes that no container has taken yet. The lanes wait until containers take these seats."""
+    """Those seats of new lanes that no container has taken yet. The lanes wait until containers take these seats."""
     before: Traffic | None = None
     """The current traffic between racks, if racks are known."""
     after: Traffic | None = None

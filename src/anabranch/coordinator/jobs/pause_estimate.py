@@ -66,8 +66,8 @@ class Kind(StrEnum):
 _STATELESS = {Kind.SAME: 0.6, Kind.FACTOR: 0.8, Kind.MOVED: 1.0, Kind.NEW: 2.2}
 _STATEFUL = {Kind.SAME: 1.2, Kind.FACTOR: 1.2, Kind.MOVED: 2.5, Kind.NEW: 5.0}
 """The assumed overhead of a change in seconds, by kind. Measured overheads are expressed as multiples of these. The
-overhead is the time in addition to a usual batch and to copying state: lanes must report their end,
-successors must start, and the successors' first batches take longer than later batches.
+overhead is the time in addition to a usual batch and to copying state: lanes must report their end, successors must
+start, and the successors' first batches take longer than later batches.
 """
 
 

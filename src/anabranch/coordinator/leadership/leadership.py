@@ -131,7 +131,8 @@ class Leadership:
             log.warning("this coordinator was away, and leads again")
             self._led = False
         if leads and not self._led:
-            self._coordinator.abandon()  # a late request may have begun to serve jobs since it last led
+            # A late request may have begun to serve jobs since this coordinator last led.
+            self._coordinator.abandon()
             self._left = set(self._store.jobs())
             if self._launcher is not None:
                 self._launcher.forget()
@@ -177,7 +178,7 @@ class Leadership:
         try:
             self._fence(lane, fence.settings)
             self._coordinator.fenced(lane)
-        except Exception as error:  # fences() keeps returning the lane, so it is tried again
+        except Exception as error:  # fences() keeps returning the lane, so fencing is tried again
             log.warning("a lane can't be fenced yet", lane=lane.id, epoch=lane.epoch, error=str(error))
             key, why = (lane.id, lane.epoch), str(error)
             if self.leads and not isinstance(error, NotLeadingError) and self._told.get(key) != why:

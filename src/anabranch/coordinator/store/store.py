@@ -190,7 +190,7 @@ class Store:
             self._epoch = _NO_EPOCH if self._epoch is None else self._epoch
 
     def claim(self, seen: LeaderRecord | None, holder: str) -> bool:
-        """Lead from now on, under the next epoch. Returns False if the leader is no longer ``seen``."""
+        """Lead from now on, under the next epoch. Returns False if the leader's row isn't the same as ``seen``."""
         with self._lock:
             self._epoch = _NO_EPOCH
             epoch = 1 if seen is None else seen.epoch + 1
