@@ -69,7 +69,7 @@ class Where:
         return tuple(found)
 
     def counts(self, stream: str) -> bool:
-        """Whether it matters in which rack a stream is read. This is so if the stream exists, in a system with
+        """Whether it matters in which rack a stream is read. It matters if the stream exists, and its system has
         racks."""
         system, _, _ = stream.partition("/")
         return stream not in self.coming and any(name.startswith(f"{system}/") for name in self.partitions)
@@ -81,8 +81,8 @@ class Seating:
 
     Attributes:
         seats: the seat of each task, by the stage and the task's name.
-        racks: the racks of the seats, if racks count.
-        why_not: why racks don't count although the rules ask for them; otherwise empty.
+        racks: the rack of each seat; None if the rack isn't known, or if the rules ask for racks but racks don't count.
+        why_not: why racks don't count although the rules ask for them; otherwise empty. Also empty for a single seat.
         cost: ``traffic_cost`` for each partition that a container reads from another rack, plus ``non_overlap_cost``
             for each task that moves; 0 without racks.
         lower_bound: a lower bound on the cost of all placements that are as well balanced and, with containers first,
@@ -203,7 +203,7 @@ def _by_stage(stages: Sequence[StageModel], active: Mapping[str, str]) -> dict[s
 
 
 def _shares(stage: StageModel) -> bool:
-    """Whether tasks of a stage read the same partition."""
+    """Whether any two tasks of a stage read the same partition."""
     read = Counter(whole for task in stage.tasks for whole in set(wholes(task.ssps)))
     return any(count > 1 for count in read.values())
 

@@ -27,9 +27,9 @@ def place(
 
     Every seat gets the floor or the ceiling of the average number of tasks. The ceiling goes to the seats that had the
     most tasks and, of seats that had equally many, to those with the fewest tasks of other stages (``load``). Among
-    such placements, SSPs are read in the fewest containers. Among those, few tasks move from their ``previous`` seats:
-    the fewest possible if no two tasks read the same SSP, as with factor 1. The order of the arguments' elements makes
-    no difference.
+    such placements, SSPs are read in few containers: the fewest possible if all sets of tasks that read the same SSPs
+    are alike (see :func:`_is_uniform`). Among those, few tasks move from their ``previous`` seats: the fewest possible
+    if no two tasks read the same SSP, as with factor 1. The order of the arguments' elements makes no difference.
 
     Raises:
         ConfigError: there are no seats.

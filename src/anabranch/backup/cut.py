@@ -96,7 +96,8 @@ def settled(
 
 def _batch(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: dict[Place, int]) -> Batch:
     """The batch from which a lane continues. If the backup needs more records for this, they are added to ``taken``,
-    and this function must be called again for all lanes.
+    and this function must be called again for all lanes. Raises MovedOnError if the copies can't be made to fit
+    together.
     """
     within = _last_within(lane, partitions, taken)
     if within > lane.planned:
@@ -133,7 +134,8 @@ def _is_of(publication: Publication, lane: LaneCopy, whole: int) -> bool:
 
 
 def _take_up_to(end: int, place: Place, partition: PartitionCopy, taken: dict[Place, int]) -> None:
-    """Make the backup include all records of a partition up to an end offset."""
+    """Make the backup include all records of a partition up to an end offset. Raises MovedOnError if not all of these
+    records had been published when the partition was copied."""
     count = taken[place]
     has = partition.later[count - 1].end if count else partition.end
     while has < end:

@@ -98,8 +98,10 @@ def make(source: Source, uri: str) -> Manifest:
     """Make a backup in a folder that is empty, or in which a backup was interrupted.
 
     Raises:
-        ConflictError: the folder contains something else, or the job progressed too far during each attempt.
-        StateError: a folder is damaged.
+        NotFoundError: there is no such job.
+        ConflictError: the folder contains something else, a change of the job is under way for too long, or the job
+            progressed too far during each attempt.
+        StateError: a folder of a lane is gone or damaged.
     """
     tree = Tree(source.spark, uri)
     if tree.local is not None:
@@ -148,7 +150,7 @@ def _unsettled(job: str, why: str) -> ConflictError:
 
 
 def _copied(source: Source, moment: Moment, tree: Tree) -> Manifest:
-    """Copy everything except the manifest, which is returned."""
+    """Copy everything except the manifest, which is returned. Raises MovedOnError if the job progressed too far."""
     streams, elsewhere = _streams(source, moment)
     copies = [
         _Copied(lane, epoch, Mirror(folder.tree, copy.tree, _NAMES), copy)
@@ -233,7 +235,7 @@ def _decided(
     copies: Sequence[_Copied], new: Sequence[Lane], streams: _Streams, cuts: Mapping[str, StreamCut]
 ) -> tuple[dict[str, StreamCut], dict[str, Batch]]:
     """Where the backup ends in each stream, and the batch from which each open lane continues. ``new`` are the lanes
-    that have no folder yet.
+    that have no folder yet. Raises MovedOnError if the copies don't fit together.
     """
     partitions: dict[Place, PartitionCopy] = {}
     for stream, (_, archive) in streams.items():
@@ -306,6 +308,10 @@ def _written(lane: Lane, partitions: Iterable[Place]) -> list[Place]:
 def _take_back(copied: _Copied, batch: Batch, cuts: Mapping[str, StreamCut], *, runs: bool) -> None:
     """Take the copy of a lane's folder back to a batch, and the folder's notes about output streams back to the cut.
     ``runs`` says whether the job could write to the folder during the copying.
+
+    Raises:
+        MovedOnError: the copy is damaged, perhaps because the job wrote to the folder.
+        StateError: the copy is damaged, although the job couldn't write to the folder.
     """
     folder = copied.copy
     if batch.number >= 0:

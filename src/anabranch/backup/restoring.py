@@ -124,7 +124,8 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
 
 
 def _alone(settings: Settings, job: str) -> AbstractContextManager[object]:
-    """A context in which no other process can run the job on this machine."""
+    """A context in which no other process can run the job on this machine. If the store is on a server, the context
+    does nothing."""
     url = settings.coordinator.store
     return nullcontext() if address.is_on_server(url) else endpoint.RunLock(url, job)
 
@@ -262,7 +263,8 @@ def _below(found: Manifest, begin: str, cut: int) -> dict[str, FileSum]:
 
 
 def _copy_whole(source: Tree, target: Tree, files: Mapping[str, FileSum]) -> None:
-    """Copy files, and check the copies' checksums. Raises DamagedError if a copy differs."""
+    """Copy files, and check the copies' checksums. Between a local disk and another storage, Hadoop's own checksum
+    files are left out. Raises DamagedError if a copy differs."""
     one_storage = (source.local is None) == (target.local is None)
     names = [name for name in files if one_storage or not _is_checksum(name)]
     copy_all(source, target, names)

@@ -14,8 +14,8 @@ __all__ = ["PlannedBatch", "ProgressSample", "Tracker"]
 
 _MOST_BUCKETS = 64
 _WINDOW = 10.0
-"""In seconds. The speed of a batch is measured over this time, or over half of the time since the batch's first
-finished record, whichever is longer."""
+"""In seconds. The speed of a batch is measured over at least the last ``_WINDOW`` seconds, once the batch's first
+record was finished that long ago; before, over the time since then."""
 _NO_TIME = 0.1
 _SURE_AFTER = 1.0
 """The seconds from the first finished record until the remaining time can be predicted."""
@@ -94,7 +94,7 @@ class Tracker:
         Args:
             heard: the newest reports of Spark tasks.
             step: what the driver is doing: "computing", "publishing" or "committing".
-            stepped: when the driver began this step.
+            stepped: when the driver began this step; by default, now.
         """
         planned = self._planned
         operators = self._operators(heard)
@@ -208,7 +208,8 @@ class Tracker:
         return min(1.0, operator.rows / (ratio * planned.rows)) if ratio else None
 
     def _slowest(self, operator: Operator) -> float:
-        """The remaining seconds of the bucket that will be finished last, at the bucket's own speed."""
+        """The remaining seconds of the bucket that will be finished last, at the bucket's own speed; 0.0 if that isn't
+        known for any bucket."""
         longest = 0.0
         for task in operator.tasks:
             if task.fresh:
@@ -301,8 +302,8 @@ class Tracker:
         return part / max(now - self._since, _SURE_AFTER), now - begun >= _WINDOW
 
     def _buckets(self, operators: Mapping[str, Operator]) -> dict[str, int]:
-        """The buckets with the fewest processed rows, and the number of these rows. Only the operator that has
-        processed the fewest rows is considered.
+        """The buckets with the fewest processed rows, at most ``_MOST_BUCKETS`` of them, and the number of these rows.
+        Only the operator that has processed the fewest rows is considered.
         """
         functions = [each for each in operators.values() if each.label not in (READING, PUBLISHING)]
         if not functions:

@@ -77,7 +77,8 @@ def ready(
 
 def wait_for_slots(spark: SparkSession, cores: int, say: Callable[[str], None], unless: Callable[[], bool]) -> int:
     """Wait until the cluster provides at least ``cores`` of Spark's task slots, and at least one. Returns the number of
-    task slots; 0 if ``unless`` has ended the wait."""
+    task slots; 0 if ``unless`` has ended the wait. Raises ConfigError if the first executor came ``SLOTS_WITHIN`` ago,
+    and there are still too few task slots."""
     master = spark.sparkContext.master
     begun = time.monotonic()
     next_word, first = begun + SAY_AFTER, 0.0
@@ -108,7 +109,7 @@ def task_slots(spark: SparkSession) -> int:
 
 def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) -> None:
     """Check, with Spark tasks on all task slots, that executors can import the packages that lanes need, and can access
-    the shared folders."""
+    the shared folders. Raises AnabranchError if they can't."""
     with ExitStack() as probing:
         shared = [probing.enter_context(_probed(*each)) for each in _shared(settings, graph)]
         look = partial(_look, [str(each.probe) for each in shared])

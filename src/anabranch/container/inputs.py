@@ -97,7 +97,8 @@ class Inputs:
         Raises:
             NotFoundError: a stream is gone.
             StateError: a stream was deleted and created again, or has lost records that were read, or that have yet to
-                be read.
+                be read. (If ``on_data_loss`` isn't "fail", the loss of records that have yet to be read only causes a
+                warning.)
         """
         known, read = folder.stream_ids(), folder.positions()
         for name, stream in self.streams:

@@ -33,8 +33,9 @@ def behind(
 ) -> dict[str, dict[int, int]]:
     """For each stream and partition, the offset before which all lanes have read and committed everything.
 
-    A partition is left out if a lane has no position in it yet. A partition is also left out if the given lanes don't
-    own all of its buckets, because lanes of other containers may still have to read it.
+    A partition is left out if one of the lanes has no position in it, or has committed no batch yet. A partition is
+    also left out if the given lanes don't own all of its buckets, because lanes of other containers may still have to
+    read it.
 
     Args:
         lanes: the lanes of one container that read any of ``streams``.

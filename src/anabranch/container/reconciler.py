@@ -98,6 +98,7 @@ class Container:
 
         Raises:
             FencedError: the seat was lost, for example because a newer process has taken it; everything was stopped.
+            ProcessBrokenError: as in :meth:`serve`.
         """
         me = self._coordination.register(registration)
         seat_lease = SeatLease(me, boottime(), boottime, survives=True)
@@ -159,7 +160,7 @@ class Container:
             if lane_id in wanted:
                 keeper.go_on(wanted[lane_id])
             elif keeper.closed:
-                del self._keepers[lane_id]  # the coordinator knows: otherwise, the lane would still be wanted
+                del self._keepers[lane_id]  # the coordinator knows of the end: otherwise, it would still want the lane
             else:
                 keeper.stop(answer.at_once)
         for lane_id, each in wanted.items():

@@ -71,7 +71,7 @@ class Restarts:
 
     @classmethod
     def of_text(cls, text: str) -> Restarts:
-        """The inverse of :meth:`to_text`. An empty text stands for a process that hasn't replaced another one."""
+        """The inverse of :meth:`to_text`. An empty text stands for a process that hasn't replaced another process."""
         return cls(**json.loads(text)) if text else cls()
 
 

@@ -104,7 +104,7 @@ class Cause:
 
     @property
     def is_wrapper(self) -> bool:
-        """Whether the exception only says that another one was raised."""
+        """Whether the exception only says that another exception was raised."""
         short = re.split(r"[.$]", self.kind)[-1]
         return (
             short in _WRAPPERS
@@ -118,7 +118,8 @@ class RootCause:
     """The causes of a failure.
 
     Attributes:
-        causes: the exceptions from the outermost to the deepest, without wrappers; empty if the text has none.
+        causes: the exceptions from the outermost to the deepest, without wrappers. If there are only wrappers, the
+            deepest of them; empty if the text has no exceptions.
         loss: how a Spark executor was lost; empty if none was.
         times: how many times Spark has tried the Spark task that failed; 0 if that isn't known.
     """
@@ -159,7 +160,7 @@ def parsed(text: str) -> RootCause:
     found = [cause for group in _groups([_cut(line) for line in text.split("\n")]) for cause in group]
     kept: dict[tuple[str, str], Cause] = {}
     for cause in found:
-        same = kept.pop((cause.kind, cause.message), cause)  # an outer exception quotes it again
+        same = kept.pop((cause.kind, cause.message), cause)  # an outer exception quotes the same cause
         kept[cause.kind, cause.message] = cause if cause.frames else same
     causes = list(kept.values())
     meaningful = [cause for cause in causes if not cause.is_wrapper] or causes[-1:]
@@ -184,7 +185,7 @@ def said(error: BaseException) -> str:
     """The exception's own message; empty if the exception fails to produce one."""
     try:
         return str(error)
-    except Exception:  # perhaps it asks a Java process that has ended
+    except Exception:  # perhaps the message comes from a Java process that has ended
         return ""
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 __all__ = ["Surrounding", "awaited", "full_disks"]
 
 _FULL_BELOW = 0.005
-"""A disk counts as full if no more than this share of it is free, because a large file may no longer fit."""
+"""A disk counts as full if no more than this share of it is free, because a large file may no longer fit. A disk
+without free inodes also counts as full."""
 
 
 @dataclass(frozen=True)

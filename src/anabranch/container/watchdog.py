@@ -32,7 +32,7 @@ def watch(
 
     Args:
         must_stop: returns why the process must stop; empty as long as it can continue.
-        patience: returns the seconds within which the process must have stopped; called when it must stop.
+        patience: returns the seconds within which the process must have stopped; called when the process must stop.
         code: the exit code of a process that is ended.
     """
 

@@ -141,6 +141,7 @@ class Coordinator(Operations):
         """Wait until a job is in one of the states, and return its status.
 
         Raises:
+            NotFoundError: there is no such job.
             OutOfTimeError: the job didn't reach any of the states within ``timeout`` seconds.
         """
         end = None if timeout is None else time.monotonic() + timeout
@@ -158,13 +159,12 @@ class Coordinator(Operations):
                 self.registry.wait(min(left, _LOOK_AGAIN))
 
     def jobs(self) -> list[JobStatus]:
-        """All jobs of the store, by name."""
+        """The status of each job in the store, sorted by the jobs' names."""
         return [self.status(job) for job in self._store.jobs()]
 
     def status(self, job: str) -> JobStatus:
         """The status of a job; if the job isn't served here, the last stored status. Raises NotFoundError if the job
-        doesn't exist.
-        """
+        doesn't exist."""
         check_name("job", job)
         with self.registry.locked_as_seen():
             if job not in self.registry.jobs:
@@ -295,7 +295,8 @@ class Coordinator(Operations):
     # Periodic checks
 
     def tick(self) -> None:
-        """Expel processes that have been silent for too long, and advance all jobs. Call this several times a second.
+        """Expel processes that have been silent for too long, advance and autoscale all jobs, sample figures for
+        histories, and delete old history. Call this several times a second.
 
         Raises:
             StoreUnavailableError: a step can't be stored at the moment; call this again.
@@ -311,7 +312,7 @@ class Coordinator(Operations):
         self._sweep_schedule.look()
 
     def look(self) -> None:
-        """Check the inputs of jobs: see :func:`anabranch.coordinator.commands.expand.look`."""
+        """Check the inputs of jobs (see :func:`expand.look`), and store how far jobs have read."""
         self.reads.histories.sample()  # because nothing calls tick for a job in one process
         self._sweep_schedule.look()
         self.reader_positions.look()
@@ -328,7 +329,8 @@ class Coordinator(Operations):
             return found
 
     def fenced(self, lane: Lane) -> None:
-        """Record that a lane was fenced at all its outputs under its epoch. Now other processes can run the lane."""
+        """Record that a lane was fenced at all its outputs under its epoch. Now other processes can run the lane. Does
+        nothing if the lane has another epoch by now, or needs no fence any more."""
         with self.registry.locked_all():
             running_job = self.registry.jobs.get(lane.job)
             held = None if running_job is None else running_job.known.get(lane.id)
@@ -386,7 +388,7 @@ class Coordinator(Operations):
         self._store.put_artifact(sha256, content)
 
     def artifact(self, sha256: str) -> bytes:
-        """The code of a job. Raises NotFoundError if there is no code with this hash."""
+        """The code of a job. Raises NotFoundError if there is no such code, UsageError if ``sha256`` isn't a hash."""
         content = self._store.artifact(artifact.check_sha(sha256))
         if content is None:
             raise NotFoundError(f"there is no artifact {sha256}", "start the job again with its file")

@@ -26,7 +26,8 @@ class ServedJobs:
         self._leads = leads
 
     def jobs(self, also: Collection[str]) -> list[JobStatus] | None:
-        """The status of all served jobs, and of the jobs in ``also`` that exist. None if another coordinator leads."""
+        """The status of all served jobs, and of the jobs in ``also`` that exist. None if this coordinator
+        doesn't lead."""
         if not self._leads():
             return None
         with self._coordinator.registry.locked_as_seen():

@@ -104,7 +104,8 @@ def _with(stage: StageModel, inputs: tuple[str, ...], tasks: tuple[Task, ...], b
 
 
 def _extend(stage: StageModel, base: dict[str, SSP], stream: Input) -> None:
-    """Add to ``base``, for each partition of a stream, the partition under which its state was first written."""
+    """Add to ``base``, for each partition of a stream, the partition under which its state was first written. Raises
+    ConflictError if the partition count isn't a multiple of the count at that time."""
     first = base_partitions(stage).get(str(stream))
     if first is None:
         base.update({str(whole): whole for whole in stream.ssps})

@@ -74,7 +74,7 @@ class Request:
 
     @property
     def grouped(self) -> tuple[Input, ...]:
-        """The inputs whose partitions form tasks: all except the broadcast ones."""
+        """The inputs whose partitions form tasks: all inputs that aren't broadcast."""
         return tuple(stream for stream in self.inputs if not stream.broadcast)
 
     @property

@@ -68,7 +68,7 @@ def check_writers(plan: Plan, settings: Settings, known: Collection[str]) -> Non
         known: the lanes of the job that the store knows.
 
     Raises:
-        StateError: an output contains records of another lane.
+        StateError: an output contains records of a lane that isn't in ``known``.
     """
     systems = Systems(settings, plan.model.job)
     written: dict[str, list[str]] = {}

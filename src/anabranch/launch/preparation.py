@@ -73,6 +73,12 @@ def plan(
         kept: the job's model if the job was drained. The factor and the number of containers stay the same as in this
             model.
         replaces: whether this version replaces the running version, and takes over its intermediate streams.
+
+    Raises:
+        ConfigError: a setting is wrong, or contradicts the graph.
+        GraphError: the graph can't be run as it is written.
+        NotFoundError: a stream that the job reads doesn't exist.
+        AnabranchError: a system doesn't answer.
     """
     systems = Systems(settings, file.graph.job)
     lives = stages.systems(file.graph, systems.bound(), systems.default)

@@ -83,7 +83,7 @@ def decode(raw: bytes | str, kind: type[T]) -> T:
     try:
         found: T = _decoder(kind)(raw)
     except (msgspec.DecodeError, RecursionError):
-        return _decode_slowly(raw, kind)  # it has unknown fields, or is invalid
+        return _decode_slowly(raw, kind)  # the document has unknown fields, or is invalid
     return found
 
 

@@ -64,11 +64,12 @@ class JobModel(Document, frozen=True, kw_only=True):
         run_id: the number of the deployment (``runId``, as SEP-31 calls it, in JSON).
         lanes: how many lanes a group of stateless operators has in each container.
         request: the id of the request that led to the generation.
-        undoes: the generation that this one undoes; 0 if none.
+        undoes: the generation that this generation undoes; 0 if none.
         rewound: the lanes that are new in this generation because the job was rewound.
-        expands: the streams that have more partitions than in the previous generation.
+        expands: the streams that have more partitions than in the previous generation, or that the job begins to read
+            in this generation because they match a pattern.
         replaces: the deployment from whose lanes the first lanes of this deployment continue; 0 if none.
-        again: the deployment whose version this one repeats; 0 if this is a new version.
+        again: the deployment whose version this deployment repeats; 0 if the version is new.
     """
 
     job: str

@@ -74,6 +74,7 @@ class Lane(Document, frozen=True, kw_only=True):
         fresh: the whole partitions that no lane has read before. The lane reads these partitions from their beginning.
         slots: the names of the lane's slots, in a fixed order. Slot numbers are indexes into this list.
         predecessors: the lanes from which the lane continues.
+        upstream: the lanes that write the intermediate streams that the lane reads.
         beside: maps each co-writer, including the lane itself, to the lanes whose event time the co-writer reports.
             These are the co-writer's predecessors, but a predecessor that has had no batch is replaced by the lanes for
             which it reported.
@@ -106,10 +107,13 @@ class Lane(Document, frozen=True, kw_only=True):
             before another process continues the lane.
         abandoned: whether the process that had the lane may still write to the lane's folder. If so, the lane continues
             in a copy of the folder.
+        final: the positions at which the lane last ended, by whole partition; empty if the lane has never ended.
         last_batch: the last batch that was committed when the lane last ended.
+        watermark: the watermark, in Unix ms, with which the lane last ended; None if it isn't known.
         put_aside: how many dead letters the lane had written when it last ended.
         wrote: the end offsets of the intermediate streams that the lane writes, by SSP in text form, from the time at
             which the lane last ended.
+        error: why the lane failed, or why it was closed before it had begun.
     """
 
     id: str
@@ -178,8 +182,8 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def start_is_known(self) -> bool:
-        """Whether the lane's start offsets are known. They are if the lane has no predecessors, or if all predecessors
-        have closed and the store has the offsets at which they ended. Other conditions for the start are checked in
+        """Whether the lane's start offsets are known: the lane has no predecessors, or all predecessors have closed and
+        the store has the offsets at which they ended. Other conditions for the start are checked in
         ``coordinator/jobs/offers.py``.
         """
         return not self.predecessors or bool(self.starting)

@@ -69,7 +69,8 @@ class TaskName:
         return f"{self.kind}_{stream}{self.number}{bucket}"
 
     def parts(self, factor: int) -> list[str]:
-        """The names of this task's virtual tasks, in order of buckets; for factor 1, the task's own name."""
+        """The names of this task's virtual tasks, in order of buckets; for factor 1, the task's own name. Raises
+        UsageError if the task can't be divided by this factor."""
         if factor == 1:
             return [str(self)]
         if factor not in FACTORS or self.kind is TaskKind.ORDINAL or self.bucket != WHOLE:

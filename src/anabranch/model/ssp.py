@@ -44,7 +44,8 @@ class SSP(Document, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> SSP:
-        """The inverse of ``str``: ``system/stream/partition`` or ``system/stream/partition#bucket``."""
+        """The inverse of ``str``: ``system/stream/partition`` or ``system/stream/partition#bucket``. Raises UsageError
+        if the text has another form."""
         try:
             system, stream, rest = text.split("/")
             partition, _, bucket = rest.partition("#")

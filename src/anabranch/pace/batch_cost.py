@@ -49,8 +49,8 @@ class RecentBatches:
 
     @property
     def cost(self) -> BatchCost | None:
-        """The cost of a batch, estimated from the recorded batches. None if functions took no time in the recorded
-        batches, so that the duration of a batch doesn't depend on its records. A single delayed batch has little
+        """The cost of a batch, estimated from the recorded batches. None if no records were recorded, or if functions
+        took no time, so that the duration of a batch doesn't depend on its records. A single delayed batch has little
         influence on the fixed time, and large batches have more influence on the time per record than small ones.
         """
         records, functions = sum(each.records for each in self._batches), sum(each.functions for each in self._batches)

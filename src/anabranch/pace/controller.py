@@ -128,7 +128,7 @@ class Pace:
             return self
         learned = self._learned(ran)
         if not (ran.bound or ran.seconds >= learned.target):
-            return learned  # it read everything that there was, and was quick: this is no reason to change the limit
+            return learned  # a quick batch that read all waiting records is no reason to change the limit
         if self.before is None and not self._is_short(ran) and ran.seconds < _OUTLASTS * self.target:
             return learned  # a first batch takes longer, because some things are done only once
         counted = replace(learned, ran=(*self.ran, ran)[-_MEMORY:])
@@ -153,7 +153,7 @@ class Pace:
         return replace(self, before=ran, estimates=estimates, age=age, shortest=shortest)
 
     def _tried(self, ran: BatchRun) -> int:
-        """The number of rows for a test batch that shows the fixed time; 0 if no test batch is due.
+        """The number of rows for a test batch that shows the fixed time; 0 if no test batch is due or possible.
 
         If the fixed time is near the target, a batch looks as if its records were slow. Without test batches, batches
         would get fewer and fewer records, which wouldn't make them much shorter. If the fixed time was estimated too

@@ -95,7 +95,7 @@ def compared(
         drop_state: operators of ``before`` whose state may be dropped.
 
     Raises:
-        UsageError: an operator in ``drop_state`` keeps no state, or is also in ``after``.
+        UsageError: an operator in ``drop_state`` keeps no state in ``before``, or also keeps state in ``after``.
     """
     state = _Stateful(before, after, drop_state)
     reasons = [
@@ -152,8 +152,8 @@ def _named(graph: Graph) -> set[str]:
 
 
 def _boundaries(before: Version, after: Version) -> Iterator[Reason]:
-    """A reason for each intermediate stream that differs. The next version reads records that the running version has
-    written, so these records must have the form that the next version expects.
+    """The reasons for which intermediate streams keep the new version from following. The new version reads records
+    that the running version has written, so these records must have the form that the new version expects.
     """
     old = {node.name: node for node in before.graph.nodes if is_boundary(node)}
     new = {node.name: node for node in after.graph.nodes if is_boundary(node)}
@@ -259,7 +259,8 @@ class _Stateful:
         return tuple((name, columns.get(name, "")) for name in names)
 
     def _used(self, version: Version, node: Node) -> dict[str, str]:
-        """The columns that occur in an operator's arguments, with their types."""
+        """The columns of an operator's inputs that occur in the operator's arguments or are its event time, with their
+        types."""
         text = msgspec.json.encode(node.args).decode().lower()
         words = {*_NAME.findall(text), stages.event_times(version.graph)[node.inputs[0]].column.lower()}
         columns = {name: kind for i in node.inputs for name, kind in version.columns(i).items()}

@@ -82,8 +82,9 @@ def cut(graph: Graph, stage: Stage, kinds: Mapping[str, str]) -> tuple[Group, ..
         kinds: the kind of each stream that the stage writes. Outputs of different kinds can't be in one group.
 
     Raises:
-        GraphError: a stateful operator lacks its key, comes after another stateful operator, or gives rows that are
-            merged with others.
+        GraphError: a stateful operator lacks its stage key or its event time; comes after another stateful operator,
+            after a ``join_table``, or after a merge of branches of one operator; is a join whose sides don't fit
+            together; or gives rows that are merged with others. Or an output after ``map_arrow`` has no key.
     """
     keys = stages.key_columns(graph, stage)
     for node in stage.stateful:
@@ -161,8 +162,8 @@ def _check_stateful(graph: Graph, stage: Stage, node: Node, keys: dict[int, KeyC
 
 
 def _check_key(graph: Graph, sink: Node, keys: dict[int, KeyColumns]) -> None:
-    """Check the key of an output after ``map_arrow``. Its function may change the number of rows, so the key must be
-    computed from columns."""
+    """Raise GraphError if an output after ``map_arrow`` has no key. The function of ``map_arrow`` may change the number
+    of rows, so the key must be computed from columns."""
     if sink.kind != "write" or "key" in sink.args:
         return
     node = graph[sink.inputs[0]]

@@ -39,7 +39,7 @@ def found(
         systems: the systems of the job's streams, by name.
         there: the existing streams of each system.
         known: the job's current model. Its streams come first, in the model's order.
-        new: whether inputs that already have streams also get new ones.
+        new: whether inputs that already have streams also get new streams.
 
     Raises:
         NotFoundError: no stream's name matches; or a stream of the job is gone, or doesn't match any more.

@@ -159,7 +159,8 @@ def _stage(graph: Graph, stage_id: str, members: set[_Role]) -> Stage:
 
 
 def key_columns(graph: Graph, stage: Stage) -> dict[int, KeyColumns]:
-    """For every node of the stage, the columns of its rows that contain the stage key, or why no columns do."""
+    """For every source of the stage, and every node that isn't a sink, the columns of its rows that contain the stage
+    key, or why no columns do."""
     found: dict[int, KeyColumns] = {}
     for source in stage.sources:
         found[source.id] = rule(source).key(source, KeyColumns())

@@ -98,9 +98,11 @@ class ScaleResult(ChangeResult, frozen=True, kw_only=True):
     factor: int
     containers: int
     partitions: dict[str, int] = {}
-    """The new partition counts of the streams to which partitions were added, by ``system/stream``."""
+    """The partition counts of the streams to which partitions were added, and of streams that the job begins to read
+    because they match a pattern, by ``system/stream``.
+    """
     free: tuple[str, ...] = ()
-    """The seats of new lanes, if no container has taken the seat yet. These lanes wait until a container takes it."""
+    """Those seats of new lanes that no container has taken yet. The lanes wait until containers take these seats."""
     before: Traffic | None = None
     """The current traffic between racks, if racks are known."""
     after: Traffic | None = None

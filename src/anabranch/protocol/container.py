@@ -44,7 +44,7 @@ class RegistrationResponse(Document, frozen=True, kw_only=True):
     lease: float
     """The duration of the lease in seconds. Each heartbeat renews the lease."""
     seat: str | None = None
-    """The seat; None if all seats are taken, and the process should ask again."""
+    """The seat; None if the process is ``done``, or if all seats are taken and the process should ask again."""
     container: str = ""
     """The container's id."""
     epoch: int = 0

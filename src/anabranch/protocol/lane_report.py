@@ -107,7 +107,9 @@ class AttemptReport(Document, frozen=True, kw_only=True):
     waits: str = ""
     """What keeps a closing lane from ending."""
     stopped: bool = False
-    """Whether the lane ended only because its container is stopping. The lane may then have more to do."""
+    """Whether the lane may have more to do: it should have caught up or drained, but was told to end before; or it
+    failed, and another process will run it.
+    """
     pending: bool = False
     """Whether the lane left work unfinished: it ended with a pending batch, or before its query had ever started."""
 
@@ -128,7 +130,9 @@ class ProgressReport(Document, frozen=True, kw_only=True):
     last known offsets.
     """
     wrote: dict[str, int] = {}
-    """The end offsets of the intermediate streams that the lane writes, at the time when the lane ended."""
+    """The end offsets of the intermediate streams that the lane writes, at the time when the lane ended; empty if the
+    readers of these streams needn't know that the lane has ended.
+    """
     rows: int = 0
     """How many records the lane has read since it started."""
     first_output: float = 0.0

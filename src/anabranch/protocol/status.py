@@ -35,7 +35,9 @@ class ContainerStatus(Document, frozen=True, kw_only=True):
     alive: bool | None = True
     """Whether the container's lease is still valid; None if this is unknown, because no coordinator serves the job."""
     lease: float | None = None
-    """The seconds until the lease runs out; None if this is unknown, because no coordinator serves the job."""
+    """The seconds until the lease runs out; None if the container has lost its seat, or if this is unknown, because no
+    coordinator serves the job.
+    """
     gone: str | None = None
     """Why the container has lost its seat; None if the container still holds the seat."""
     deployment: int = 0
@@ -52,7 +54,7 @@ class LaneStatus(Document, frozen=True, kw_only=True):
 
     @property
     def lag(self) -> int:
-        """The number of offsets between the lane's positions and its inputs' end offsets."""
+        """The number of offsets between the lane's positions and its inputs' end offsets; 0 without a report."""
         if self.report is None:
             return 0
         positions = self.report.progress.positions

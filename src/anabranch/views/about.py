@@ -103,7 +103,7 @@ class Placement(Document, frozen=True, kw_only=True):
     racks: tuple[str | None, ...]
     """The rack of each of ``seats``; None if a rack is unknown."""
     partitions: tuple[str, ...]
-    """The names that the tasks have at factor 1."""
+    """The names that the tasks have at factor 1. Each name stands for the partitions that the task reads."""
     cells: Table
     """Each row has an index into ``partitions``, an index into ``seats``, and the number of the partition's buckets
     that the seat has.

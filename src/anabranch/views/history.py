@@ -20,6 +20,6 @@ class History(Document, frozen=True, kw_only=True):
     step: float
     """The seconds between two consecutive values of a series."""
     since: float | None
-    """The time from which this coordinator has figures."""
+    """The time from which this coordinator has figures; None if it has none."""
     values: dict[str, dict[str, tuple[float | None, ...]]]
     """The values by series (such as ``lag``), and by the name of the job, stage or lane. An unknown value is None."""

@@ -154,8 +154,8 @@ def unknown(problem: Problem) -> str | None:
 
 
 def _dimensions(containers: Sequence[Container], racks: Sequence[str]) -> list[Whole]:
-    """For the rack (if racks are known) and for each tag, the containers' values, numbered in the order of their
-    names."""
+    """For the rack (if racks are known) and for each tag, the containers' values, numbered in the order of their names.
+    Raises ConfigError if only some of the containers have a tag."""
     numbers = {name: number for number, name in enumerate(racks)}
     found = [np.array([numbers[container.rack or ""] for container in containers])] if racks else []
     for tag in sorted({tag for container in containers for tag in container.tags}):

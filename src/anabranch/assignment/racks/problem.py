@@ -36,7 +36,7 @@ class Container(_Record, frozen=True, kw_only=True):
 
 class Partition(_Record, frozen=True, kw_only=True):
     """A partition that a task reads. ``racks`` are the racks of its replicas; None stands for a broker without a rack.
-    ``racks`` is empty if they aren't known.
+    ``racks`` is empty if the racks aren't known.
     """
 
     stream: str

@@ -40,8 +40,9 @@ class Program:
             row.set_coefficient(self._variables[variable], factor)
 
     def least(self) -> tuple[list[int] | None, int | None]:
-        """The values of the best solution that was found, and a lower bound on the cost of any solution. Each of the
-        two is None if none was found."""
+        """The values of the best solution that was found, and a lower bound on the cost of any solution. The values are
+        None if no solution was found. The bound is None if no bound was found. Both are None if the costs are too large
+        for the solver."""
         from ortools.math_opt.python import mathopt
 
         if sum(map(abs, self.costs)) > _EXACT:

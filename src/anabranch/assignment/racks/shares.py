@@ -38,7 +38,7 @@ def between(count: int, slots: Whole) -> Bounds:
 def first_counts(
     stateful: Mapping[int, int], stateless: Mapping[int, int], slots: Whole, by_stage: bool
 ) -> list[Whole]:
-    """The numbers of stateful tasks and of all tasks in each container according to the KIP: the first containers get
+    """The numbers of stateful tasks and of all tasks in each container according to KIP-925: the first containers get
     the remainder, as far as all shares can be satisfied at once. ``stateful`` and ``stateless`` contain the number of
     tasks of each stage.
     """

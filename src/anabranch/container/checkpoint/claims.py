@@ -41,7 +41,8 @@ def take(spark: SparkSession, folder: str, unless: Callable[[], bool]) -> None:
 
     Raises:
         ConfigError: the storage can't keep two processes from taking the same folder.
-        FencedError: another process has the folder.
+        FencedError: another process has the folder, and is alive.
+        ConflictError: ``unless`` became true before it was known whether the folder's owner is alive.
     """
     scheme = urlsplit(folder).scheme
     if scheme not in EXCLUSIVE:

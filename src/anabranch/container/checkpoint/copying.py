@@ -40,7 +40,7 @@ def clone(
         new: streams that weren't read before.
 
     Raises:
-        ConflictError: the target exists.
+        ConflictError: the target exists, or another process is making the same copy.
     """
     with _copied(folder, target, ORDER, standbys(folder)) as copy:
         if keeping is not None:

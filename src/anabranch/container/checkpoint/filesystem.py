@@ -59,8 +59,8 @@ class Tree:
 
     @functools.cached_property
     def local(self) -> Path | None:
-        """The tree's path if the tree is on a local disk; otherwise None. Local files aren't accessed through Hadoop,
-        which would start two processes for each file that it creates."""
+        """The tree's path if the tree is on a local disk; otherwise None. Local files aren't read or written through
+        Hadoop, which would start two processes for each file that it creates."""
         return Path(self.path.toUri().getPath()) if str(self.fs.getUri()) == _LOCAL else None
 
     @functools.cached_property
@@ -83,7 +83,8 @@ class Tree:
         return self.path_of(self.path, name) if name else self.path
 
     def files(self, name: str) -> dict[str, File]:
-        """The file of this name, or all files below a folder of this name, by their names in the tree."""
+        """The file of this name, or all files below a folder of this name, by their names in the tree; {} if there is
+        nothing of this name."""
         return self._local_files(self.local, name) if self.local is not None else self._far_files(name)
 
     def copy(self, name: str, target: Tree, *, lives: bool) -> None:
@@ -154,12 +155,12 @@ class Tree:
         """Write a file so that it appears completely or not at all.
 
         Args:
-            new: the file must not replace another one.
-            durable: no power cut can undo the file once this function has returned.
+            new: whether the file must not replace an existing file.
+            durable: whether the file must survive a power cut once this function has returned.
 
         Raises:
-            StateError: the file can't be written.
-            ConflictError: with ``new``, another process has written the file. (Not raised on a local disk.)
+            StateError: the file can't be written on the local disk. (Another storage raises its own error.)
+            ConflictError: with ``new``, another process has written the file. (On a local disk, that file is replaced.)
         """
         if self.local is None:
             self._write_far(name, text, new=new)
@@ -195,7 +196,8 @@ class Tree:
         return {name: file.size for name, file in self.files("").items()}
 
     def move(self, target: Tree) -> bool:
-        """Move the whole tree to another path in the same storage. Returns whether it existed."""
+        """Move the whole tree to another path in the same storage. Returns whether the tree was moved: False if it
+        doesn't exist."""
         if not self.has(""):
             return False
         if self.local is None or target.local is None:
@@ -266,6 +268,7 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
     many files were copied. ``lives`` says whether other processes use both trees meanwhile.
 
     Raises:
+        OSError: the target has a folder where a file should be.
         Exception: the storage's own error, if a file couldn't be read or written. Another call copies what is still
             missing.
     """

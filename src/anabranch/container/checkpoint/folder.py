@@ -88,7 +88,8 @@ class Folder:
         return offset_log.parse(self.tree.read_entry(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
 
     def positions(self) -> dict[str, dict[int, int]]:
-        """The position in each partition after the last committed batch, by stream and partition."""
+        """The position in each partition after the last committed batch, by stream and partition; {} if no batch was
+        committed."""
         last = self.committed()
         if last < 0:
             return {}
@@ -96,7 +97,7 @@ class Folder:
         return self._positions(entry)
 
     def batch(self, number: int) -> Batch:
-        """A planned batch, with the positions at which it begins ({} for the lane's first batch)."""
+        """A planned batch, with the positions at which it begins ({} if the folder has no plan of the batch before)."""
         return self.batch_of(number, self.entry(number), self.before(number))
 
     def before(self, number: int) -> Entry | None:
@@ -118,7 +119,8 @@ class Folder:
         )
 
     def settled(self) -> bool:
-        """Whether the last batch was committed, and Spark's watermark requires no further batch."""
+        """Whether the last batch was committed, and Spark's watermark requires no further batch. True if no batch was
+        planned."""
         last = self.planned()
         if last < 0:
             return True
@@ -158,7 +160,7 @@ class Folder:
 
     def stream_ids(self) -> dict[str, str]:
         """The ids that the streams had when the lane began to read them. A stream that was deleted and created again
-        has another id.
+        has another id. {} if no ids are stored.
         """
         return self._document(STREAMS) if self.exists(STREAMS) else {}
 
@@ -187,8 +189,8 @@ class Folder:
 
     def note_starting(self, offsets: Mapping[str, int]) -> dict[str, int]:
         """Store the lane's start offsets, by whole SSP in text form, unless offsets are stored already or a batch is
-        planned. Returns the stored offsets. (Otherwise, a lane that starts at the end offsets of its inputs would start
-        elsewhere when it is started again.)
+        planned. Returns the stored offsets; {} if there are none because a batch is planned. (If offsets weren't
+        stored, a lane that starts at the end offsets of its inputs would start elsewhere when it is started again.)
         """
         if not self.exists(STARTING):
             if self.planned() >= 0:
@@ -197,8 +199,9 @@ class Folder:
         return self._document(STARTING)
 
     def begin_at(self, offset: Mapping[str, Any]) -> None:
-        """Make the query's only source begin at this offset, regardless of the source's options. This works for sources
-        that read their first offset from this folder, such as Spark's Kafka connector.
+        """Make the query's only source begin at this offset, regardless of the source's options, unless the folder
+        already says where the source begins. This works for sources that read their first offset from this folder, such
+        as Spark's Kafka connector.
         """
         if not self.exists(_BEGIN):
             self.tree.fs.mkdirs(self.tree.at(_BEGIN.rpartition("/")[0]))
@@ -220,7 +223,8 @@ class Folder:
 
     def clear_broken(self, former: Folder) -> None:
         """Remove the leftovers of a batch that was broken off in ``former`` from this folder, which is a copy of
-        ``former``. Call this only if no query has run in the copy.
+        ``former``. If no batch is planned, forget where the query began, too. Call this only if no query has run in the
+        copy.
         """
         if self.planned() < 0:
             self.begin_anew()
@@ -283,7 +287,7 @@ class Folder:
         for name in found:
             self.tree.remove(name)
         if anew and self.planned() < 0 and self.committed() < 0:
-            for name in leftovers.OF_BATCHES:  # Spark takes them for non-empty even if they only have empty subfolders
+            for name in leftovers.OF_BATCHES:  # even an empty subfolder makes Spark take these folders for non-empty
                 self.tree.fs.delete(self.tree.at(name), True)
         if found:
             kinds = Counter(kind.value for kind in found.values())

@@ -53,6 +53,10 @@ class LaneFolders:
             checked: whether this process has already taken over the outputs of a new lane, and found nothing from the
                 lane in them.
             ahead: whether the lane's query was already started in the folder.
+
+        Raises:
+            StateError: the folder is gone or damaged, or the outputs contain a batch that the folder doesn't know.
+            ConflictError: another process has the folder.
         """
         folder = self.at(lane, lane.folder_epoch or epoch)
         if lane.folder_epoch:
@@ -113,7 +117,8 @@ class LaneFolders:
             )
 
     def _split(self, lane: Lane, folder: Folder) -> Folder:
-        """A copy of the predecessor's folder, adapted to the lane."""
+        """A copy of the predecessor's folder, adapted to the lane. Raises StateError if the predecessor's folder is
+        gone, or doesn't end with the batch that the store names."""
         parent, epoch = _parent(lane)
         kept: dict[str, list[int]] = {}
         for ssp in (*lane.ssps, *lane.broadcast):
@@ -159,8 +164,8 @@ class LaneFolders:
         return found
 
     def inherited(self, lane: Lane) -> Progress:
-        """The event time that a lane takes over from its predecessors. Raises StateError if a predecessor's folder is
-        gone.
+        """The event time that a lane takes over from its predecessors. Raises StateError if the event time isn't stored
+        in a predecessor's folder.
         """
         found = [self.of(lane.job, name, epoch).left() for name, epoch in lane.inherits.items()]
         before = progress.joined(found)
@@ -210,7 +215,7 @@ def _has_former_state(lane: Lane) -> bool:
 
 
 def _parent(lane: Lane) -> tuple[str, int]:
-    """The lane whose state this one takes over, and the epoch of that lane's folder."""
+    """The id of the predecessor whose state a lane takes over, and the epoch of the predecessor's folder."""
     if lane.drained is not None:
         return lane.drained.state, lane.inherits[lane.drained.state]
     ((parent, epoch),) = lane.inherits.items()

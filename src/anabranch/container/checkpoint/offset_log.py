@@ -73,7 +73,7 @@ class Entry:
         return self.watermark >= INFINITY
 
     def with_positions(self, source: int, positions: Positions) -> Entry:
-        """The same entry with other positions of one source."""
+        """The same entry with other positions of one source. Raises ValueError if the source hasn't been read yet."""
         offset = self.sources[source]
         if offset is None:
             raise ValueError(f"source {source} has no offset to change")

@@ -38,7 +38,8 @@ class Outputs:
         self._asked = float("-inf")
 
     def check(self) -> None:
-        """Check that the streams exist. Raises StateError if one is gone and was also gone in the previous check."""
+        """Check that the streams exist. Raises StateError if one is gone and was also gone in the previous check. If a
+        system doesn't answer, nothing is checked."""
         lane = self._lane
         streams = self._streams
         systems = {lane.system(stream) for stream in streams}
@@ -80,7 +81,8 @@ class Outputs:
         batches were committed.
 
         Raises:
-            StateError: an output was set back, so records are missing from it.
+            StateError: an output stream is gone; or an output was set back, so records are missing from it. (If
+                ``on_data_loss`` of a stream isn't "fail", missing records only cause a warning.)
         """
         noted = folder.outputs()
         for stream, partitions in noted.get("streams", {}).items():

@@ -147,7 +147,8 @@ class Ownership:
                 number = 0 if last is None else last + 1
                 created = self._files.create(_claim_path(folder, number), encode(self._me).decode())
             if silent is not None and self._sign(claim) != silent:
-                # The former owner may have extended its lease before it could see the new claim: wait for its end.
+                # The former owner may have extended its lease before it could see the new claim. Wait for the lease's
+                # end.
                 self._pause(LEASE)
             self._have(folder, number)
 
@@ -197,8 +198,8 @@ class Ownership:
         return self._renewed is not None and self._clock() < self._renewed + LEASE
 
     def _begin(self) -> None:
-        """Show for the first time that this process is alive, and check that the storage refuses to create an existing
-        file."""
+        """Show for the first time that this process is alive. Raises ConfigError if the storage doesn't refuse to
+        create an existing file."""
         with self._lock:
             if self._renewed is not None:
                 return
@@ -256,7 +257,8 @@ class Ownership:
 
     def _await_end(self, folder: str, last: int, claim: Claim | None, unless: Callable[[], bool]) -> str | None:
         """Wait until the owner of a folder no longer has it. Returns None if the owner has released the folder or has
-        certainly ended. If the owner has only been silent for too long, returns the owner's last sign of life.
+        certainly ended. If the owner has only been silent for too long, returns the owner's last sign of life. Raises
+        the errors of :meth:`take`.
         """
         if f"{last}{_RELEASED}" in self._files.names(_claims(folder)):
             return None
@@ -287,7 +289,8 @@ class Ownership:
             return not any(held < folder for held in self._held)
 
     def _sign(self, claim: Claim | None) -> str:
-        """A value that changes with each sign of life; '' if the process has ended."""
+        """A value that changes with each sign of life of the process that made a claim; '' if the process has ended.
+        Always the same value if the claim can't be read (None)."""
         if claim is None:
             return "unknown"
         return self._files.names(f"{self._folder}/{_PROCESSES}").get(claim.process, "")

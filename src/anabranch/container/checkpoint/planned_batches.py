@@ -1,5 +1,5 @@
 """The plans of the batches of a running query. Each entry of the checkpoint is read at most once, because on an object
-store, reading a file takes two calls, and finding out whether it exists takes another.
+store, reading a file takes two calls, and finding out whether the file exists takes another.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from anabranch.spark.query.planned_batch import Batch
 __all__ = ["planned_batches"]
 
 _KEPT = 8
-"""The number of batches whose plans are kept: while the newest one runs, the offsets of earlier ones are still
+"""The number of batches whose plans are kept: while the newest batch runs, the offsets of earlier batches are still
 needed."""
 
 

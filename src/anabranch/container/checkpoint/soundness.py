@@ -216,7 +216,7 @@ def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption
     lane can go back to an intact batch if no output contains any part of a later batch.
 
     Args:
-        first: the lane's first batch; earlier ones belonged to another lane.
+        first: the lane's first batch; earlier batches belonged to another lane.
         published: the last batch that is in an output, at least in part, -1 if none.
     """
     last = max(checkpoint.planned, checkpoint.committed)

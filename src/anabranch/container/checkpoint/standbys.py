@@ -79,7 +79,7 @@ class Standbys:
         self._news.set()
 
     def end(self) -> None:
-        """Stop maintaining standbys. Existing ones stay."""
+        """Stop maintaining standbys. Existing standbys stay."""
         self._over.set()
         self._news.set()
 

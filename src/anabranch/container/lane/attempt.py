@@ -133,7 +133,7 @@ class Attempt:
 
     def pending_ranges(self) -> dict[str, tuple[int, int]]:
         """For each SSP, the first offset that the pending batch reads, and the end offset at which it stops; {} if no
-        batch is pending."""
+        batch is pending, or if the folder can't be read."""
         try:
             folder = self.folder_in_use
             return (

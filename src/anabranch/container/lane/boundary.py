@@ -32,7 +32,7 @@ class Boundary:
 
     def reach(self, started: StreamingQuery, turn: Callable[[], None] | None = None) -> None:
         """End the query after the running batch, or after the batch that is being planned at the moment. A batch of a
-        closing or leaving lane may be broken off.
+        closing or leaving lane may be broken off. A query with the real-time trigger is stopped at once.
 
         Args:
             turn: called repeatedly while waiting, instead of a check of the query's progress. With ``turn``, a batch is

@@ -25,8 +25,8 @@ _PATIENCE, _LONGEST = 0.5, 2.0
 twice the usual duration of a batch.
 """
 _BRIEF = 1.0
-"""In seconds. A batch that takes no longer than this hardly delays a change, and the successors' queries can start
-while it runs."""
+"""In seconds. A batch that takes less time than this hardly delays a change, and the successors' queries can start
+while the batch runs."""
 _TELL_EVERY = 1.0
 _LOOK = 0.02
 _writers: dict[str, threading.Event] = {}
@@ -155,7 +155,7 @@ class BreakOff:
         return self.broken
 
     def decided(self) -> None:
-        """Record that no other batch will begin. If no batch is being written, the query can end."""
+        """Record that no other batch will begin. If no batch is being written, none will be broken off."""
         if not self.due() and not self.writing():
             self._stay()
 

@@ -57,8 +57,8 @@ class QueryBuilder:
         )
 
     def take(self, lane: Lane) -> None:
-        """Take over the outputs of a new lane, so that no process with a lower epoch can write to them, and check that
-        they contain nothing from this lane."""
+        """Take over the outputs of a new lane, so that no process with a lower epoch can write to them. Raises
+        StateError if the outputs already contain a batch of this lane."""
         self.query(lane, self.lane_folders.at(lane, lane.epoch)).outputs.take(new=True)
         self.lane_folders.check_new(lane, self.lane_folders.published(lane))
 

@@ -56,7 +56,7 @@ def _has_told_time(attempt: Attempt) -> bool:
         heard = time.heard(attempt.lane_folders.systems.named, time.now(clock.unix_ms(), boottime()))
         if folder.batch(folder.planned()).progress != heard:
             return False
-    # With timers of processing time, a batch is always running. It is finished when the lane stops.
+    # With timers of processing time, a batch is always running. The last batch is finished when the lane stops.
     return (query is not None and query.plan.ticks) or folder.settled()
 
 

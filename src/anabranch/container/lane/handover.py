@@ -174,8 +174,8 @@ class Prestarter:
                     self._prestarts[key].start()
 
     def take(self, lane: Lane) -> PrestartedQuery | None:
-        """The prestarted query of a lane under its current epoch; None if there is none. The query then belongs to the
-        caller, and isn't returned again."""
+        """The prestarted query of a lane under its current epoch; None if there is none, or if it couldn't be started.
+        The query then belongs to the caller, and isn't returned again."""
         with self._lock:
             beginning = self._prestarts.pop((lane.id, lane.epoch), None)
         return None if beginning is None else beginning.result()

@@ -106,7 +106,7 @@ class LaneState:
         drained: whether the lane has drained.
         unwanted: whether the coordinator doesn't want the lane here. If so, the lane gets no other attempt here after a
             failure.
-        container_ends: whether the container is ending, so that another one gives the lane its next attempt.
+        container_ends: whether the container is ending, so that another container gives the lane its next attempt.
     """
 
     phase: Phase = Phase.NEW
@@ -129,8 +129,8 @@ class LaneState:
 
     @property
     def drains(self) -> bool:
-        """Whether the lane begins to drain now. It does so at once if it reads streams that the job doesn't write
-        itself, and otherwise once all writers of its inputs have ended.
+        """Whether the lane begins to drain now. A lane that reads streams that the job doesn't write itself begins at
+        once, and any other lane when all writers of its inputs have ended.
         """
         return self.drain is not None and (self.reads_sources or self.upstream_ended)
 
@@ -164,8 +164,8 @@ class ImpossibleEventError(AssertionError):
 
 
 def initial(lane: Lane) -> LaneState:
-    """The state of a lane that hasn't been started here. If the lane's owner was lost, the lane has no folder yet: it
-    gets a copy.
+    """The state of a lane that hasn't been started here. If the lane's owner was lost, the lane counts as a lane
+    without a folder, because the lane gets a copy of the owner's folder.
     """
     return LaneState(folder_epoch=0 if lane.abandoned else lane.folder_epoch)
 

@@ -111,7 +111,7 @@ class LaneRunner:
 
     @property
     def query(self) -> LaneQuery | None:
-        """The query that was made last."""
+        """The query that was made last; None if no query has been made."""
         return self._attempt.query
 
     @property
@@ -138,7 +138,9 @@ class LaneRunner:
         self.life.tell(events.Drain(order))
 
     def acknowledge(self, upstream_ended: bool) -> None:
-        """Record that the coordinator knows the lane's folder. Until then, the lane starts no query."""
+        """Record that the coordinator knows the lane's folder. Until then, the lane starts no query. ``upstream_ended``
+        says whether all lanes that write the lane's inputs have ended.
+        """
         self.life.tell(events.Acknowledge(upstream_ended))
 
     def join(self, timeout: float) -> bool:

@@ -1,4 +1,4 @@
-"""Keeps a lane running in this container as long as the lane is wanted: if a runner fails, another one is started."""
+"""Keeps a lane running in this container as long as the lane is wanted: after a failure, starts another runner."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ class LaneSupervisor:
 
     @property
     def report(self) -> LaneReport:
-        """The lane's report. If the lane waits for its next attempt, the report says that the lane is starting."""
+        """The lane's report. If the lane waits for its next attempt here, the report says that the lane is starting. If
+        another process will make the attempt, the report says that the lane has ended and left work unfinished."""
         state, report = self._state, self._runner.report
         report = report.changed(
             begun=self._query_has_begun or report.attempt.begun, stalls=self._stalls + self._runner.stalled

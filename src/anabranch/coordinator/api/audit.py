@@ -95,7 +95,7 @@ class Audit:
             log.warning("a request isn't in the audit trail", path=requested.path, address=requested.address)
 
     def close(self) -> None:
-        """Write requests that are still waiting to be written."""
+        """Write the requests that are still waiting to be written. Takes at most 10 seconds."""
         self._waiting.put(None)
         self._thread.join(10)
 

@@ -46,7 +46,8 @@ _ZIP = {"Content-Type": "application/zip"}
 
 class Client(Operations):
     """A coordinator at a URL. Its methods raise the errors that the coordinator raised, UnreachableError if nothing
-    listens at the URL, and OutOfTimeError if there is no answer.
+    listens at the URL or the connection breaks off, OutOfTimeError if there is no answer in time, and UsageError if one
+    side rejects the other's certificate.
 
     Args:
         url: the coordinator's URL; or the URLs of several coordinators with the same store, separated by commas. The

@@ -93,7 +93,7 @@ def app(
     clock: Callable[[], float] = time.monotonic,
 ) -> Starlette:
     """The routes of a coordinator. An error is answered with ``{"error", "cure", "kind"}`` and status 400, 401, 403,
-    404, 408, 409, 413, 415, 429, 500 or 503.
+    404, 405, 408, 409, 413, 415, 429, 500 or 503.
 
     Args:
         leader: by default, :class:`AlwaysLeads`.
@@ -122,7 +122,7 @@ class _Endpoints:
         self._coordinator = coordinator
         self._leader = leader
         self._heartbeats = ThreadPoolExecutor(_HEARTBEATS, "anabranch-beat")
-        # a pool of their own, so that many registrations at once don't delay heartbeats
+        # Registrations have a separate pool, so that many registrations at once don't delay heartbeats.
         self._registrations = ThreadPoolExecutor(1, "anabranch-seat")
         self._own: Mapping[str, Endpoint] = {
             "healthz": self._healthz,
@@ -249,8 +249,8 @@ class _Endpoints:
         return await respond(request, tagged(_content(operation, found), "application/json"))
 
     async def _heartbeat(self, request: Request) -> Response:
-        """Answer a heartbeat. Most heartbeats are processed on the event loop. A long poll also waits there, so it
-        occupies no thread.
+        """Answer a heartbeat. Most heartbeats are processed on the event loop. A long poll also waits there, so a long
+        poll occupies no thread. Raises UsageError if the heartbeat comes from another container than the URL names.
         """
         beat, wait = await _arguments(Operations.heartbeat, request)
         if beat.container != request.path_params["container"]:

@@ -1,9 +1,9 @@
 """The commands that change a job at a user's request. Each command has a module with ``check``, ``plan``, ``apply`` and
-``run``.
+``run``. (The modules of simple commands, such as ``stop``, have no ``plan``.)
 
 ``check`` raises an error if something prevents the command. ``plan`` determines the command's effects and changes
-nothing. ``apply`` carries the plan out, and stores each step before the step takes effect. ``run`` calls the other
-three, and holds the job's lock while it applies the plan.
+nothing. ``apply`` carries the plan out, and stores each step before the step takes effect. ``run`` calls the
+others, and holds the job's lock while it applies the plan.
 
 To add a command, add a module here, an operation of the same name in :mod:`anabranch.coordinator.api.operations`, the
 documents that the operation takes and returns in :mod:`anabranch.protocol`, and a module of the same name in

@@ -28,7 +28,8 @@ def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job doesn't run, is being changed, or doesn't allow this change while it runs.
+        ConflictError: the job doesn't run, is being changed, doesn't allow this change while it runs, or isn't in the
+            state that the request expects.
         AnabranchError: a system doesn't answer.
     """
     context.locate(job)
@@ -87,7 +88,13 @@ def apply(
 
 
 def explain(context: Context, job: str) -> Assignment:
-    """Where the tasks of a job are, where they should be, and why. Raises the same errors as :func:`run`."""
+    """Where the tasks of a job are, where they should be, and why.
+
+    Raises:
+        NotFoundError: there is no such job.
+        ConflictError: this coordinator doesn't serve the job.
+        AnabranchError: a system doesn't answer.
+    """
     context.locate(job)
     with context.registry.locked(job) as running_job:
         context.registry.advance(running_job)

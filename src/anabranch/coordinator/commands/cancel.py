@@ -26,9 +26,10 @@ def run(context: Context, job: str) -> None:
 
 
 def check(running_job: RunningJob, present: Generation) -> None:
-    """Raises ConflictError if the job is neither being changed nor draining, or if the change or drain can't be undone
-    any more: the job is already returning to its former generation, a new lane that had begun has failed, a rewound job
-    is already processing records again, or a draining job's event time has ended.
+    """Raises ConflictError if the job is neither being changed nor draining, or if the change or drain can't be undone:
+    partitions were added, the job is already returning to its former generation, a lane has begun with the code of a
+    new deployment, a lane that had begun has failed, a rewound job is already processing records again, or a draining
+    job's event time has ended.
     """
     if running_job.progress.drain is not None:
         draining.check_cancellable(running_job.job, running_job.progress.drain)

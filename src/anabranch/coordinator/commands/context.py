@@ -47,7 +47,13 @@ class Context:
         return counted, list(patterns.of_model(present.model).values())
 
     def locate(self, job: str, counts: Iterable[str] = ()) -> None:
-        """Look up the racks of a job's inputs and of the streams ``counts``, if any of the job's seats is in a rack."""
+        """Look up the racks of a job's inputs and of the streams ``counts``, if any of the job's seats is in a rack.
+
+        Raises:
+            NotFoundError: there is no such job.
+            ConflictError: this coordinator doesn't serve the job.
+            AnabranchError: a system doesn't answer, and the job's settings place tasks by racks.
+        """
         with self.registry.locked(job) as running_job:
             streams = sorted({*counts, *(name for stage in running_job.model.stages for name in stage.inputs)})
             if not any(racks.where(running_job, len(running_job.model.containers)).seats.values()):

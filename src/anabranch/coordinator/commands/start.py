@@ -19,8 +19,9 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, start: StartRequest) -> int:
-    """Start the job, and return the deployment's number. If the last deployment was drained or reset, a new deployment
-    begins. Otherwise the last deployment continues with its own lanes, and the lanes in ``start`` are ignored.
+    """Start the job, and return the deployment's number. If the job is new, or its last deployment was drained or
+    reset, a new deployment begins. Otherwise the last deployment continues with its own lanes, and the lanes in
+    ``start`` are ignored.
 
     Raises:
         ConflictError: the job is already running, or differs from the last deployment, which it should continue. The

@@ -23,7 +23,7 @@ def run(context: Context, job: str, at_once: bool = False) -> None:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job doesn't run.
+        ConflictError: the job has failed, or this coordinator doesn't serve it.
     """
     registry = context.registry
     with registry.locked(job) as running_job:

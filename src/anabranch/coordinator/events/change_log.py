@@ -49,12 +49,12 @@ def records(events: Iterable[Event], deployment: int = 0) -> list[ChangeRecord]:
 
 
 def _undone(change: ChangeRecord, event: Event, step: ChangeStep) -> ChangeRecord:
-    """A change that was under way when another one began with ``event``."""
+    """A change that was under way when another change began with ``event``."""
     return msgspec.structs.replace(change, outcome="undone", ended=event.at, reason=step.undone_because or event.why)
 
 
 def _after(change: ChangeRecord, event: Event, step: ChangeStep) -> ChangeRecord:
-    """A change, updated from an event that follows its first one."""
+    """A change, updated from an event that follows the change's first event."""
     if step.outcome is not None and change.outcome == "open":
         return msgspec.structs.replace(
             change,

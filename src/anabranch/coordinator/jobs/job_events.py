@@ -22,7 +22,7 @@ HASTE = "batches that are written at least once, or were given to foreach_batch,
 
 
 def began(running_job: RunningJob, planned: NextGeneration | NextDeployment, at: float, now: bool) -> Event:
-    """The event that a planned change begins. ``now``: whether it doesn't wait for batches."""
+    """The event that a planned change begins. ``now`` says whether the change doesn't wait for batches."""
     undoes = planned.kind == "undo"
     reasons = (f"cancelled: {planned.why}" if undoes else planned.why, f"without waiting: {HASTE}" if now else "")
     if isinstance(planned, NextGeneration):
@@ -59,7 +59,8 @@ def predicted(job: str, at: float, result: ChangeResult) -> list[Event]:
 
 
 def measured(job: str, at: float, pause: float, expected: float) -> Event:
-    """The event about the measured pause, which is 0.0 if no records arrived, and about the ``expected`` one."""
+    """The event about a change's measured ``pause`` and its ``expected`` pause, in seconds. The measured pause is 0.0
+    if no records arrived."""
     pause, expected = max(0.1, round(pause, 1)) if pause else 0.0, round(expected, 1)
     return Event(
         kind="change",
@@ -109,7 +110,7 @@ def of_lane(
     mark: MarkKind | None = None,
 ) -> Event:
     """An event about a lane, which is the subject of the sentence ``what``. If a ``container`` has reported the event,
-    it stands for ``who``.
+    the container takes the place of ``who``.
     """
     return Event(
         kind=kind,

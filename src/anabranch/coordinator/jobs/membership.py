@@ -61,6 +61,8 @@ class Membership:
             ConflictError: this coordinator doesn't serve the job.
             NotLeadingError: the job should run, but isn't served here at the moment.
             FencedError: the process had a seat, and lost it.
+            StoreUnavailableError: it isn't known at the moment whether the process has lost its seat.
+            UsageError: the requested seat's name isn't valid.
         """
         if registration.seat is not None:
             check_name("seat", registration.seat)
@@ -102,15 +104,21 @@ class Membership:
         return answer
 
     def hear_at_once(self, beat: Heartbeat) -> HeartbeatResponse | None:
-        """Like :meth:`hear`, but only for a heartbeat that contains nothing but figures. Returns None for any other
-        heartbeat, which must then be passed to :meth:`hear`.
+        """Like :meth:`hear`, but only for a heartbeat that contains nothing but figures, from a process for which there
+        are no new orders. Returns None for any other heartbeat, which must then be passed to :meth:`hear`. Always
+        returns None if processes are never expelled, or if the result of an earlier write is unknown.
 
         Unlike :meth:`hear`, this method waits neither for other requests nor for the store.
         """
         return None if self._registry.unsure else self._routine(beat)
 
     def answer(self, beat: Heartbeat) -> HeartbeatResponse:
-        """The current answer to a heartbeat that has already been processed. Raises the same errors as :meth:`hear`."""
+        """The current answer to a heartbeat that has already been processed.
+
+        Raises:
+            NotLeadingError: as in :meth:`hear`.
+            StoreUnavailableError: as in :meth:`hear`.
+        """
         with self._registry.locked_all():
             running_job, process = self._registry.holder(beat.container)
             if running_job is None or process is None:
@@ -129,7 +137,9 @@ class Membership:
         return max(0.0, min(wait, self._lease / 2))
 
     def holds_seat(self, execution: str) -> bool:
-        """Whether the process with this EXECUTION_ENV_CONTAINER_ID holds a seat of a job that is served here."""
+        """Whether the process with this EXECUTION_ENV_CONTAINER_ID holds a seat of a job that is served here. If not,
+        the call counts as an invalid heartbeat.
+        """
         with self._registry.locked_all():
             holds = any(
                 process.record.execution == execution
@@ -141,7 +151,8 @@ class Membership:
 
     @property
     def invalid_heartbeats(self) -> int:
-        """How many heartbeats of processes without a seat have arrived since this coordinator started."""
+        """How many heartbeats have arrived since this coordinator started from processes that have no seat, or have a
+        seat under another epoch."""
         return self._unseated_beats
 
     def _register(self, running_job: RunningJob, registration: Registration) -> RegistrationResponse:
@@ -174,8 +185,8 @@ class Membership:
         return self._registered(process)
 
     def _free_seat(self, running_job: RunningJob, registration: Registration) -> str | None:
-        """The seat that a process can take; None if no such seat is free. Raises NotFoundError if the job doesn't have
-        the requested seat.
+        """The seat that a process can take; None if no such seat is free. If processes are never expelled, a requested
+        seat needn't be free. Raises NotFoundError if the job doesn't have the requested seat.
         """
         seat = registration.seat
         if seat is not None and seat not in running_job.busy_seats:
@@ -235,8 +246,11 @@ class Membership:
             return process.doomed
 
     def is_over(self, job: str) -> bool:
-        """Whether a job has ended, and therefore isn't served. Raises NotLeadingError if the job should be served, but
-        isn't served here.
+        """Whether a job has ended, and therefore isn't served.
+
+        Raises:
+            NotFoundError: there is no such job.
+            NotLeadingError: the job should run in separate processes, but isn't served here.
         """
         if job in self._registry.jobs:
             return False
@@ -246,9 +260,9 @@ class Membership:
         return not its.state.active
 
     def _routine(self, beat: Heartbeat) -> HeartbeatResponse | None:
-        """Process a heartbeat that requires no decision, no change to the store and no new orders. For any other
-        heartbeat, only renew the lease, and return None. The lease then counts from the heartbeat's arrival, even if
-        the heartbeat is processed later.
+        """Process a heartbeat that requires no decision, no change to the store and no new orders. Return None for any
+        other heartbeat. If processes can be expelled, the lease of the seat's holder is renewed in either case, so the
+        lease counts from the heartbeat's arrival, even if the heartbeat is processed later.
         """
         running_job, process = self._registry.holder(beat.container)
         if self._grace is None:  # a step may have become due, and only heartbeats advance the job

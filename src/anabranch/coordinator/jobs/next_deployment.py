@@ -66,7 +66,8 @@ def deployed(
         again: the first deployment of the version, if the job has had this version before; 0 if the version is new.
 
     Raises:
-        ConflictError: the version can't continue from the current state; the message names all reasons.
+        ConflictError: the version can't continue from the current state, and the message names the reasons; or the job
+            runs in one process with its coordinator.
         UsageError: the state to be dropped doesn't exist.
     """
     program = present.stored.program

@@ -145,7 +145,8 @@ def is_told(job: RunningJob, process: Process, seen: int) -> bool:
 
 
 def answer(job: RunningJob, process: Process, seen: int) -> HeartbeatResponse:
-    """The answer to a process that has seen the revision ``seen``."""
+    """The answer to a process that has seen the revision ``seen``. From now on, the lanes of the current offer count as
+    offered to the process."""
     offer = of(job, process)
     process.offered |= offer.lanes
     if seen == offer.revision:

@@ -45,8 +45,8 @@ class Process:
         record: the process as it is stored.
         lease_ends: when the process's lease ends, on this coordinator's clock.
         offered: the lanes that the process was told to run and hasn't reported as ended.
-        heard: the number of the process's last heartbeat.
-        doomed: whether the store may already have recorded that the process lost its seat.
+        heard: the number of the process's last heartbeat; -1 before the first one.
+        doomed: whether the process loses its seat for certain. The store may already have recorded the loss.
         copies: the standbys that the process maintains.
     """
 
@@ -258,8 +258,8 @@ class Progress:
         hasty: whether the change that is under way doesn't wait for batches with at-least-once output.
         at_once: whether the job is stopped without waiting for batch boundaries.
         drain: the requested drain.
-        drains_since: when the drain was requested, on this coordinator's clock; None if it was requested from another
-            coordinator.
+        drains_since: when the drain was requested, on this coordinator's clock; None if no drain was requested from
+            this coordinator.
         drains_for: how many seconds the drain was expected to take.
     """
 

@@ -25,7 +25,7 @@ than ``_LONG``, another batch may be running by the time a plan is carried out, 
 used for the prediction.
 """
 _NOTICED = 0.2
-"""The seconds from a change until lanes notice it."""
+"""The seconds from a change until lanes notice the change."""
 _REPORTED_EVERY = 1.0
 """The maximum age, in seconds, of the report of a lane with a running batch."""
 _BETWEEN = 1.0
@@ -65,9 +65,9 @@ class Kind(StrEnum):
 
 _STATELESS = {Kind.SAME: 0.6, Kind.FACTOR: 0.8, Kind.MOVED: 1.0, Kind.NEW: 2.2}
 _STATEFUL = {Kind.SAME: 1.2, Kind.FACTOR: 1.2, Kind.MOVED: 2.5, Kind.NEW: 5.0}
-"""The assumed overhead of a change in seconds, by kind, until a change of that kind has been measured. The overhead is
-the time in addition to a usual batch and to copying state: lanes must report their end, successors must start, and the
-successors' first batches take longer than later batches.
+"""The assumed overhead of a change in seconds, by kind. Measured overheads are expressed as multiples of these. The
+overhead is the time in addition to a usual batch and to copying state: lanes must report their end, successors must
+start, and the successors' first batches take longer than later batches.
 """
 
 
@@ -107,7 +107,7 @@ class Experience:
 
     def slowness(self, kind: Kind) -> float:
         """The expected overhead of a change of this kind, as a multiple of the assumed overhead. If no change of this
-        kind has been measured, the result is the mean over the other kinds.
+        kind has been measured, the result is the geometric mean over the other kinds; 1.0 if no change was measured.
         """
         if kind in self.overhead or not self.overhead:
             return self.overhead.get(kind, 1.0)
@@ -247,9 +247,9 @@ def _waiting(report: LaneReport) -> int:
 def _first_batch(
     lane: Lane, report: LaneReport, cost: BatchCost | None, following: Collection[Lane], shown: Experience
 ) -> float:
-    """The first batches of a lane's successors: how many seconds the longest of these batches takes. The time that the
-    job's functions take depends on the number of records, and on the number of buckets among which the records are
-    divided; see :mod:`anabranch.pace.stored_sizes`.
+    """How many seconds the longest of the first batches of a lane's successors takes. The time that the job's functions
+    take depends on the number of records, and on the number of buckets among which the records are divided; see
+    :mod:`anabranch.pace.stored_sizes`.
     """
     known = shown.known(lane, report)
     if cost is None or not known or not following:
@@ -311,7 +311,7 @@ class MeasuredChange:
                 self._first[lane.id] = report.progress.first_output
 
     def measured(self, lanes: Iterable[Lane], since: float, whole: float = math.inf) -> float | None:
-        """The longest pause of any lane, in seconds; 0.0 if no lane paused, and None if the pause isn't known yet.
+        """The longest pause of any lane, in seconds; 0.0 if no pause was seen, and None if the pause isn't known yet.
 
         Args:
             since: the seconds for which all lanes have been running.

@@ -68,7 +68,7 @@ def after_drain(start: StartRequest, deployment: int, known: Mapping[str, Lane])
 
     Raises:
         ConflictError: as for :func:`anabranch.planning.transition.after_drain.begun`.
-        StateError: as for :func:`numbered`.
+        StateError: as for :func:`numbered` and :func:`anabranch.planning.transition.after_drain.begun`.
     """
     new = numbered(start, deployment)
     lanes = follow_drain.begun(new.lanes, start.graph, known, _new_id, start.reset_state)

@@ -76,7 +76,9 @@ class JobRegistry:
         self.grace = grace
         self.jobs: dict[str, RunningJob] = {}
         self.unsure = False
-        """Whether the store may differ from what this coordinator has in memory, because a step failed halfway."""
+        """Whether the store may differ from what this coordinator has in memory, because the connection to the store
+        was lost during a step. Always False if ``grace`` is None.
+        """
         self.leases = threading.Lock()
         self.polls = LongPolls()
         self._lock = threading.Condition()
@@ -118,7 +120,7 @@ class JobRegistry:
         self._lock.wait(seconds)
 
     def create(self, plan: StartRequest) -> DeploymentRecord:
-        """Store a deployment."""
+        """Store a deployment in the state PLANNED, and return it."""
         event = self.event("state", plan.graph.job, "user", f"planned deployment {plan.model.run_id}")
         self.write(self.store.create_deployment, plan, DeploymentState.PLANNED, event)
         return stored_jobs.deployment(self.store, plan.graph.job)
@@ -173,8 +175,8 @@ class JobRegistry:
         self.announce()
 
     def write(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Store a step. If the connection to the store is lost meanwhile, it isn't known whether the step was stored;
-        the next :meth:`locked_all` finds this out.
+        """Store a step. If the connection to the store is lost meanwhile, it isn't known whether the step was stored.
+        If ``grace`` isn't None, the next :meth:`locked_all` then reads the jobs from the store again.
         """
         try:
             return step(*args, **kwargs)
@@ -183,7 +185,7 @@ class JobRegistry:
             raise
 
     def _look_again(self) -> None:
-        """If a step may or may not have been stored, adopt all jobs from the store again."""
+        """If a step may or may not have been stored, adopt all jobs from the store again, and drop all others."""
         if self.unsure:
             for job in self.store.jobs():
                 if not self.adopt(job):
@@ -213,7 +215,7 @@ class JobRegistry:
         return status_view.status(running_job, self.clock(), self.lease, lost)
 
     def advance(self, running_job: RunningJob, *, stop_wanted: bool = False) -> None:
-        """Take every step of a job that is due, then wake the clients that wait for changes."""
+        """Take every step of a job that is due. If the state or an offer changes, wake the clients that wait."""
         self._place_stranded(running_job)
         if self._undo_spoilt(running_job):
             return
@@ -235,7 +237,7 @@ class JobRegistry:
             self.store.note([job_events.measured(running_job.job, self.now(), *found)])
 
     def _place_stranded(self, running_job: RunningJob) -> None:
-        """Move closing lanes whose seat no longer exists to an existing seat."""
+        """Move closing lanes whose seat no longer exists to one of the existing seats, if the job runs."""
         stranded = running_job.stranded()
         if not stranded or not running_job.state.runs:
             return
@@ -337,7 +339,7 @@ class JobRegistry:
         return moved
 
     def undo(self, running_job: RunningJob, present: Generation, who: str, why: str) -> None:
-        """Undo the change that is under way. Call this only if the change can be undone."""
+        """Undo the change that is under way, which must be cancellable. Raises ConflictError if it can't be undone."""
         if running_job.follows:
             self.replace(running_job, next_deployment.undone(self.store, running_job, present, who, why))
             return
@@ -374,7 +376,8 @@ class JobRegistry:
             for lane in seats.may_write(running_job, process)
         ]
         with self.leases:
-            # Even if the write below raises an error, it may be stored. Heartbeats must not renew the lease any more.
+            # Even if the write below raises an error, the expulsion may be stored. So heartbeats must not renew the
+            # lease any more.
             process.doomed = True
         seats.expel(running_job, process, self.write(self.store.expel, process.record, left, why, self.now(), who))
         self.announce()

@@ -131,7 +131,7 @@ class RunningJob:
         )
 
     def attempt(self, lane: str) -> int:
-        """How many times a lane's container has started the lane."""
+        """How many times a lane's container has started the lane; 1 if there is no report about the lane."""
         return self.reports[lane].attempt.number if lane in self.reports else 1
 
     def caught_up(self, lane: str) -> bool:
@@ -171,7 +171,7 @@ class RunningJob:
 
     def snapshot(self) -> Self:
         """A copy of the job as it is now, for planning or reading without a lock. Immutable objects such as lanes are
-        shared; the collections that hold them are copied.
+        shared; the collections that contain them, and that planning and reading use, are copied.
         """
         found = copy.copy(self)
         found.known, found.reports = dict(self.known), dict(self.reports)
@@ -200,7 +200,8 @@ class RunningJob:
         return lanes, {each.record.seat: each.record.rack for each in self.seats.processes.values()}
 
     def stranded(self) -> list[Lane]:
-        """The closing lanes whose seats no longer exist and aren't held by any process."""
+        """The closing lanes whose seats no longer exist and aren't held by any process, except for lanes that aren't
+        fenced yet or whose start offsets aren't known yet."""
         taken = self.seats.taken | self.model_seats
         return [
             lane
@@ -210,7 +211,7 @@ class RunningJob:
 
     def spoilt(self, followed: bool = False) -> list[Lane]:
         """The lanes that failed before they ever began: lanes of the current generation or, if ``followed``, lanes from
-        which other lanes already continue.
+        which other lanes already continue. Lanes without predecessors count only in a deployment that :attr:`follows`.
         """
         found = [
             lane
@@ -231,8 +232,9 @@ class RunningJob:
         ]
 
     def needless(self) -> list[Lane]:
-        """The closing lanes of former deployments, provided that no process was ever told to run them. The first lanes
-        of a job are excluded, because only a process can determine where they begin.
+        """The closing lanes of former deployments, provided that no process was ever told to run them. Lanes without
+        start offsets from which other lanes continue are excluded, because only a process can determine where they
+        begin.
         """
         told = {lane for process in self.seats.processes.values() for lane in process.offered}
         followed = {name for lane in self.lanes for name in lane.predecessors}

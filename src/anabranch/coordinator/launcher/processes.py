@@ -1,5 +1,5 @@
-"""Runs containers as processes on this machine. They outlive the process that started them. Each container has a log,
-and holds a lock as long as it lives.
+"""Runs containers as processes on this machine. Containers outlive the process that started them. Each container has a
+log, and holds a lock as long as it lives.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ class Processes:
         return self.folder / job / f"{execution}.log"
 
     def ended(self, job: str, execution: str) -> ProcessEnd | None:
-        """How a process ended; None while it is alive."""
+        """How a process ended; None while it is alive. The exit code is known only to the object that started the
+        process, and only at the first call after the process's end."""
         if execution in self._broken:
             return ProcessEnd(None, self._broken.pop(execution))
         child = self._children.get(execution)

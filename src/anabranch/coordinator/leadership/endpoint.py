@@ -49,7 +49,8 @@ def run_folder(store_url: str) -> Path:
 
 
 def write(store_url: str, job: str, url: str) -> None:
-    """Write a note that this process serves a job at a URL. The note replaces the job's former note."""
+    """Write a note that this process serves a job at a URL. The note replaces the job's former note. Raises ConfigError
+    if the note can't be written."""
     folder = run_folder(store_url)
     address.make_folder(folder)
     temporary = folder / f".{uuid.uuid4().hex}.tmp"
@@ -84,7 +85,7 @@ def find(store_url: str) -> dict[str, str]:
 
 class RunLock:
     """The lock of a job. The lock is held inside ``with``, or from ``acquire`` to ``release``. Child processes don't
-    inherit it.
+    inherit the lock.
     """
 
     def __init__(self, store_url: str, job: str) -> None:
@@ -93,7 +94,12 @@ class RunLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock. Raises ConflictError if another process or another RunLock of this process holds it."""
+        """Take the lock.
+
+        Raises:
+            ConflictError: another process, or another RunLock of this process, holds the lock.
+            ConfigError: the file for the lock can't be made.
+        """
         address.make_folder(self._path.parent)
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

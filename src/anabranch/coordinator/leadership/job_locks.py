@@ -17,8 +17,8 @@ __all__ = ["JobLocks"]
 class JobLocks:
     """The locks that a coordinator holds. Thread-safe.
 
-    For a store on a server, no locks are taken: only one coordinator leads there, and ``anabranch run`` can't use the
-    store.
+    For a store on a server or in memory, no locks are taken: only one coordinator leads there, and ``anabranch run``
+    can't use the store.
 
     Args:
         url: this coordinator's URL, which is written into the note next to each lock.
@@ -43,7 +43,8 @@ class JobLocks:
                 raise
 
     def take(self, job: str) -> bool:
-        """Take a job's lock. Returns whether this call took it. Raises ConflictError if another process holds it."""
+        """Take a job's lock. Returns whether this call took the lock. Raises ConflictError if another process holds the
+        lock."""
         if address.is_on_server(self._store_url) or address.path_of(self._store_url) is None:
             return False
         with self._guard:

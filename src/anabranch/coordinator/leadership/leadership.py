@@ -84,7 +84,8 @@ class Leadership:
         return self._led and self._election.leads
 
     def check(self) -> None:
-        """Raises NotLeadingError if this coordinator doesn't lead. If another one leads, the message names it."""
+        """Raises NotLeadingError if this coordinator doesn't lead. If another coordinator leads, the message names that
+        coordinator."""
         if self.leads:
             return
         found = self._store.leader()
@@ -125,11 +126,13 @@ class Leadership:
         if self._led and not leads:
             log.warning("another coordinator may lead now; this one stands by")
             self.step_down()
-        elif lapsed:  # no heartbeats came while it slept or had no store; that must expel no process
+        elif lapsed:
+            # While this coordinator slept or had no store, no heartbeats arrived. No process must be expelled for that.
             log.warning("this coordinator was away, and leads again")
             self._led = False
         if leads and not self._led:
-            self._coordinator.abandon()  # jobs that a late request has served since this coordinator last led
+            # A late request may have begun to serve jobs since this coordinator last led.
+            self._coordinator.abandon()
             self._left = set(self._store.jobs())
             if self._launcher is not None:
                 self._launcher.forget()
@@ -152,10 +155,10 @@ class Leadership:
             try:
                 taken = self._locks.take(job)
             except ConflictError:
-                continue  # anabranch run holds the lock, or a former leader that is paused
+                continue  # anabranch run, or a former leader that is frozen, holds the lock
             try:
                 adopted = self._coordinator.adopt(job)
-            except Exception as error:  # a problem of this job, which must not affect the others
+            except Exception as error:  # a problem with this job must not affect the other jobs
                 log.warning("a job can't be served yet", job=job, error=str(error))
                 if taken:
                     self._locks.give(job)
@@ -175,7 +178,7 @@ class Leadership:
         try:
             self._fence(lane, fence.settings)
             self._coordinator.fenced(lane)
-        except Exception as error:  # the lane remains to be fenced, and is tried again
+        except Exception as error:  # fences() keeps returning the lane, so fencing is tried again
             log.warning("a lane can't be fenced yet", lane=lane.id, epoch=lane.epoch, error=str(error))
             key, why = (lane.id, lane.epoch), str(error)
             if self.leads and not isinstance(error, NotLeadingError) and self._told.get(key) != why:

@@ -84,8 +84,8 @@ def forget(
     """Reset a job that no process serves. The caller ensures that no process starts the job before this function
     returns.
 
-    Raises the same errors as :func:`losses`, ``fence`` and ``remove``. After an error, the function can be called
-    again.
+    Raises the same errors as :func:`losses`, ``fence`` and ``remove``, and the errors of systems that don't answer.
+    After an error, the function can be called again.
 
     Args:
         at: the current time, in seconds since 1970.

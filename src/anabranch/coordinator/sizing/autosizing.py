@@ -42,7 +42,7 @@ _PAUSES = 3
 _MOST = 4
 """The largest number by which a single step divides the factor."""
 _STALE = 5.0
-"""The age in seconds from which figures are out of date while records wait."""
+"""The age in seconds from which a lane's figures count as out of date. Nothing is concluded from such figures."""
 _AFTER_UNDONE = 10
 """The number of cooldowns for which the factor isn't changed after a change that was undone."""
 _REMEMBERED = 10
@@ -50,9 +50,9 @@ _REMEMBERED = 10
 _REGRETS = 3
 _SHUNNED = 30
 _MUCH_LESS = 0.6
-"""If the factor must rise again within ``_REGRETS`` cooldowns after it was lowered, it was lowered too far. It isn't
-lowered that far again for the next ``_SHUNNED`` cooldowns, unless the arrival rate falls below ``_MUCH_LESS`` times its
-former value.
+"""If the factor must rise again within ``_REGRETS`` cooldowns and ``_SPAN`` seconds after it was lowered, it was
+lowered too far. It isn't lowered that far again for the next ``_SHUNNED`` cooldowns, unless the arrival rate falls
+below ``_MUCH_LESS`` times its former value.
 """
 _WORKS = 0.1
 """The share of the time for which functions must work on their busiest bucket. If functions work for less of the time,
@@ -132,7 +132,8 @@ class Findings:
         fell: when the factor last fell.
         arriving: how many records per second arrived for all lanes at the last look.
         too_small: the factor that proved too small when the factor last fell.
-        changed: when the current generation was first seen, if it followed another generation.
+        changed: when the last change was done: when its generation was first seen or, if later, when the job was last
+            seen in a state other than running. Minus infinity if no change has been seen.
         heard: the latest reports of each lane.
         rising: the time since which all looks have found the factor too small.
         looks: the number of these looks.
@@ -244,7 +245,8 @@ def decide(
     """The factor that a job should have.
 
     If records would wait too long, the factor is raised as soon as the effect of the last change has been seen. If
-    functions merely work too much, or if the factor can be lowered, the autosizer waits for the cooldown.
+    functions merely work too much, or if the factor can be lowered, the autosizer waits for the cooldown. In a
+    deployment's first generation, the factor can be raised without this wait.
 
     Args:
         since: the seconds since the last change of the job, by anyone, or since its start.

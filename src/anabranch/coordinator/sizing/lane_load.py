@@ -77,9 +77,10 @@ class LaneLoad:
         seconds: the duration, in seconds, of the batch in which ``rate`` was observed.
         sure: whether these observations suffice to tell what takes the time.
         working: the share of the time that functions need for arriving records, on the bucket with the most work.
-        hot: for how many seconds per record functions held up the lane in the last batch.
+        hot: for how many seconds per record functions held up the lane in the last batch, or in the running batch if
+            that batch tells more.
         usually_hot: how many seconds per record functions took on their busiest bucket in the last half minute.
-        rest: how many seconds per record everything else takes.
+        rest: how many seconds per record everything else takes, without the fixed part of a batch.
         skew: as in :class:`anabranch.protocol.lane_report.LoadReport`.
         hottest: ``slowest`` of :class:`anabranch.protocol.lane_report.LoadReport`.
         sequential: as in :class:`anabranch.protocol.lane_report.LoadReport`.
@@ -211,7 +212,7 @@ def capacity(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
 
 def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
     """The share of the time that a lane would spend on arriving records with a factor. If the share is above 1, the
-    lane can't keep up.
+    lane can't keep up. Unless more records wait than usual, only the time of functions counts.
     """
     if load.behind:
         return load.arriving / capacity(load, factor, seen)

@@ -80,8 +80,8 @@ class Scalability:
         return replace(self, seconds={factor: self.seconds[factor] for factor in kept}, at=kept)
 
     def exponent(self, factor: int) -> float:
-        """The exponent of the speed-up from the next smaller known factor to this one. At 1, functions became faster in
-        proportion to the factor; at 0, they became no faster. If nothing is known, the exponent is 1.
+        """The exponent of the speed-up from the next smaller known factor to ``factor``. At 1, functions became faster
+        in proportion to the factor; at 0, they became no faster. If nothing is known, the exponent is 1.
         """
         smaller = max((known for known in self.seconds if known < factor), default=0)
         if not smaller or factor not in self.seconds:

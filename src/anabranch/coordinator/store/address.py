@@ -12,7 +12,7 @@ from anabranch.config.addresses import LAST_PORT
 from anabranch.config.secrets import hidden, resolved
 from anabranch.errors import ConfigError
 
-if TYPE_CHECKING:  # importing it takes longer than most CLI commands run
+if TYPE_CHECKING:  # importing sqlalchemy takes longer than most CLI commands run
     import sqlalchemy as sa
 
 __all__ = ["CURE", "Address", "is_on_server", "make_folder", "path_of", "shown"]

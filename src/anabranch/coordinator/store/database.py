@@ -29,7 +29,7 @@ def create(url: str) -> sa.Engine:
     address = Address(url)
     if address.path is not None:
         make_folder(address.path.parent)
-        with suppress(OSError):  # then it can't be opened below, either, which raises an error that explains this
+        with suppress(OSError):  # then the file can't be opened below, either, and that error is explained
             own_files.make_file(address.path)
     engine = _on_server().engine(address) if address.kind == "postgresql" else sqlite.engine(address.path, "rwc")
     with _opening(engine, url):
@@ -39,7 +39,8 @@ def create(url: str) -> sa.Engine:
 
 
 def open_existing(url: str, to_write: bool = False) -> sa.Engine:
-    """The database at ``url``. Creates nothing. Raises NotFoundError if there is no store.
+    """The database at ``url``. Creates nothing. Raises NotFoundError if there is no store, and ConfigError if the store
+    can't be read.
 
     A store in an older format is migrated if it is opened ``to_write``. Otherwise, the store isn't changed: for an
     SQLite file, a copy in memory is migrated and made read-only; for PostgreSQL, UnsupportedFormatError is raised.
@@ -84,8 +85,11 @@ def explained(url: str) -> Iterator[None]:
     """Turns database errors in the body of ``with`` into AnabranchErrors that name the store and a cure.
 
     Raises:
-        StoreUnavailableError: PostgreSQL can't be reached, or the connection was lost halfway.
+        StoreUnavailableError: PostgreSQL can't be reached or is held up, the connection was lost halfway, or the disk
+            of SQLite's file is full.
         ConflictError: another process has locked SQLite's file.
+        ConfigError: the store can't be written.
+        AnabranchError: the database failed for any other reason.
     """
     try:
         yield
@@ -117,8 +121,9 @@ def _missing(address: Address) -> AnabranchError:
 
 
 def check_format(connection: sa.Connection, url: str) -> None:
-    """Raises UnsupportedFormatError if a newer anabranch has migrated the store since it was opened. No process can
-    migrate the store before the transaction has ended.
+    """Raises UnsupportedFormatError if the store no longer has the current format: a newer anabranch has migrated the
+    store since it was opened, or the store was replaced by an older one. No process can migrate the store before the
+    transaction has ended.
     """
     version = connection.execute(_FORMAT.with_for_update(read=True)).scalar()
     if version != str(tables.FORMAT_VERSION):

@@ -1,4 +1,4 @@
-"""The row of the store that names the coordinator that leads. It is read, checked and renewed in the store's
+"""The row of the store that names the coordinator that leads. The row is read, checked and renewed in the store's
 transactions.
 """
 

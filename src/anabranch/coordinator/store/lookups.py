@@ -66,7 +66,7 @@ def lane_states(connection: sa.Connection, job: str) -> dict[str, int]:
 
 
 def present(connection: sa.Connection, job: str) -> list[ContainerRecord]:
-    """The processes that hold a job's seats, or were the last to hold them."""
+    """The processes that hold a job's seats according to the store. They may have ended."""
     query = sa.select(containers).where(containers.c.job == job, containers.c.gone.is_(None))
     found = [ContainerRecord(**row) for row in connection.execute(query).mappings()]
     return sorted(found, key=lambda container: (container.seat, container.epoch))

@@ -51,7 +51,7 @@ class _Connection(psycopg.Connection[Any]):
     """
 
     patience = 0.0
-    """Seconds for which an answer may take in the current transaction, if this is more than :data:`ANSWERS_WITHIN`."""
+    """The seconds that an answer may take in the current transaction, if this is more than :data:`ANSWERS_WITHIN`."""
 
     def commit(self) -> None:
         try:
@@ -69,7 +69,8 @@ class _Connection(psycopg.Connection[Any]):
 
 def engine(address: Address) -> sa.Engine:
     """A small pool of connections. Each connection is checked before it is used, so the store works again after
-    PostgreSQL was restarted. References are resolved for every new connection.
+    PostgreSQL was restarted. References in the URL, such as ``${env:PGPASSWORD}``, are resolved for each new
+    connection.
     """
 
     def connect() -> psycopg.Connection[Any]:

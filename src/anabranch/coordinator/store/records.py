@@ -182,7 +182,7 @@ class LeaderRecord(Document, frozen=True, kw_only=True):
     """The coordinator that leads, or that led last."""
 
     epoch: int
-    """The epoch under which the coordinator claimed the lead. It rises with each claim."""
+    """The epoch under which the coordinator claimed the lead. Each claim has a higher epoch."""
     holder: str
     """The coordinator's URL."""
     beat: int

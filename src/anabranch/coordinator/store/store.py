@@ -1,4 +1,4 @@
-"""The store as a class. Each method that writes does so in one transaction."""
+"""The store as a class. Each method that writes uses a single transaction."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Store:
         ConfigError: the store can't be opened or written, or the database belongs to another application.
         UnsupportedFormatError: a newer anabranch wrote the store, perhaps after it was opened. Nothing is changed.
         ConflictError: another process has locked the SQLite file.
-        StoreUnavailableError: PostgreSQL can't be reached, or the connection was lost halfway. This object can be used
-            again later.
+        StoreUnavailableError: PostgreSQL can't be reached, the connection was lost halfway, or the disk of the SQLite
+            file is full. This object can be used again later.
         NotLeadingError: a write was requested, but this object doesn't lead. Nothing was written.
     """
 
@@ -86,8 +86,8 @@ class Store:
 
     @contextmanager
     def watched(self, wake: Callable[[], object]) -> Iterator[None]:
-        """A context in which ``wake`` is called after each write through this object that adds events. ``wake`` must
-        not block."""
+        """A context in which ``wake`` is called after each write through this object that adds events, except for
+        :meth:`register`. ``wake`` must not block."""
         self._watchers.append(wake)
         try:
             yield
@@ -123,7 +123,7 @@ class Store:
             return {lane.id: lane for lane in lookups.lanes(connection, lanes.c.job == job)}
 
     def containers(self, job: str) -> list[ContainerRecord]:
-        """The processes that hold a job's seats, or were the last to hold them."""
+        """The processes that hold a job's seats according to the store. They may have ended."""
         with self._reading() as connection:
             return lookups.present(connection, job)
 
@@ -180,7 +180,7 @@ class Store:
             return leading.read(connection)
 
     def leads(self) -> bool:
-        """Whether this object may write: it leads, or it has never tried to lead."""
+        """Whether this object may write: it leads, or neither ``stand_by`` nor ``claim`` was ever called."""
         found = None if self._epoch is None else self.leader()
         return self._epoch is None or (found is not None and not found.resigned and found.epoch == self._epoch)
 

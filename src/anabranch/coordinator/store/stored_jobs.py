@@ -72,7 +72,12 @@ def model_of(store: Store, job: str, number: int | None) -> JobModel:
 
 
 def events(store: Store, job: str, limit: int) -> list[Event]:
-    """The last ``limit`` events of a job, oldest first."""
+    """The last ``limit`` events of a job, oldest first.
+
+    Raises:
+        NotFoundError: there is no such job.
+        UsageError: the limit is too small or too large.
+    """
     if not 1 <= limit <= MOST_EVENTS:
         raise UsageError(f"{limit} events can't be asked for", f"ask for 1 to {MOST_EVENTS}")
     deployment(store, job)
@@ -91,8 +96,11 @@ def known_lanes(store: Store, job: str) -> dict[str, Lane]:
 
 
 def running(store: Store, job: str, number: int | None = None) -> RunningDeployment:
-    """What a container needs to run a deployment; without a number, a job's last deployment. Raises ConflictError if
-    the job's code isn't available here.
+    """What a container needs to run a deployment; without a number, a job's last deployment.
+
+    Raises:
+        NotFoundError: there is no such job or deployment.
+        ConflictError: the job's code isn't available here.
     """
     its = deployment(store, job, number)
     if its.program is None:

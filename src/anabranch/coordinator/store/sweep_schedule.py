@@ -46,8 +46,8 @@ class SweepSchedule:
         self._clock = clock
         self._due = clock() + _FIRST
         self._unused: frozenset[str] = frozenset()
-        """The code that no deployment used at the last sweep. It is deleted only if the next sweep finds it unused,
-        too, because code is stored before the deployment that uses the code.
+        """The code that no deployment used at the last sweep. Such code is deleted only if no deployment uses it at the
+        next sweep, either, because code is stored before the deployment that uses the code.
         """
 
     def look(self) -> None:

@@ -51,7 +51,7 @@ class EarlyOutputReader:
             NotFoundError: there is no such job or stream.
             ConflictError: another user is reading; or the job ran in one process with its coordinator, so its settings
                 aren't available here.
-            UsageError: the limit is too large.
+            UsageError: the limit is too small or too large.
             AnabranchError: the system doesn't answer.
         """
         if not 1 <= limit <= MOST:

@@ -53,7 +53,11 @@ def _hold(job: str, sources: Sequence[SSP], systems: Systems) -> None:
 
 def ends(sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
     """The current end offsets of partitions, keyed by SSPs in text form. No reader has seen a record at one of these
-    offsets or beyond. Raises the same errors as :func:`offsets`.
+    offsets or beyond.
+
+    Raises:
+        NotFoundError: a stream no longer exists.
+        AnabranchError: a system doesn't answer.
     """
     asked = {(ssp.system, ssp.stream) for ssp in sources}
     found = {each: systems.named(each[0]).high_watermarks(each[1]) for each in asked}

@@ -33,7 +33,7 @@ Rule = Callable[[JobStatus, float, ChangeProgress | None], Iterable[Finding]]
 
 
 def findings(status: JobStatus, at: float, lease: float, change: ChangeProgress | None = None) -> list[Finding]:
-    """What holds a job back; the most severe finding comes first.
+    """What holds a job back: at most ``MOST`` findings, the most severe finding first.
 
     Args:
         at: the current time, in seconds since 1970.
@@ -192,7 +192,7 @@ def _growing_lag(status: JobStatus, at: float, change: ChangeProgress | None) ->
 
 
 def _backlog(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
-    """Finds a backlog that doesn't grow, but will take long to work off."""
+    """Finds a backlog that grows little or not at all, but will take long to work off."""
     heard = [(lane, report) for lane, report in _open(status) if report is not None and report.load.span >= _SPAN]
     lag = sum(lane.lag for lane, _ in heard)
     arriving = sum(report.load.arriving for _, report in heard)
@@ -341,8 +341,8 @@ RULES: Sequence[Rule] = (
     _dead_letters,
     _stuck,
 )
-"""The rules. Each rule finds one kind of problem. Among findings of equal severity, the findings of earlier rules come
-first.
+"""All rules but the one for leases, which also needs the length of a lease. Among findings of equal severity, the
+findings of earlier rules come first, and the findings about leases last.
 """
 
 

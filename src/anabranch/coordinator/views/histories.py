@@ -43,7 +43,7 @@ class Histories:
 
         Raises:
             NotFoundError: there is no such job.
-            UsageError: there are no such figures, or those of more than a day are requested.
+            UsageError: there are no such figures, or figures of more than a day are requested.
         """
         names = [each for each in series.split(",") if each]
         unknown = next((each for each in names if each not in SERIES), None)

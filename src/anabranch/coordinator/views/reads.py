@@ -73,7 +73,7 @@ class Reads:
             return jobs[job].snapshot() if job in jobs else None
 
     def listening(self, wake: Callable[[], object]) -> AbstractContextManager[None]:
-        """A context in which ``wake`` is called after this process has stored events."""
+        """A context in which ``wake`` is called after this process has stored events; see :meth:`Store.watched`."""
         return self._store.watched(wake)
 
     def info(self) -> CoordinatorInfo:
@@ -200,13 +200,19 @@ class Reads:
         return f"{its.id}.{its.generation}"
 
     def model(self, job: str) -> JobModel:
-        """The job model of the current generation of a job's last deployment."""
+        """The job model of the current generation of a job's last deployment. Raises NotFoundError if the job doesn't
+        exist.
+        """
         found = self.snapshot(job)
         return stored_jobs.model(self._store, job) if found is None else found.model
 
     def events(self, job: str, limit: int, wanted: EventRange) -> list[LoggedEvent]:
         """The last ``limit`` events that match, oldest first. If ``wanted.after`` is set, the first ``limit`` events
         after this id.
+
+        Raises:
+            NotFoundError: there is no such job.
+            UsageError: the limit is too small or too large, or there is no such kind of event.
         """
         if not 1 <= limit <= stored_jobs.MOST_EVENTS:
             raise UsageError(f"{limit} events can't be asked for", f"ask for 1 to {stored_jobs.MOST_EVENTS}")
@@ -222,7 +228,11 @@ class Reads:
 
     def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
         """The latest changes of a job, newest first. Unless ``before`` is 0, only changes before the event with this id
-        are returned. Raises NotFoundError if the job doesn't exist.
+        are returned.
+
+        Raises:
+            NotFoundError: there is no such job.
+            UsageError: the limit isn't from 1 to 1,000.
         """
         _check_limit(limit, _MOST_CHANGES)
         stored_jobs.deployment(self._store, job)
@@ -303,7 +313,7 @@ class Reads:
 
         Raises:
             NotFoundError: there is no such job or stage.
-            UsageError: the limit is too large.
+            UsageError: the limit is too small or too large.
         """
         _check_limit(limit, _MOST_CELLS)
         model = self.model(job)
@@ -338,7 +348,7 @@ class Reads:
 
         Raises:
             NotFoundError: there is no such job.
-            UsageError: there is no such column, or the limit is too large.
+            UsageError: there is no such column, or the limit is too small or too large.
         """
         _check_limit(limit, _MOST_ROWS)
         wanted = partition_view.PartitionFilter(stage, lane, sort, start, limit)

@@ -155,7 +155,7 @@ def _rejects(group: Group, node: Node) -> bool:
 
 
 def _elsewhere(outputs: Iterable[Output]) -> dict[str, str]:
-    """The systems, by stream, of those outputs that aren't in the default system."""
+    """The systems, by stream, of those outputs that aren't in the embedded log."""
     return {str(o.stream): str(o.system) for o in outputs if o.stream is not None and o.system != DEFAULT_SYSTEM}
 
 

@@ -25,7 +25,7 @@ def partition_counts(
 ) -> dict[str, int]:
     """The partition counts of all inputs. An intermediate stream that doesn't exist yet, and whose count isn't given,
     gets the largest count among the inputs of the stage that writes it. An input of several streams has the largest of
-    their counts.
+    their counts. Raises NotFoundError if a stream that is read doesn't exist.
     """
     counts: dict[str, int] = {}
     for stage in cut:

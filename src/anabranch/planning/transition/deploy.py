@@ -47,8 +47,8 @@ def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_
 
     Args:
         after: the next version.
-        present: the current generation, whose factor and containers are kept. A stage that reads the same streams as a
-            stage of the current generation gets the tasks of the latter.
+        present: the current generation, whose factor and containers are kept. If a new stage reads the same streams as
+            a stage of the current generation, the new stage gets that stage's tasks.
         former: the lanes from which the new lanes continue. The change closes those that are open.
         new_id: returns 8 random hex digits per call.
 
@@ -135,7 +135,8 @@ def _lanes(
     model: JobModel,
     new_id: Callable[[], str],
 ) -> list[Lane]:
-    """The lanes of one group, each with its predecessors."""
+    """The lanes of one group, each with its predecessors. Raises ConflictError if it can't be determined where a lane
+    would begin."""
     like, streams = template[-1], {ssp.stream for lane in template for ssp in (*lane.ssps, *lane.broadcast)}
     if like.stateful and (keep := [lane for lane in former if lane.stateful and lane.group == like.group]):
         return [_made(like, model, new_id, _share_of(lane), of=(lane,)) for lane in keep]

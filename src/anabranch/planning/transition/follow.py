@@ -151,7 +151,8 @@ def _dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str,
 
 
 def fed(new: Sequence[Lane]) -> list[Lane]:
-    """The new lanes, with ``upstream`` completed: it names the lanes that will write their inputs."""
+    """The new lanes. In each, ``upstream`` names the lanes that will write the lane's inputs: successors replace lanes
+    that close."""
     followers: dict[str, list[str]] = {}
     for lane in new:
         for name in lane.predecessors:

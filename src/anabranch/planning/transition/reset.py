@@ -1,4 +1,4 @@
-"""Determines what is kept of a job that is reset. Its outputs must still be exactly once after the reset. Pure
+"""Determines what is kept of a job that is reset. The job's outputs must still be exactly once after the reset. Pure
 functions.
 
 Outputs contain markers under the names of lanes, and intermediate streams contain the event times that lanes reported.

@@ -135,8 +135,8 @@ def _lowered(position: Position, lane: Lane, how: Rewind, ends: Mapping[str, int
 
 
 def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
-    """The position at which the predecessor of ``rewound`` ended, or the position at which ``rewound`` ended, whichever
-    is further."""
+    """The position at which the predecessor of ``rewound`` ended (``position``), or the position at which ``rewound``
+    ended, whichever is further. For a stateful lane, always the former, because the lane gets the state from there."""
     read = next((each.offset for each in rewound.final if each.ssp == position.ssp.whole), None)
     if lane.stateful or read is None:
         return position

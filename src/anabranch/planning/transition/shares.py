@@ -1,4 +1,5 @@
-"""Determines what each lane of the next generation will own, and which current lanes already own exactly the same."""
+"""Determines what each lane of the next generation will own, and which current lanes own exactly that already, so that
+they can be kept."""
 
 from __future__ import annotations
 

@@ -75,8 +75,8 @@ class Transition:
 
 
 def interrupted(snapshot: Snapshot, doing: str) -> Transition | None:
-    """The transition that interrupts a state in which lanes should run; None if nothing interrupts the state. ``doing``
-    is for the reason if the coordinator's process has died, as in "the process that was draining it died".
+    """The transition that interrupts a state in which lanes should run; None if nothing interrupts the state. If the
+    coordinator's process has died, the reason contains ``doing``, as in "the process that was draining it died".
     """
     if snapshot.start_wanted:
         return Transition(to=DeploymentState.STARTING, why=f"the process that {doing} it died")
