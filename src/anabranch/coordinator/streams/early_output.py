@@ -58,7 +58,8 @@ class EarlyOutputReader:
             raise UsageError(f"{limit} rows can't be asked for", f"ask for 1 to {MOST}")
         deployment = stored_jobs.deployment(self._store, job)
         lanes = stored_jobs.known_lanes(self._store, job).values()
-        streams = streams_of(lane for lane in lanes if lane.deployment == deployment.id)
+        outputs = streams_of(lane for lane in lanes if lane.deployment == deployment.id)
+        streams = self._streams.streams(job, deployment.program, outputs)
         if stream and stream not in streams:
             known = f"it has {', '.join(streams)}" if streams else "it writes no stream"
             raise NotFoundError(f"job {job!r} has no output {stream[:200]!r}", known)
@@ -98,7 +99,7 @@ class EarlyOutputReader:
 
 
 def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
-    """The output streams that none of the lanes reads, each with its system. Dead-letter streams are left out."""
+    """The outputs that none of the lanes reads, each with its system. Dead-letter streams are left out."""
     known = list(lanes)
     others = {ssp.stream for lane in known for ssp in (*lane.ssps, *lane.broadcast)}
     others |= {stream for lane in known for stream in lane.dead_letters.values()}

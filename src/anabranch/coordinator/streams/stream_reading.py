@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from anabranch import config as configuration
@@ -28,6 +28,11 @@ class StreamOpener:
         self._systems = systems
         self._what = what
         self._busy = threading.Lock()
+
+    def streams(self, job: str, program: Program | None, outputs: Mapping[str, str]) -> dict[str, str]:
+        """The given outputs without tables. If the job's settings aren't available here, all outputs."""
+        systems = self._systems or (None if program is None else _systems_of(job, program, ""))
+        return {name: of for name, of in outputs.items() if systems is None or not systems.is_table(name)}
 
     @contextmanager
     def opened(self, job: str, program: Program | None, stream: str, default: str) -> Iterator[System]:

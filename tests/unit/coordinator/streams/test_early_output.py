@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from anabranch.config import EmbeddedSettings, Settings, SystemsSettings
+from anabranch.config import EmbeddedSettings, OutputSettings, Settings, SystemsSettings
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.coordinator.streams.early_output import MOST, is_marked
@@ -73,6 +73,20 @@ def test_only_rows_of_windows_that_were_cut_are_there_newest_first(embedded: Sys
     assert [value["n"] for value in values] == [93, 83, 73, 63]
     assert (found.total, found.looked_at, found.partly) == (10, 100, False)
     assert {row.partition for row in found.rows} <= {0, 1}
+
+
+def test_a_table_is_no_stream(embedded: System, tmp_path: Path) -> None:
+    bound = {"archive": OutputSettings.model_validate({"to": "parquet", "path": str(tmp_path / "archive")})}
+    settings = Settings(systems=SystemsSettings(embedded=EmbeddedSettings(root=tmp_path)), outputs=bound)
+    writes = lane(FIRST, outputs={"archive": 1, STREAM: 2}, systems={"archive": "parquet"})
+    put(embedded, {"n": 1, "drained": True})
+    with closing(Store("sqlite://")) as store:
+        served = Coordinator(store, systems=Systems(settings, "delays"))
+        served.start(plan(lanes=(writes,)))
+        found = served.early_output("delays")
+        assert (found.stream, found.streams, found.total) == (STREAM, (STREAM,), 1)
+        with pytest.raises(NotFoundError, match="has no output 'archive'"):
+            served.early_output("delays", "archive")
 
 
 def test_a_long_stream_is_looked_at_from_its_end_and_that_is_said(embedded: System, coordinator: Coordinator) -> None:
