@@ -22,6 +22,7 @@ from tests.support import spark_java
 
 RACE = Path(__file__).with_name("SharedEnvironment.java")
 ROUNDS = 2000
+RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 OPENED = ("java.lang", "java.lang.invoke", "java.nio", "java.util", "sun.nio.ch")
 
 
@@ -39,7 +40,7 @@ def started(java: int) -> list[list[str]]:
 
 
 def clients(site: Site) -> int:
-    return sum(fork_client.__file__ in words for words in started(java_process.pid(site.spark)))
+    return sum({fork_client.__file__, RUNNER} <= {*words} for words in started(java_process.pid(site.spark)))
 
 
 def test_a_querys_source_is_a_fork_and_ends_with_it(site: Site) -> None:
