@@ -86,8 +86,8 @@ class Store:
 
     @contextmanager
     def watched(self, wake: Callable[[], object]) -> Iterator[None]:
-        """A context in which ``wake`` is called after each write through this object that adds events, except for
-        :meth:`register`. ``wake`` must not block."""
+        """A context in which ``wake`` is called after each write through this object that adds events. ``wake`` must
+        not block."""
         self._watchers.append(wake)
         try:
             yield
@@ -331,6 +331,7 @@ class Store:
             stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
             rows.put_lanes(connection, stored)
             rows.add_events(connection, [seat_taken(process, at)])
+        self._wake()
         return process, stored
 
     def reseat(self, changed: Sequence[Lane], event: Event) -> list[Lane]:
@@ -392,7 +393,11 @@ class Store:
                 leading.check(connection, self._epoch)
             yield connection
             rows.add_events(connection, happened)
-        for wake in list(self._watchers) if happened else ():
+        if happened:
+            self._wake()
+
+    def _wake(self) -> None:
+        for wake in list(self._watchers):
             wake()
 
     def _document(self, column: sa.Column[str], *conditions: sa.ColumnElement[bool]) -> str:

@@ -63,6 +63,20 @@ def test_epochs_of_a_job_rise_across_seats_and_openings(url: str) -> None:
     assert [one.id for one in store.containers("delays")] == [third.id, second.id]
 
 
+def test_whoever_watches_is_woken_by_every_event_and_by_nothing_else(url: str) -> None:
+    store = filled(Store(url))
+    woken: list[int] = []
+    with store.watched(lambda: woken.append(len(store.events("delays", 100)))):
+        before = len(store.events("delays", 100))
+        store.register(Registration(job="delays", seat="0", execution="x", host="h", pid=1), "0", [], 1.0)
+        assert woken == [before + 1]
+        store.put_lanes([], [event()])
+        assert woken == [before + 1, before + 2]
+        store.put_lanes([], [])
+    store.put_lanes([], [event()])
+    assert len(woken) == 2
+
+
 def test_a_step_that_breaks_leaves_nothing_of_itself(url: str) -> None:
     store = filled(Store(url))
     with pytest.raises(AnabranchError, match=r"failed: .*(UNIQUE|duplicate key)"):  # of the lanes, written last
