@@ -24,8 +24,8 @@ def run(context: Context, start: StartRequest) -> int:
     ``start`` are ignored.
 
     Raises:
-        ConflictError: the job is already running, or differs from the last deployment, which it should continue. The
-            message names the difference.
+        ConflictError: the job is already running; it differs from the last deployment, which it should continue (the
+            message names the difference); or it can't begin where its last drain ended.
     """
     job, registry = check_name("job", start.graph.job), context.registry
     with registry.locked_all():
@@ -43,8 +43,12 @@ def check(registry: JobRegistry, job: str) -> None:
 
 
 def plan(registry: JobRegistry, start: StartRequest, stored: DeploymentRecord | None) -> StartRequest | None:
-    """The new deployment to store; None if the last deployment, ``stored``, continues. Raises the same errors as
-    :func:`run`.
+    """The new deployment to store; None if the last deployment, ``stored``, continues. Doesn't check whether the job is
+    already running: see :func:`check`.
+
+    Raises:
+        ConflictError: the job differs from the last deployment, which it should continue, or can't begin where its last
+            drain ended.
     """
     if stored is None:
         return plans.numbered(start, 1)
