@@ -202,8 +202,8 @@ class Seats:
         return dict(self.returning)
 
     def standing_by(self, since: float) -> frozenset[str]:
-        """The executions of the processes without a seat that have asked for a seat at the time ``since`` or later. All
-        other processes are forgotten.
+        """The executions of the processes that stand by and last asked for a seat at ``since`` or later. Processes that
+        stand by, but last asked before ``since``, are forgotten.
         """
         self.asked = {execution: at for execution, at in self.asked.items() if at >= since}
         self.resting = {execution: its for execution, its in self.resting.items() if execution in self.asked}

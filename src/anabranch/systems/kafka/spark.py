@@ -73,7 +73,8 @@ class AtLeastOnceWriter:
     """Writes at-least-once output, with Spark's own sink. ``topics`` maps the number of each output to the output's
     topic.
 
-    Java's default partitioner assigns records with a key to the same partitions as anabranch's exactly-once output.
+    Java's default partitioner assigns records with a key to the same partitions as anabranch's exactly-once output,
+    until the topic gets more partitions.
     """
 
     system: KafkaSystem
