@@ -11,8 +11,8 @@ customers = os.environ.get("CUSTOMERS_URL", "http://127.0.0.1:8099/customers")
 
 
 async def with_country(order):
-    # A client of each call belongs to the event loop of its Spark task. The service gets each question again after a crash,
-    # so it must only answer.
+    # A client of each call belongs to the event loop of its Spark task. The service gets each question again after a
+    # crash, so it must only answer.
     async with httpx.AsyncClient(timeout=10) as client:
         answer = await client.get(f"{customers}/{order['customer']}")
     if answer.status_code == 404:
