@@ -14,8 +14,8 @@ __all__ = ["PlannedBatch", "ProgressSample", "Tracker"]
 
 _MOST_BUCKETS = 64
 _WINDOW = 10.0
-"""In seconds. The speed of a batch is measured over at least the last ``_WINDOW`` seconds, once the batch's first
-record was finished that long ago; before, over the time since then."""
+"""In seconds. The speed of a batch is measured over at least this time or, if the batch's first record was finished
+more recently, over the time since then."""
 _NO_TIME = 0.1
 _SURE_AFTER = 1.0
 """The seconds from the first finished record until the remaining time can be predicted."""
@@ -153,7 +153,7 @@ class Tracker:
         return found
 
     def _is_late(self, label: str, tasks: Sequence[TaskCounts], later: bool) -> bool:
-        """Whether an operator gets its rows from another Spark stage than the one that reads the sources."""
+        """Whether an operator runs in a later Spark stage than the one that reads the sources."""
         if not self._planned.stateful:
             return False
         if label == PUBLISHING:

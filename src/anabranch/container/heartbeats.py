@@ -211,7 +211,7 @@ class BackgroundHeartbeats:
 
     def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
         """Return the seat. Call this once all lanes have ended. If the coordinator can't be reached, the seat becomes
-        free when the lease ends."""
+        free some time after the end of the lease."""
         with self._lock:
             self._reports, self._departure = tuple(reports), Departure(returns)
         self._beat(0.0)

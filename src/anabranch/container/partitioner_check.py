@@ -17,9 +17,9 @@ _SAMPLE = 20
 def bases(lane: Lane, stream: str, count: int) -> int:
     """The partition count that a stream had when its state was first written, as far as a lane's partitions show.
 
-    In an expansion, a lane gets new partitions whose numbers are higher than those of its old partitions by exactly the
-    old partition count. If a lane has no such partitions, the stream may still have been expanded since the lane was
-    planned; then the smallest count that is compatible with the lane's partitions is assumed.
+    In an expansion, a lane gets new partitions whose numbers are higher than those of its old partitions by multiples
+    of the old partition count. If a lane has no such partitions, the stream may still have been expanded since the lane
+    was planned; then the smallest count that is compatible with the lane's partitions is assumed.
 
     Args:
         count: the current partition count.

@@ -1,5 +1,5 @@
-"""Determines which failures come from a lane's surroundings and will pass without intervention, and what the lane waits
-for after such a failure. Pure, except for the check of how full disks are.
+"""Determines whether a failure comes from a lane's surroundings, and what the lane then waits for. Pure, except for the
+check of how full disks are.
 """
 
 from __future__ import annotations

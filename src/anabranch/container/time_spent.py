@@ -21,7 +21,7 @@ _RECENT = 1.5
 @dataclass(frozen=True)
 class Operator:
     """The work that the newest attempts of a Spark stage's tasks have done for an operator. ``late`` says whether the
-    operator gets its rows from a later Spark stage than the one that reads the sources.
+    operator runs in a later Spark stage than the one that reads the sources.
     """
 
     label: str

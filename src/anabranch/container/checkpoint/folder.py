@@ -222,7 +222,7 @@ class Folder:
             self.tree.remove(name.replace("/", "/.") + ".crc")
 
     def clear_broken(self, former: Folder) -> None:
-        """Remove the leftovers of a batch that was broken off in ``former`` from this folder, which is a copy of
+        """Remove from this folder, which is a copy of ``former``, the leftovers of a batch that was broken off in
         ``former``. If no batch is planned, forget where the query began, too. Call this only if no query has run in the
         copy.
         """

@@ -1,7 +1,7 @@
 """The audit trail: requests that changed something, returned something private, or were refused. It records who sent
 each request, from where, and with what result.
 
-Each request becomes a line of JSON in a file of bounded size and, if its path names a job, an event of that job.
+A recorded request becomes a line of JSON in a file of bounded size and, if its path names a job, an event of that job.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Decides which requests from browsers a coordinator answers: only those from the coordinator's own page.
+"""Decides which requests from browsers a coordinator answers: only those that come from its own page, or that open this
+page.
 
 Any web page can make a visitor's browser send requests to addresses that only this browser can reach. The page can't
 read the answers, but a request that changes something is carried out all the same. By rebinding its own host name to
@@ -6,7 +7,7 @@ the coordinator's address, the page could even read the answers.
 
 So a request for any path is refused, before its body is read, if its ``Host`` isn't a name of this coordinator, if its
 ``Origin`` or ``Sec-Fetch-Site`` belongs to another page, or if its ``Content-Type`` is one that a page can send without
-a preflight request.
+a preflight request. (A link on another page may open the coordinator's page in a tab.)
 """
 
 from __future__ import annotations
@@ -112,8 +113,9 @@ def _is_link(method: str, path: str, headers: Headers) -> bool:
 
 
 def wrong_kind(method: str, path: str, headers: Headers) -> Refusal | None:
-    """The refusal of a request whose body isn't declared as JSON; None if the body is declared as JSON, or if there is
-    no body. For an artifact, a ZIP file or bytes are expected instead of JSON.
+    """The refusal of a request whose body isn't declared as JSON; None if the body is declared as JSON, if there is
+    neither a body nor a ``Content-Type``, or if the request only reads. An artifact must be declared as a ZIP file, as
+    bytes or not at all, instead of as JSON.
     """
     if method in _SAFE:
         return None

@@ -24,7 +24,8 @@ __all__ = ["apply", "check", "explain", "plan", "run"]
 
 def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
     """Move the tasks, considering the racks of the job's containers and of its inputs' replicas. The job is changing
-    until all of its lanes are running. If the request is repeated, or all tasks are already in place, nothing happens.
+    until all of its lanes are running. If the request is repeated, nothing more happens. If all tasks are already in
+    place, no lane closes; at most, the racks are recorded.
 
     Raises:
         NotFoundError: there is no such job.

@@ -25,7 +25,7 @@ _ADVISED_AFTER = 30.0
 
 
 def autoscale(registry: JobRegistry, job: str) -> None:
-    """Give a running job the factor that the autosizer chooses. If the factor is refused, no factor is tried again in
+    """Give a running job the factor that the autosizer chooses. If the factor is refused, no other factor is tried in
     the same generation. If no factor helps, an event gives advice, once per generation.
     """
     with registry.locked_all() as jobs:

@@ -48,7 +48,8 @@ def change(
     planned: Callable[[CurrentDeployment], NextDeployment],
 ) -> DeployResult:
     """Make a plan without locking the job, and apply the plan if it is still valid; otherwise make a new plan. Raises
-    the same errors as :func:`run`.
+    ConflictError if the job had changed each time that a plan was ready, and the errors of ``planned`` and
+    :func:`check`.
     """
     registry = context.registry
     for _ in range(off_lock.TRIES):

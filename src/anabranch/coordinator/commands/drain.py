@@ -16,7 +16,7 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted:
-    """Drain a job. If the job is already draining, nothing more happens.
+    """Drain a job. If the job is already draining, or the notification is for another deployment, nothing more happens.
 
     Raises:
         NotFoundError: there is no such job.

@@ -34,7 +34,7 @@ def run(context: Context, job: str) -> int:
 
 
 def check(registry: JobRegistry, stored: DeploymentRecord) -> None:
-    """Raises the same errors as :func:`run`."""
+    """Raises ConflictError if the deployment can't continue: see :func:`run`."""
     job = stored.job
     if job in registry.jobs and registry.jobs[job].state.active:
         raise ConflictError(f"job {job!r} is running already", f"anabranch stop {job}")

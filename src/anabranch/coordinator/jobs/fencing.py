@@ -1,4 +1,5 @@
-"""Fences a lane at all of its outputs. After that, nothing that the lane's former process writes becomes visible."""
+"""Fences a lane at its outputs. After that, nothing that the lane's former process writes to a fenced output becomes
+visible."""
 
 from __future__ import annotations
 

@@ -261,8 +261,8 @@ class Membership:
 
     def _routine(self, beat: Heartbeat) -> HeartbeatResponse | None:
         """Process a heartbeat that requires no decision, no change to the store and no new orders. Return None for any
-        other heartbeat. If processes can be expelled, the lease of the seat's holder is renewed in either case, so the
-        lease counts from the heartbeat's arrival, even if the heartbeat is processed later.
+        other heartbeat. If processes can be expelled, the lease of the seat's holder, unless it is doomed, is renewed
+        in either case, so the lease counts from the heartbeat's arrival, even if the heartbeat is processed later.
         """
         running_job, process = self._registry.holder(beat.container)
         if self._grace is None:  # a step may have become due, and only heartbeats advance the job

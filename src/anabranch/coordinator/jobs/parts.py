@@ -60,7 +60,8 @@ class Process:
 
 @dataclass(frozen=True)
 class Offer:
-    """What the process in a seat should run. ``revision`` changes whenever the offer changes."""
+    """What the process in a seat should run. ``revision`` rises if an offer differs so much from the former offer that
+    it must be sent to the process (see :meth:`is_news`)."""
 
     revision: int
     wanted: tuple[WantedLane, ...] = ()
@@ -157,7 +158,7 @@ class Seats:
         asked: when each process that stands by last asked for a seat, by execution.
         resting: the last registration of each process that stands by, by execution.
         returning: the processes that are replacing themselves by new processes: when each process returned its seat,
-            by execution. An entry is kept until the new process asks for a seat.
+            by execution. An entry is kept until the new process asks for a seat, or is overdue.
         revision: the latest revision of any offer.
         begun: when the job was started, or when its launcher was told to try again.
         sure_from: the time from which on all live processes must have reported.
@@ -251,7 +252,7 @@ class Progress:
         changed_at: when the job's state was last stored, in seconds since 1970. Use this time only for display, because
             the clock that it comes from can be set to another time.
         unchanged_since: the same moment on this coordinator's clock.
-        changing_since: when the last change began, on this coordinator's clock.
+        changing_since: when the job last entered the state CHANGING, on this coordinator's clock.
         rescale_seconds: how many seconds the last change took; None if there was no change.
         pause: the change whose pause is being measured.
         shown: what has been measured of the job's changes so far.

@@ -97,7 +97,7 @@ def common(before: Mapping[int, int], now: Mapping[int, int]) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class _Turn:
-    """What :meth:`ReaderPositions.look` or :meth:`ReaderPositions.settle` has found out about a stream in one call."""
+    """What one call of :meth:`ReaderPositions._turn` has found out about a stream."""
 
     revision: str
     """The revision of the job's entry at the stream."""

@@ -22,8 +22,8 @@ class Election:
     has been no other renewal by then.
 
     Args:
-        store: the store. From now on, this object writes only while this candidate leads. Other code must not use the
-            object to claim the lead or to resign.
+        store: the store. From now on, ``store`` writes only while this candidate leads. Other code must not use
+            ``store`` to claim the lead or to resign.
         holder: the URL of this coordinator.
         clock: a clock in seconds that keeps running while the machine sleeps.
         lease: how many seconds the lease lasts after it was renewed.

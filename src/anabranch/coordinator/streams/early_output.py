@@ -1,5 +1,5 @@
-"""Reads early output without locking the job: rows in the job's output streams that a drain emitted before their
-windows were complete.
+"""Reads early output, the rows that a drain emitted before their windows were complete, from a job's output streams.
+The job isn't locked.
 """
 
 from __future__ import annotations

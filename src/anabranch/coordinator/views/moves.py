@@ -19,7 +19,8 @@ def moves(store: Store, job: str, at: float, deployment: int = 0, generation: in
         generation: the number of the generation; 0 for the deployment's last generation.
 
     Raises:
-        NotFoundError: the job, deployment or generation doesn't exist, or the generation is the job's first generation.
+        NotFoundError: the job, deployment or generation doesn't exist, or the generation is the first one of a
+            deployment that doesn't continue from another.
     """
     last = stored_jobs.deployment(store, job, deployment or None)
     number = generation or last.generation

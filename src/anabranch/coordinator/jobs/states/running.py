@@ -1,4 +1,5 @@
-"""Running: all lanes have reported that they run. A lane that has failed isn't started again in this state."""
+"""Running: the lanes run, apart from those that have failed or caught up. A lane that has failed isn't started again in
+this state."""
 
 from __future__ import annotations
 

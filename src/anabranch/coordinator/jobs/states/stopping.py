@@ -1,4 +1,5 @@
-"""Stopping: no lane should run any more. Lanes that are still running end at a batch boundary."""
+"""Stopping: no lane should run any more. Lanes that are still running end at a batch boundary or, if the job is stopped
+at once, break off their batches."""
 
 from __future__ import annotations
 
