@@ -1,6 +1,6 @@
-"""Divides a stage into groups. The stateless outputs to one system share a group; each stateful operator and each
-stateless ``foreach_batch`` has a group of its own. In each container, a group becomes one lane; a stateless group can
-become several, according to ``[job] lanes``.
+"""Divides a stage into groups. The stateless outputs to one system, with the same promise, share a group; each stateful
+operator and each stateless ``foreach_batch`` has a group of its own. In each container, a group becomes one lane; a
+stateless group can become several, according to ``[job] lanes``.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ OUTPUTS = "outputs"
 
 @dataclass(frozen=True)
 class Group:
-    """A part of a stage that runs in one lane. ``nodes`` are all of its operators, in the graph's order, including
-    ``sources`` and ``sinks``. ``stateful`` is the operator to which the lane's state belongs.
+    """A part of a stage: operators that run in the same lanes. ``nodes`` are all of its operators, in the graph's
+    order, including ``sources`` and ``sinks``. ``stateful`` is the operator to which the lane's state belongs.
     """
 
     name: str

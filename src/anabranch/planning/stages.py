@@ -60,8 +60,8 @@ def dead_letters_of(stream: str) -> str:
 
 
 def systems(graph: Graph, bound: Mapping[str, str], default: str) -> dict[str, str]:
-    """The system of every stream of the job. A stream that the job creates for itself is in the system that its records
-    come from, or in the default system if the records come from several systems.
+    """The system of every stream of the job. Unless settings bind it, a stream that the job creates for itself is in
+    the system that its records come from, or in the default system if the records come from several systems.
 
     Args:
         graph: the job's graph.

@@ -132,7 +132,7 @@ def with_dead_letters(
         lane: the lane without dead-letter streams.
         aside: for each source, the dead-letter stream for the source's records that can't be processed.
         reports: the sources whose unreadable records this lane writes to the dead-letter stream. (If several groups
-            read a source, only one lane must do so.)
+            read a source, only the lanes of one group do so.)
         around: what the plan needs in addition to the graph.
     """
     rejecting = [n.name for n in group.nodes if _rejects(group, n)]
