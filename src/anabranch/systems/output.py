@@ -107,8 +107,8 @@ class Publisher(Protocol):
         ...
 
     def take(self, new: bool) -> None:
-        """Take the lane's slots before its first batch. After that, no process with a lower epoch can write for the
-        lane any more.
+        """Take the lane's slots, before a query starts or to renew their markers. After that, no process with a lower
+        epoch can write for the lane any more.
 
         ``new`` says whether no batch of the lane was ever planned.
 

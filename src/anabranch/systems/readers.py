@@ -46,7 +46,9 @@ class ReaderLag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Readers(Protocol):
-    """The readers of a system's streams. A retention deletes nothing at or after a reader's position."""
+    """The readers of a system's streams. A retention deletes nothing at or after a reader's position, unless
+    ``past_readers`` is set.
+    """
 
     def of(self, stream: str) -> Mapping[str, Reader]:
         """The readers of a stream, by job. Raises LogError if a reader's file is damaged."""

@@ -309,7 +309,7 @@ _Ask = Callable[[pa.RecordBatch, int], Outcome]
 
 
 def narrowed(rows: pa.RecordBatch, nothing: pa.RecordBatch, ask: _Ask, names_late: bool, fails: bool) -> Outcome:
-    """The results for rows that another process works on. Rows on which this process dies are found and rejected.
+    """The results for rows that another process works on. Rows on which that process dies are found and rejected.
 
     Args:
         nothing: a result without rows.

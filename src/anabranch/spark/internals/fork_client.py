@@ -13,7 +13,8 @@ import socket
 import sys
 
 SPARKS = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
-"""The variables that Spark sets for its workers, but not for its other Python processes: one process forks them all."""
+"""Variables that Spark sets for its workers, but not for its other Python processes. The client sets them for both
+kinds, because one process forks both."""
 
 
 def main(path: str, words: list[str]) -> int:

@@ -347,8 +347,8 @@ def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 
 def _sifted(node: Node, frame: DataFrame, end: Column, context: Context) -> DataFrame:
-    """The rows with a window that isn't closed yet; the other rows are rejected. ``end`` is the end of a row's last
-    window.
+    """The rows with a window that isn't closed yet. The other rows become dead letters or, if ``on_late`` is "fail",
+    the first of them fails the lane. ``end`` is the end of a row's last window.
     """
     reject = context.on_late if on_late(node) == "dead-letter" else None
     return arrow.mapped(frame.withColumn(_END, end), late_rows.sifting(_END, node, reject), frame.schema)
@@ -383,7 +383,7 @@ def _join(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> DataFrame:
     """The rows from the operator ``before`` that the stateful operator ``node`` accepts. They must have a key and, if
-    ``node`` uses event time, an event time. Rows without these are rejected.
+    ``node`` uses event time, an event time. Rows without these are rejected or fail the lane, as the settings say.
     """
     if not any(i in context.changed for i in node.inputs):
         if context.on_null_key is None:

@@ -115,7 +115,7 @@ def applied(frame: DataFrame, key: Column, process: Process, result: StructType)
     its = {name: _schemas(process.label, name, each) for name, each in process.processor.states().items()}
     if its:
         type_verifiers.SURFACE.insist(frame.sparkSession)
-    # All other columns keep their names, because stored state identifies its keys by these names.
+    # Columns keep their names if Spark's state can have these names, because stored state identifies its keys by them.
     plain = {name: name if _STORED.fullmatch(name) else f"_anabranch_{n}" for n, name in enumerate(process.columns)}
     columns = StructType([frame.schema[name] for name in process.columns])
     at = F.struct(*[meta_column.field(name).alias(name) for name in ("source", "partition", "offset")])

@@ -1,7 +1,8 @@
 """Writes dead letters: records that could not be processed. Python workers write them, and the driver publishes them
 with their batch.
 
-A dead letter is the record itself (bytes, headers and timestamp), with headers for the error and the record's origin.
+A dead letter is the record itself (bytes, headers and timestamp), with headers for the error and the record's origin. A
+rejected row that doesn't come from a single record becomes a dead letter with the row as JSON, and without an origin.
 """
 
 from __future__ import annotations

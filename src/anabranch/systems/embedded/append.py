@@ -35,7 +35,8 @@ class Appender:
     round-robin. Not thread-safe.
 
     Each batch is published before ``append`` returns, partition by partition, not in one transaction. Close the
-    appender, or use it in ``with``; otherwise each partition's manifest keeps the appender's marker forever.
+    appender, or use it in ``with``; otherwise the manifests of the partitions to which it has written keep its marker
+    forever.
     """
 
     def __init__(self, log: Log, stream: str) -> None:

@@ -60,8 +60,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         at: when the entry was written, in Unix milliseconds.
         control: a control record (:mod:`anabranch.event_time.control`), which takes up no offset.
-        writers: the markers of all lanes, the least recently updated first. They are cumulative: the partition's last
-            entry alone says what every lane has done.
+        writers: the markers of all open lanes, and of the last :data:`CLOSED_KEPT` closed lanes, the least recently
+            updated first. They are cumulative: the partition's last entry contains all of them.
         floors: for each job, the highest epoch of the closed lanes that ``writers`` has dropped.
         total: the bytes of all segments of the partition so far, including this entry's; None if an older anabranch
             wrote the entry.
