@@ -132,8 +132,13 @@ def let_signals_end() -> None:
 
 
 def _of_no_record(origin: pa.Array) -> pa.Array:
-    """The hidden column for result rows if it is known from which partition they come, but not from which record."""
+    """The hidden column for result rows if it is known from which partition they come, but not from which record. They
+    have no headers, and get the time of writing as their timestamp.
+    """
     fields = [origin.field(i) for i in range(origin.type.num_fields)]
+    for name in ("headers", "timestamp"):
+        place = origin.type.get_field_index(name)
+        fields[place] = pa.nulls(len(origin), origin.type.field(place).type)
     at = origin.type.get_field_index("offset")
     offsets = fields[at].to_numpy(zero_copy_only=False)
     fields[at] = pa.array(np.where(offsets < 0, offsets, -1 - offsets), origin.type.field(at).type)

@@ -1,0 +1,57 @@
+"""What result rows take over from the rows that a function was given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from anabranch.spark.functions import wrap
+from anabranch.spark.values import meta_column
+
+ORIGIN = pa.struct(
+    {
+        "task": pa.int32(),
+        "source": pa.int32(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "key": pa.binary(),
+        "headers": pa.string(),
+        "timestamp": pa.timestamp("us", "UTC"),
+        "bucket": pa.int32(),
+    }
+)
+
+
+def origin(offset: int) -> dict[str, Any]:
+    at = datetime(2026, 1, 1, 0, 0, offset, tzinfo=UTC)
+    record = {"task": 0, "source": 0, "partition": 3, "offset": offset, "key": b"k", "bucket": None}
+    return {**record, "headers": f"h{offset}", "timestamp": at}
+
+
+def given(rows: int) -> pa.RecordBatch:
+    columns = [pa.array(range(rows), pa.int64()), pa.array([origin(n) for n in range(rows)], ORIGIN)]
+    return pa.RecordBatch.from_arrays(columns, ["n", meta_column.NAME])
+
+
+def worked(function: Callable[[pa.RecordBatch], Any], rows: int) -> list[dict[str, Any]]:
+    run = wrap.wrap("map_arrow", function, pa.schema({"n": pa.int64()}), "map_arrow 'f'", "", None)
+    found: list[dict[str, Any]] = pa.Table.from_batches(run(iter([given(rows)]))).to_pylist()
+    return found
+
+
+def test_as_many_rows_have_what_the_rows_at_their_places_had() -> None:
+    assert [row[meta_column.NAME] for row in worked(lambda rows: rows, 3)] == [origin(n) for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    "function", [lambda rows: rows.slice(1, 2), lambda rows: pa.Table.from_batches([rows, rows])], ids=["fewer", "more"]
+)
+def test_fewer_or_more_rows_have_the_headers_and_timestamps_of_no_record(function: Any) -> None:
+    for row in worked(function, 3):
+        its = row[meta_column.NAME]
+        assert (its["headers"], its["timestamp"]) == (None, None), "they would be another record's"
+        assert (its["partition"], its["offset"] < 0) == (3, True)
