@@ -3,6 +3,7 @@ positions."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import uuid
 from pathlib import Path
@@ -114,7 +115,8 @@ def wished(
     function also creates new streams and tables, and hands over the code.
     """
     if not dry:
-        preparation.formats(prepared.file, settings, prepared.formats, register=True)
+        registered = preparation.formats(prepared.file, settings, prepared.formats, register=True)
+        prepared = dataclasses.replace(prepared, formats=registered)
         outputs.create(prepared.plan, settings)
         outputs.prepare_tables(prepared, create=True)
     code = start.program(client, prepared, settings, dry)

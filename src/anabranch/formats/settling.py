@@ -47,8 +47,9 @@ def settled(
     Args:
         read: the streams that the job reads.
         written: the streams that the job writes.
-        kept: the job's stored formats, if the job has run. A stored confluent format stays as it is, because a repeated
-            batch must be able to read the same records.
+        kept: the job's stored formats, if the job has run, or its planned ones. A confluent format stays as it is,
+            because a repeated batch must be able to read the same records, unless the job writes with it and it isn't
+            registered yet.
         register: whether to register the schemas with which the job writes, if they aren't registered yet. Otherwise,
             the id of an unregistered schema is -1, which suffices to plan a job.
 
@@ -59,12 +60,16 @@ def settled(
     bound = {name: settings.streams[name] for name in sorted({*read, *written}) if name in settings.streams}
     found = {name: _of_settings(name, each) for name, each in bound.items() if each.format != "confluent"}
     missing = bound.keys() - found.keys()
-    found |= {name: kept[name] for name in missing & kept.keys() if kept[name].name == "confluent"}
+    found |= {name: kept[name] for name in missing & kept.keys() if _stays(kept[name], name in written)}
     if len(found) < len(bound):
         with Registry(settings.formats) as registry:
             for name in bound.keys() - found.keys():
                 found[name] = _of_registry(registry, name, bound[name], name in written, register)
     return found
+
+
+def _stays(kept: Format, written: bool) -> bool:
+    return kept.name == "confluent" and (kept.id >= 0 or not written)
 
 
 def _of_settings(stream: str, bound: StreamSettings) -> Format:

@@ -93,6 +93,20 @@ def test_a_schema_that_is_written_is_registered_by_a_run_and_not_by_a_plan(load:
     assert settling.settled(settings, [], ["flights"]) == {"flights": run}
 
 
+def test_a_schema_that_was_only_planned_is_registered_when_the_plan_is_carried_out(
+    load: Load, registry: FakeRegistry
+) -> None:
+    settings = load(confluent(registry, 'schema_file = "flights.avsc"'))
+    planned = settling.settled(settings, [], ["flights"])
+    assert planned["flights"].id == -1
+    done = settling.settled(settings, [], ["flights"], planned, register=True)
+    assert done["flights"].id >= 0, "records would be written with the id of no schema"
+    assert settling.settled(settings, [], ["flights"], done, register=True) == done
+    read = settling.settled(settings, ["flights"], [])
+    assert settling.settled(settings, ["flights"], [], read, register=True) == read
+    assert settling.settled(settings, ["flights"], ["flights"], read, register=True)["flights"].id >= 0
+
+
 def test_the_topic_names_the_subject(load: Load, registry: FakeRegistry) -> None:
     registry.register("prod.flights-value", OLD)
     settings = load(confluent(registry, 'system = "kafka"\ntopic = "prod.flights"'))
