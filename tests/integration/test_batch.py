@@ -39,6 +39,7 @@ def counting() -> Job:
     return job
 
 
+@pytest.mark.long
 def test_a_stream_that_is_read_is_shown_as_its_read_declares_it(site: Site, config: Path) -> None:
     job = counting()
     before = files(site)

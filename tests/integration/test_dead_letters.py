@@ -115,6 +115,7 @@ def test_null_keys_are_put_aside_where_rows_are_kept_by_key(site: Site) -> None:
     assert counted(run) == (3, 0)
 
 
+@pytest.mark.long
 def test_rows_without_event_time_are_put_aside(site: Site) -> None:
     site.log.create("in", 1)
     site.put("in", 0, [{"n": 1, "at": "2013-01-01T00:00:00Z"}, {"n": 2}], [b"k", b"k"])

@@ -96,5 +96,6 @@ def test_mutants_may_and_files_and_lines_are_named(tmp_path: Path) -> None:
     assert check.found(tmp_path) == ["tests/unit/mine.py:2: _turn"]
 
 
+@pytest.mark.long
 def test_there_is_none_in_this_repository() -> None:
     assert check.found() == []

@@ -60,5 +60,6 @@ def test_it_fails_and_names_file_and_line(tmp_path: Path) -> None:
     assert "anabranch.spark.internals" in ran.stderr
 
 
+@pytest.mark.long
 def test_there_is_none_in_this_repository() -> None:
     assert private_spark.found([ROOT / "src", ROOT / "tests"]) == []

@@ -86,8 +86,7 @@ class Store:
 
     @contextmanager
     def watched(self, wake: Callable[[], object]) -> Iterator[None]:
-        """A context in which ``wake`` is called after each write through this object that adds events. ``wake`` must
-        not block."""
+        """A context in which ``wake``, which must not block, is called after each write that adds events."""
         self._watchers.append(wake)
         try:
             yield
@@ -211,8 +210,7 @@ class Store:
             leading.renew(connection, self._epoch)
 
     def resign(self) -> None:
-        """Stop leading. Others can then claim the lead at once. Raises NotLeadingError if this object doesn't
-        lead."""
+        """Stop leading: others can claim the lead at once. Raises NotLeadingError if this object doesn't lead."""
         with self._lock:
             try:
                 with database.explained(self._database), self._writer.begin() as connection:
@@ -316,17 +314,14 @@ class Store:
     def register(
         self, registration: Registration, seat: str, changed: Sequence[Lane], at: float
     ) -> tuple[ContainerRecord, list[Lane]]:
-        """Give a process a seat under the job's next epoch. The ``changed`` lanes get this epoch, too.
-
-        Returns:
-            The process and the lanes, as stored.
-        """
+        """Give a process a seat under the job's next epoch, which the ``changed`` lanes get, too. Returns the process
+        and the lanes as stored."""
         job = registration.job
         with self.writing() as connection:
             epoch = rows.next_epoch(connection, job)
             container = f"{job}:{seat}:{epoch}"
-            why = f"{container} has taken its seat"
-            rows.mark_gone(connection, why, containers.c.job == job, containers.c.seat == seat)
+            its = (containers.c.job == job, containers.c.seat == seat)
+            rows.mark_gone(connection, f"{container} has taken its seat", *its)
             process = rows.add_container(connection, registration, container, seat, epoch, at)
             stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
             rows.put_lanes(connection, stored)

@@ -67,6 +67,7 @@ def _serve(listener: socket.socket, gone: int, modules: Sequence[str]) -> None:
     while gone not in (ready := select.select([listener.fileno(), gone], [], [], 0 if left else None)[0]):
         if not ready:
             importlib.import_module(left.pop(0))
+            sys.stdout.flush()  # otherwise each fork would print again what the module has printed
             gc.collect()
             gc.freeze()  # see worker_daemon.py
             continue
