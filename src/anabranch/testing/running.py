@@ -108,9 +108,10 @@ def run(
             working folder.
         folder: a new or empty folder for streams, store and lanes. Default: a temporary folder.
         timeout: the time limit for the whole run in seconds, not counting the start of Spark.
-        settings: settings of ``[job]`` that override the file's settings, such as ``max_rows_per_batch=100``. Some
-            defaults are not the usual ones: ``state_partitions`` and ``attempts`` are 1, ``target_batch_seconds`` is 0
-            (so a run always has the same batches), and ``on_error`` and ``on_null_key`` are ``"fail"``.
+        settings: settings of ``[job]`` that override the file's settings, such as ``max_rows_per_batch=100``. If they
+            aren't given here, ``state_partitions`` and ``attempts`` are 1 and ``target_batch_seconds`` is 0 (so a run
+            always has the same batches), whatever the file says; ``on_error`` and ``on_null_key`` are ``"fail"`` unless
+            the file sets them.
 
     Returns:
         The rows of every stream that the job wrote.
