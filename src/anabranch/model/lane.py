@@ -41,8 +41,9 @@ class Rewind(Document, frozen=True, kw_only=True):
         to: the next offset to read, by whole SSP in text form. If the predecessor hadn't reached this offset, the lane
             begins where the predecessor ended.
         clear: whether the lane begins without state. If so, the lane skips everything in an intermediate stream that
-            was written before all of the stream's writers (``after``) were closed.
-        after: the lanes that have written the intermediate streams that the lane reads.
+            was written before all of the lanes in ``after`` were closed.
+        after: with ``clear``, all lanes that the rewind closes, among them all writers of the intermediate streams that
+            the lane reads. The lane doesn't begin before they are closed. Empty without ``clear``.
         back: whether the lane undoes a rewind. If so, the lane begins as if the rewound lane, which is its predecessor,
             had never existed.
     """

@@ -18,9 +18,11 @@ __all__ = ["check", "coming", "found", "of_model", "own", "widened"]
 
 def own(graph: Graph) -> frozenset[str]:
     """The streams that a job writes or creates for itself. The job never reads them through a pattern."""
-    written = {stages.stream_of(graph, node) for node in graph.nodes if node.kind == "write" or is_boundary(node)}
-    aside = {stages.dead_letters_of(stages.stream_of(graph, node)) for node in graph.nodes if node.kind == "read"}
-    return frozenset({*written, *aside, f"{graph.job}-markers", f"{graph.job}-controls"})
+    between = {stages.stream_of(graph, node) for node in graph.nodes if is_boundary(node)}
+    written = {stages.stream_of(graph, node) for node in graph.nodes if node.kind == "write"}
+    read = {stages.stream_of(graph, node) for node in graph.nodes if node.kind == "read"}
+    aside = map(stages.dead_letters_of, read | between)
+    return frozenset({*written, *between, *aside, f"{graph.job}-markers", f"{graph.job}-controls"})
 
 
 def found(

@@ -11,7 +11,8 @@ from anabranch.config import Settings
 from anabranch.errors import ConflictError, GraphError, NotFoundError
 from anabranch.model.job_model import Matched
 from anabranch.model.lane import Lane
-from anabranch.planning import patterns
+from anabranch.operators.rules import is_boundary
+from anabranch.planning import patterns, stages
 from anabranch.planning import plan as planning
 from anabranch.planning.plan import Plan
 from anabranch.planning.transition import expand
@@ -24,6 +25,15 @@ def test_all_that_match_and_that_the_job_does_not_write_itself() -> None:
     there = ("in-b", "in-a", "in-out", "in-dead-letters", "begin-c", "in", "counts")
     assert found(job(), *there) == ("in-a", "in-b")
     assert found(job(), "j-markers", "j-controls", "j-trips", pattern="j-.*") == ("j-trips",)
+
+
+def test_what_is_put_aside_between_its_stages_is_not_read_again() -> None:
+    made = Job("j")
+    between = made.read("in", key="k string", schema="n int").partition_by("n", name="by-n")
+    between.map(lambda row: row, schema="n int").write("out")
+    (stream,) = (stages.stream_of(made.graph, node) for node in made.graph.nodes if is_boundary(node))
+    there = (stream, f"{stream}-dead-letters", "j-trips")
+    assert found(made, *there, pattern="j-.*") == ("j-trips",), "a job that feeds itself never ends"
 
 
 def test_the_whole_name_has_to_match() -> None:

@@ -17,8 +17,9 @@ __all__ = ["compared", "explained"]
 
 
 def explained(problem: Problem, answer: Answer) -> dict[str, str]:
-    """For each task and its standbys: the former container, what is read across racks, and why the task isn't in a
-    container in which it would cost less.
+    """For each task, in words: its container and the former one, what it reads across racks, and why it isn't in a
+    cheaper rack or in its former container. If the task has standbys, the text also gives their containers, which of
+    these are new, and over how many racks the task and its standbys are spread.
     """
     it = Instance(problem)
     found = {}

@@ -55,8 +55,8 @@ class JobRegistry:
     Args: see :class:`anabranch.coordinator.coordinator.Coordinator`.
 
     Attributes:
-        leases: the lock for the data that even heartbeats with nothing but figures change. Because such heartbeats take
-            no other lock, never hold ``leases`` for long.
+        leases: the lock for the data that a heartbeat changes even if it contains nothing but figures. Because such a
+            heartbeat takes no other lock, never hold ``leases`` for long.
         polls: the clients that wait for new orders.
     """
 

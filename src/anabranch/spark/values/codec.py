@@ -78,8 +78,8 @@ def _element(column: Column) -> Column:
 
 
 def decode_key(key: Column, schema: StructType) -> list[Column]:
-    """The declared key columns, decoded from key bytes as :func:`encode_key` encodes them. The columns are null if
-    :func:`key_fault` is true.
+    """The declared key columns, decoded from key bytes that :func:`encode_key` could have made. If :func:`key_fault` is
+    true, the columns are null, except that a single string column then has a string that isn't valid UTF-8.
     """
     if _is_json(schema):
         parts = _parts(key, schema)
