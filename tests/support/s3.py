@@ -80,10 +80,7 @@ class Server:
 
     def settings(self, port: int = 0) -> dict[str, object]:
         """Those of a workspace whose storage root is here."""
-        secret = self.log.with_name("secret-key")
-        secret.write_text(_SECRET)
-        conf = self.conf(port) | {"spark.hadoop.fs.s3a.secret.key": f"${{file:{secret}}}"}
-        return {"storage__root": f"s3a://{BUCKET}/root", "spark__conf": json.dumps(conf)}
+        return {"storage__root": f"s3a://{BUCKET}/root", "spark__conf": json.dumps(self.conf(port))}
 
     @property
     def root(self) -> Path:

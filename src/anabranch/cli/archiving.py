@@ -35,7 +35,7 @@ def make(say: Callable[[str], None]) -> Path:
     say("making an archive of Spark's classes, so that jobs start sooner (a minute or less) ...")
     with class_archive.making(java) as part:
         option = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Xlog:disable {class_archive.MAKE}{part}"
-        command = [sys.executable, "-m", "anabranch.cli.archiving"]
+        command = [sys.executable, "-P", "-m", "anabranch.cli.archiving"]
         with tempfile.TemporaryFile() as printed:
             env = {**os.environ, "SPARK_SUBMIT_OPTS": option.strip()}
             ran = subprocess.run(

@@ -66,7 +66,10 @@ def _fix(settings: Settings) -> None:
     for name in filter(None, wanted):
         folder = fetching.fetch(jar_set(name), repository.chosen(), progress.say)
         progress.say(f"{name} jars: {folder}")
-    archiving.make(progress.say)
+    try:
+        archiving.make(progress.say)
+    except (AnabranchError, OSError) as error:  # the checks that follow say what is missing
+        progress.say(f"no archive of Spark's classes: {error}")
 
 
 def _results(settings: Settings) -> Iterator[tuple[str, bool, str]]:

@@ -15,10 +15,6 @@ __all__ = ["dumped"]
 
 _SECRET = re.compile(r"password|secret|token|credential", re.IGNORECASE)
 _SECRETS_OF_REGISTRY = {"basic.auth.user.info", "bearer.auth.client.secret", "bearer.auth.token", "ssl.key.password"}
-_SECRET_OF_SPARK = re.compile(r"(?:password|secret|secret[._-]?key|token)$", re.IGNORECASE)
-"""Matches the names of settings of Spark and Hadoop that contain secrets."""
-_NAMES_A_SECRET = re.compile(r"\.secretKeyRef\.|\.secrets\.")
-"""Matches the names of settings whose values say where in Kubernetes a secret is."""
 _LOGIN = re.compile(r"://[^/@]*:[^/@]+@")
 """Matches a URL that contains a password."""
 
@@ -42,11 +38,6 @@ def dumped(settings: Settings) -> dict[str, Any]:
             f"formats.registry_client.{name}": str(value)
             for name, value in formats.registry_client.items()
             if name in _SECRETS_OF_REGISTRY
-        },
-        **{
-            f"spark.conf.{name}": text
-            for name, text in settings.spark.conf.items()
-            if _SECRET_OF_SPARK.search(name) and not _NAMES_A_SECRET.search(name)
         },
         **{
             f"{section}.{setting}": text

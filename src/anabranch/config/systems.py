@@ -16,7 +16,10 @@ __all__ = ["EmbeddedSettings", "KafkaSettings", "OtherSystemSettings", "SystemSe
 
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-_SECRET = re.compile(r"password|secret|credential|jaas|key\.pem|keystore\.key|(?<!oauthbearer\.)token", re.IGNORECASE)
+_SECRET = re.compile(
+    r"password|passphrase|secret|jaas|key\.pem|keystore\.key|private\.key(?!\.file)|(?<!oauthbearer\.)token",
+    re.IGNORECASE,
+)
 """Matches the names of settings of Kafka's clients that contain secrets. (``sasl.oauthbearer.token.endpoint.url`` names
 a place.)
 """

@@ -82,7 +82,7 @@ def wrap(
             if rejects is None:
                 raise _explained(each, label, origin)
             rejects.add(origin_of(origin, each.place), each.error, visible.slice(each.place, 1))
-        if kind == "map_arrow" and result.num_rows != rows.num_rows:
+        if kind == "map_arrow" and result.num_rows != rows.num_rows and not rejected:  # otherwise, row by row
             origin = _of_no_record(origin)
         if len(places) != rows.num_rows or not np.array_equal(places, np.arange(rows.num_rows)):
             origin = origin.take(pa.array(places))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import re
 import runpy
 import select
 import signal
@@ -18,15 +19,17 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 __all__ = ["serve"]
 
 _WAITING = 64
 _STREAMS = 3
-_READ_AT_START = (b"PYTHONHASHSEED", b"OMP_NUM_THREADS")
-"""Variables that Spark sets for workers, and that take effect when Python starts and when numpy is imported."""
+_AT_START = re.compile(rb"PYTHONHASHSEED|TZ|(OMP|OPENBLAS|MKL|NUMEXPR|ARROW|MALLOC|LD)_.*")
+"""Variables that take effect when Python starts, or when numpy or pyarrow is imported. Spark sets the first of each for
+its workers, and users can set any of them for executors.
+"""
 
 
 def serve(path: str, modules: Sequence[str] = ()) -> None:
@@ -66,7 +69,10 @@ def _serve(listener: socket.socket, gone: int, modules: Sequence[str]) -> None:
     left = [*modules]
     while gone not in (ready := select.select([listener.fileno(), gone], [], [], 0 if left else None)[0]):
         if not ready:
-            importlib.import_module(left.pop(0))
+            try:
+                importlib.import_module(left.pop(0))
+            except Exception:  # the processes that need it say so, too
+                traceback.print_exc()
             sys.stdout.flush()  # otherwise each fork would print again what the module has printed
             gc.collect()
             gc.freeze()  # see worker_daemon.py
@@ -115,7 +121,7 @@ def _taken_over(client: socket.socket) -> list[str] | None:
     with client.makefile("rb") as told:
         folder, number, *rest = told.read(int.from_bytes(size, "big")).split(b"\0")
     given = {name: value for name, _, value in (item.partition(b"=") for item in rest[int(number) :])}
-    if any(given.get(name) != os.environb.get(name) for name in _READ_AT_START):
+    if _at_start(given) != _at_start(os.environb):
         return None
     for to, stream in enumerate(streams):
         os.dup2(stream, to)
@@ -126,6 +132,10 @@ def _taken_over(client: socket.socket) -> list[str] | None:
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [each for each in known if each and each not in sys.path]
     return [os.fsdecode(word) for word in rest[: int(number)]]
+
+
+def _at_start(variables: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    return {name: value for name, value in variables.items() if _AT_START.fullmatch(name)}
 
 
 def _end_with(client: socket.socket) -> None:

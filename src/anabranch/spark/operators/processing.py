@@ -228,6 +228,8 @@ class _Worker(StatefulProcessor):
             except KeyError as error:  # a map that has a key twice
                 rejection = Rejection(len(messages), error_text.described(error, self._process.home))
                 self._reject(rejection, _on(origin), origin, message)
+        if not messages:
+            return
         with self._working(origins, task, key_bytes):
             turn = self._turns.on_messages(self._now(timerValues), messages, in_flight.at, self._fails)
         for rejection in turn.rejected:

@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,8 +52,11 @@ def options(java: Java) -> str:
     given = " ".join(os.environ.get(name, "") for name in _VARIABLES)
     if any(each in given for each in _OTHER):
         return ""
-    archive = path(java)
-    return f"{USE}{archive} -Xlog:cds*=off" if archive.is_file() else ""
+    try:
+        archive = path(java)
+        return f"{USE}{archive} -Xlog:cds*=off" if archive.is_file() else ""
+    except (OSError, RuntimeError):  # no home folder, or a cache that can't be looked at: jobs only start later
+        return ""
 
 
 def is_accepted(java: Java) -> bool:
@@ -75,7 +79,7 @@ def making(java: Java) -> Iterator[Path]:
     for left in archive.parent.glob("*.part"):
         if left.stat().st_mtime < time.time() - _MADE_WITHIN:
             left.unlink(missing_ok=True)
-    part = archive.with_name(f"{os.getpid()}.part")
+    part = archive.with_name(f"{uuid.uuid4().hex}.part")
     try:
         yield part
         (archive.parent / _OF).write_text(f"{_jars()}\n{_state(_jars())}")

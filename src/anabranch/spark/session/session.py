@@ -20,7 +20,6 @@ from pyspark.sql import SparkSession
 
 from anabranch import scratch
 from anabranch.config import Settings
-from anabranch.config.secrets import resolved
 from anabranch.errors import AnabranchError, ConfigError, UnsupportedSparkError
 from anabranch.formats import modules
 from anabranch.job_code import job_modules
@@ -100,6 +99,7 @@ thousands of methods a few thousand times each, and never again: optimizing them
 processor time that a short run takes. What runs for every record reaches the higher number in its first second.
 """
 
+_CLASS_PATH = "spark.driver.extraClassPath"
 _INCUBATOR = "jdk.incubator.vector"
 """A Java module that Spark's launcher requires, and that some Java installations lack."""
 
@@ -127,16 +127,11 @@ def master_of(master: str | None, cores: int = 0) -> str:
 
 
 def conf(settings: Settings) -> dict[str, str]:
-    """Spark's settings: the settings that anabranch needs, overridden by the configured settings.
-
-    Raises:
-        ConfigError: a reference in ``[spark.conf]`` can't be resolved.
-    """
+    """Spark's settings: the settings that anabranch needs, overridden by the configured settings."""
     scheme = urlsplit(settings.storage.root).scheme
     storage = LOCAL_SETTINGS if scheme in _LOCAL else FAR_SETTINGS | (S3_SETTINGS if scheme in _S3 else {})
     here = {} if cluster.is_cluster(master_of(settings.spark.master)) else HERE
-    configured = {name: resolved(f"spark.conf.{name}", text) for name, text in settings.spark.conf.items()}
-    return {**SETTINGS, **debug_lines.settings(), **storage, **here, **configured}
+    return {**SETTINGS, **debug_lines.settings(), **storage, **here, **settings.spark.conf}
 
 
 def start(settings: Settings, home: str = "", output: Path | None = None, cores: int = 0) -> SparkSession:
@@ -154,7 +149,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
         UsageError: the job's folder can't be packed for a cluster.
         UnsupportedSparkError: this Spark lacks something that every job needs.
     """
-    archive = class_archive.options(java_program.resolve())
+    installed = java_program.resolve()
     master = master_of(settings.spark.master, cores)
     needs = _needs(settings)
     settled = _joined({**needs.conf, **modules.conf(settings, needs.conf)}, conf(settings))
@@ -172,6 +167,8 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     builder = builder.config("spark.driver.memory", settings.spark.memory)
     quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
     temporary = scratch.folder("spark")
+    # Java silently rejects an archive that was made with another class path, and then uses no archive at all.
+    archive = "" if _CLASS_PATH in settled else class_archive.options(installed)
     options = f"{_COMPILER} {quiet} -Djava.io.tmpdir={temporary} {archive}".rstrip()
     builder = builder.config("spark.driver.extraJavaOptions", options)
     if not cluster.is_cluster(master):
