@@ -128,13 +128,13 @@ class LaneQuery:
         )
 
     @cached_property
-    def _pacing(self) -> LaneBatchTarget:
+    def _batch_target(self) -> LaneBatchTarget:
         return LaneBatchTarget(self.plan, self.sources, self.outputs, self.remembered)
 
     @cached_property
     def pacer(self) -> Pacer:
         """The pacer, which determines the size of the lane's batches."""
-        return self._pacing.pacer()
+        return self._batch_target.pacer()
 
     def start(
         self, once: bool = False, last: Batch | None = None, pending: bool = False, taken: bool = False
@@ -275,7 +275,7 @@ class LaneQuery:
             (self.frames, before.frames, ("context", "whole")),
         ):
             mine.__dict__.update({name: theirs.__dict__[name] for name in names if name in theirs.__dict__})
-        self.__dict__["pacer"] = self._pacing.pacer(before.pacer.limit)  # the sources already have these limits
+        self.__dict__["pacer"] = self._batch_target.pacer(before.pacer.limit)  # the sources already have these limits
         return self
 
     @property

@@ -153,16 +153,16 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     master = master_of(settings.spark.master, cores)
     needs = _needs(settings)
     settled = _joined({**needs.conf, **modules.conf(settings, needs.conf)}, conf(settings))
-    if cluster.is_cluster(master):
+    on_cluster = cluster.is_cluster(master)
+    if on_cluster:
         cluster.check_master(master)
         os.environ["PYSPARK_DRIVER_PYTHON"], os.environ["PYSPARK_PYTHON"] = sys.executable, cluster.python(settled)
         settled |= cluster.shipped(settled, home)
     else:
         os.environ["PYSPARK_DRIVER_PYTHON"] = os.environ["PYSPARK_PYTHON"] = worker_start.interpreter()
-    if not cluster.is_cluster(master):
         os.environ[job_modules.SHELF] = job_modules.shelf()
-    if home and not cluster.is_cluster(master):
-        os.environ[job_modules.VARIABLE] = job_modules.code_in(home).on_this_machine().dumped()
+        if home:
+            os.environ[job_modules.VARIABLE] = job_modules.code_in(home).on_this_machine().dumped()
     builder = SparkSession.builder.appName("anabranch").master(master)
     builder = builder.config("spark.driver.memory", settings.spark.memory)
     quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
@@ -171,7 +171,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     archive = "" if _CLASS_PATH in settled else class_archive.options(installed)
     options = f"{_COMPILER} {quiet} -Djava.io.tmpdir={temporary} {archive}".rstrip()
     builder = builder.config("spark.driver.extraJavaOptions", options)
-    if not cluster.is_cluster(master):
+    if not on_cluster:
         builder = builder.config("spark.local.dir", str(temporary))
     for name, value in settled.items():
         builder = builder.config(name, value)
