@@ -29,7 +29,6 @@ from anabranch.container.lane.runner import LaneRunner, Trace, logged
 from anabranch.container.lane.supervisor import LaneSupervisor
 from anabranch.container.lane.surroundings_wait import Patience
 from anabranch.container.preparing import Preparations
-from anabranch.container.purge import Purge
 from anabranch.container.restarts import ProcessBrokenError, Restarts
 from anabranch.container.retries import Retries, Standstill
 from anabranch.container.seat_lease import SeatLease
@@ -57,7 +56,6 @@ class Container:
         period: the longest time between two turns of the loop, in seconds.
         replaced: the replacements of this process so far; None if it can't be replaced.
         trace: called with the errors with which lanes fail.
-        purges: whether the container deletes records from intermediate streams once all lanes have read these records.
 
     Attributes:
         standbys: the standbys that the container maintains, with or without a seat.
@@ -70,7 +68,6 @@ class Container:
         period: float = _PERIOD,
         replaced: Restarts | None = None,
         trace: Trace = logged,
-        purges: bool = True,
     ) -> None:
         self._job = job
         self._coordination = coordination
@@ -89,7 +86,6 @@ class Container:
         self._closing: list[tuple[WantedLane, list[Lane]]] = []
         self.standbys = Standbys(lambda lane, epoch: lane_folders.of(job.graph.job, lane, epoch), self._turn.set)
         self._keepers: dict[str, LaneSupervisor] = {}
-        self._purge = Purge(job.graph, systems) if purges else None
         self._hook = DrainHook(job.functions, lambda: [keeper.lane for keeper in tuple(self._keepers.values())])
 
     def run(self, registration: Registration, leaving: threading.Event | None = None) -> None:
@@ -117,8 +113,6 @@ class Container:
                 answer = heartbeats.take(self.reports, self.standbys.reports)
                 if answer is not None:
                     self._reconcile(answer)
-                    if self._purge is not None:
-                        self._purge.turn([(keeper.lane, keeper.report) for keeper in self._keepers.values()])
                     if answer.done and all(keeper.ended for keeper in self._keepers.values()):
                         return
                 self._close_prepared()
@@ -164,8 +158,6 @@ class Container:
             else:
                 keeper.stop(answer.at_once)
         for lane_id, each in wanted.items():
-            if self._purge is not None:
-                self._purge.note(each.lane)
             if lane_id not in self._keepers:
                 self._keepers[lane_id] = self._kept(each, answer.until_caught_up)
         self.standbys.want(answer.copies)

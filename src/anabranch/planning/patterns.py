@@ -10,7 +10,6 @@ import msgspec
 from anabranch.errors import ConflictError, GraphError, NotFoundError
 from anabranch.model.graph import Graph, Node
 from anabranch.model.job_model import JobModel, Matched, StageModel
-from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
 
 __all__ = ["check", "coming", "found", "of_model", "own", "widened"]
@@ -18,7 +17,7 @@ __all__ = ["check", "coming", "found", "of_model", "own", "widened"]
 
 def own(graph: Graph) -> frozenset[str]:
     """The streams that a job writes or creates for itself. The job never reads them through a pattern."""
-    between = {stages.stream_of(graph, node) for node in graph.nodes if is_boundary(node)}
+    between = stages.intermediate_streams(graph)
     written = {stages.stream_of(graph, node) for node in graph.nodes if node.kind == "write"}
     read = {stages.stream_of(graph, node) for node in graph.nodes if node.kind == "read"}
     aside = map(stages.dead_letters_of, read | between)

@@ -54,6 +54,11 @@ def stream_of(graph: Graph, node: Node) -> str:
     return str(node.args["stream"])
 
 
+def intermediate_streams(graph: Graph) -> set[str]:
+    """The streams through which the stages of a job pass records to each other."""
+    return {stream_of(graph, node) for node in graph.nodes if is_boundary(node)}
+
+
 def dead_letters_of(stream: str) -> str:
     """The dead-letter stream of a stream."""
     return f"{stream}-dead-letters"

@@ -155,7 +155,6 @@ class Incarnation:
             prepared.loaded(self._spark),
             self._coordination,
             period=_PERIOD,
-            purges=False,  # results contain the intermediate streams, too
         )
 
     def _create(self, plan: Plan) -> None:

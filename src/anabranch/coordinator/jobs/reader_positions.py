@@ -1,5 +1,6 @@
 """Stores, next to each stream that a job reads, the offsets from which the job still has to read. The retention of the
-stream keeps the records at and after these offsets.
+stream keeps the records at and after these offsets. From the job's intermediate streams, the records before these
+offsets are deleted.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.errors import AnabranchError
 from anabranch.model.lane import Lane, open_lanes
 from anabranch.model.ssp import SSP, parsed
+from anabranch.planning import stages
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.systems.readers import Readers
 from anabranch.systems.systems import Systems
@@ -119,7 +121,8 @@ class _Place:
 
 @dataclass
 class ReaderPositions:
-    """Every minute, stores the positions that the lanes of the served jobs had a minute earlier. Thread-safe.
+    """Every minute, stores the positions that the lanes of the served jobs had a minute earlier, and deletes the
+    records before these positions from the jobs' intermediate streams. Thread-safe.
 
     A power cut can destroy the last batches in a lane's folder, and the lane then reads the batches' records once more.
     Because of the delay, these records still exist. The delay also keeps the records that a job should read again after
@@ -135,9 +138,10 @@ class ReaderPositions:
     _due: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _turns: dict[str, dict[tuple[str, str], _Turn]] = field(default_factory=dict)
+    _passed: dict[str, Positions] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Store positions, if a minute has passed."""
+        """Store positions and delete records, if a minute has passed."""
         with self._lock:
             if self.clock() < self._due:
                 return
@@ -145,12 +149,13 @@ class ReaderPositions:
             with self.registry.locked_as_seen():
                 jobs = list(self.registry.jobs)
             self._turns = {job: turns for job, turns in self._turns.items() if job in jobs}
+            self._passed = {job: passed for job, passed in self._passed.items() if job in jobs}
             for job in jobs:
                 self._turn(job)
 
     def settle(self, job: str) -> None:
-        """Store the positions of a job that has ended, after making durable everything that its processes have
-        written.
+        """Store the positions of a job that has ended, and delete the records before them from its intermediate
+        streams, after making durable everything that its processes have written.
         """
         with self._lock:
             if self._turn(job):
@@ -158,8 +163,9 @@ class ReaderPositions:
                 self._turn(job)
 
     def _turn(self, job: str) -> bool:
-        """Look up and store the positions of a job. Returns whether the job has entries at any streams. If this fails,
-        a warning is logged, and the job's inputs keep more records than necessary.
+        """Look up the positions of a job, and act on the positions that were looked up a minute ago. Returns whether
+        there are any streams to which this applies. If this fails, a warning is logged, and the streams keep more
+        records than necessary.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)
@@ -167,21 +173,39 @@ class ReaderPositions:
         if seen is None:
             return False
         try:
-            places = _places(self.systems_of(seen), job)  # the entries' revisions must be older than the positions
+            systems = self.systems_of(seen)
+            places = _places(systems, job)  # the entries' revisions must be older than the positions
             with self.registry.locked_as_seen():
                 served = self.registry.jobs.get(job)
                 found = None if served is None else still_to_read(served.lanes, served.known, served.reports)
+                own = set() if served is None else stages.intermediate_streams(self.registry.present(served).graph)
             if found is None:
                 return False
+            between = {key: positions for key, positions in found.items() if key[1] in own}
+            passed, self._passed[job] = self._passed.get(job, {}), between
             before, self._turns[job] = self._turns.get(job, {}), {}
             for place in places:
                 key = (place.system, place.stream)
                 now = self._turns[job][key] = _Turn(place.revision, found.get(key))
                 _store(job, place, before.get(key), now)
-            return bool(places)
+            for (system, stream), positions in between.items():
+                _purge(systems, system, stream, common(passed.get((system, stream), {}), positions))
+            return bool(places or between)
         except (AnabranchError, OSError) as error:
             log.warning("what a job has read can't be stored beside its inputs", job=job, error=str(error))
             return False
+
+
+def _purge(systems: Systems, system: str, stream: str, before: Mapping[int, int]) -> None:
+    """Delete the records of an intermediate stream before these offsets. If this fails, a warning is logged, and the
+    next turn deletes them.
+    """
+    wanted = {partition: offset for partition, offset in before.items() if offset > 0}
+    try:
+        if wanted:
+            systems.named(system).purge(stream, wanted)
+    except AnabranchError as error:
+        log.warning("records that were read can't be deleted", stream=stream, error=str(error))
 
 
 def _places(systems: Systems, job: str) -> list[_Place]:

@@ -15,7 +15,6 @@ import msgspec
 from anabranch.model.graph import Graph
 from anabranch.model.lane import Lane, LaneState
 from anabranch.model.ssp import SSP
-from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
 
 __all__ = ["between_stages", "forgotten", "may_write"]
@@ -28,7 +27,7 @@ def may_write(lane: Lane) -> bool:
 
 def between_stages(lanes: Iterable[Lane], graphs: Iterable[Graph]) -> dict[str, str]:
     """The intermediate streams that the lanes of a job write, in any version of the job, each with its system."""
-    own = {stages.stream_of(graph, node) for graph in graphs for node in graph.nodes if is_boundary(node)}
+    own = {stream for graph in graphs for stream in stages.intermediate_streams(graph)}
     return {stream: lane.system(stream) for lane in lanes for stream in lane.outputs if stream in own}
 
 

@@ -12,7 +12,6 @@ from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, Position, Rewind
 from anabranch.model.ssp import SSP
-from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
 from anabranch.planning.transition import follow, opening
 from anabranch.planning.transition.change import Change
@@ -22,7 +21,7 @@ __all__ = ["opened", "rewound", "sources", "undone"]
 
 def sources(graph: Graph, lanes: Iterable[Lane]) -> list[SSP]:
     """The partitions that a job reads, without those of its intermediate streams."""
-    own = _own(graph)
+    own = stages.intermediate_streams(graph)
     found = {ssp for lane in follow.heads(lanes) for ssp in _read(lane) if ssp.stream not in own}
     return sorted(found, key=lambda ssp: ssp.order)
 
@@ -52,7 +51,7 @@ def rewound(
             partitions that aren't rewound.
     """
     present = follow.heads(lanes.values())
-    own = _own(graph)
+    own = stages.intermediate_streams(graph)
     touched = [lane for lane in present if any(str(ssp) in to for ssp in _read(lane))]
     reached = _reached(present, touched, own)
     holding = list(dict.fromkeys(lane.group for lane in reached if lane.stateful))
@@ -159,11 +158,6 @@ def _ends(wrote: Iterable[Lane]) -> dict[str, int]:
         for ssp, end in lane.wrote.items():
             found[ssp] = max(end, found.get(ssp, end))
     return found
-
-
-def _own(graph: Graph) -> set[str]:
-    """The job's intermediate streams."""
-    return {stages.stream_of(graph, node) for node in graph.nodes if is_boundary(node)}
 
 
 def _read(lane: Lane) -> set[SSP]:

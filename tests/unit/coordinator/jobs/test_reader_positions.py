@@ -10,21 +10,28 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from anabranch import Job
 from anabranch.config import Settings
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.jobs import reader_positions
 from anabranch.coordinator.store import Store
 from anabranch.coordinator.streams import start_offsets
+from anabranch.errors import OutOfTimeError
 from anabranch.model.lane import Lane, LaneState, Position, Rewind
 from anabranch.model.ssp import SSP
+from anabranch.planning import plan as planning
+from anabranch.planning import stages
+from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.lane_report import LaneReport
-from anabranch.systems.embedded import Log
+from anabranch.systems.embedded import LaneWriter, Log
 from anabranch.systems.systems import Systems
 from tests.support.reports import lane_report
 from tests.unit.coordinator import workers
 from tests.unit.coordinator.helpers import Clock
 from tests.unit.coordinator.programs import PROGRAM
 from tests.unit.coordinator.workers import JOB, start
+from tests.unit.planning.factory import around, new_id
+from tests.unit.systems.embedded.helpers import put
 
 IN = ("embedded", "in")
 ZERO, ONE = SSP.parse("embedded/in/0"), SSP.parse("embedded/in/1")
@@ -196,6 +203,120 @@ def test_a_job_that_has_ended_stores_where_it_is(store: Store, clock: Clock, sys
     assert coordinator.status(JOB).state == "stopped"
     coordinator.reader_positions.settle(JOB)
     assert positions(log) == {0: 5, 1: 5}
+
+
+def between(containers: int = 1, factor: int = 1, partitions: int = 2) -> tuple[StartRequest, str]:
+    """A job of two stages, and the stream between them."""
+    made = Job(JOB)
+    made.read("in", key="k binary", schema="n int").partition_by("n").agg(c="count(*)").write("counts")
+    (stream,) = stages.intermediate_streams(made.graph)
+    plan = planning.make(
+        made.graph, around("partition", factor, containers, **{"in": 2, stream.replace("-", "_"): partitions})
+    )
+    lanes = planning.lanes_of(plan, 4, new_id)
+    return StartRequest(graph=made.graph, model=plan.model, lanes=lanes, fingerprint={}, program=PROGRAM), stream
+
+
+def filled(log: Log, stream: str, partitions: int = 2) -> None:
+    """Four entries of one record in each partition."""
+    log.create(stream, partitions)
+    for partition in range(partitions):
+        writer = LaneWriter(log, JOB, f"writer-{partition}", 1)
+        for batch in range(4):
+            put(writer, log, stream, partition, batch, b"x")
+
+
+def starts(log: Log, stream: str) -> list[int]:
+    return [at.offset for _, at in sorted(log.starts(stream).items())]
+
+
+def test_what_had_been_read_a_minute_ago_is_deleted_between_stages(
+    store: Store, clock: Clock, systems: Systems, log: Log
+) -> None:
+    """Not what was read last: after a power cut, a lane may read that once more."""
+    coordinator = Coordinator(store, clock=clock, systems=systems)
+    request, stream = between()
+    filled(log, stream)
+    filled(log, "of-another-job")
+    coordinator.start(request)
+    worker, found = workers.Worker(coordinator), []
+    for seconds, read in ((0, 1), (60, 2), (39, 3), (22, 4), (61, 4)):
+        clock.at += seconds
+        worker.read = read
+        worker.turns()
+        coordinator.reader_positions.look()
+        found.append(starts(log, stream))
+    assert found == [[0, 0], [1, 1], [1, 1], [2, 2], [3, 3]], "the last entry always stays"
+    assert starts(log, "of-another-job") == [0, 0]
+
+
+def test_containers_that_share_partitions_wait_for_each_other(
+    store: Store, clock: Clock, systems: Systems, log: Log
+) -> None:
+    coordinator = Coordinator(store, clock=clock, systems=systems)
+    request, stream = between(containers=2, factor=2, partitions=1)
+    filled(log, stream, partitions=1)
+    coordinator.start(request)
+    first, second = workers.Worker(coordinator, "0"), workers.Worker(coordinator, "1", pid=2)
+    first.read = 3
+
+    def a_minute() -> list[int]:
+        first.turns()
+        second.turns()
+        coordinator.reader_positions.look()
+        clock.at += 60
+        return starts(log, stream)
+
+    shared = [
+        {ssp.key_bucket for ssp in lane.ssps if (ssp.stream, ssp.partition) == (stream, 0)} for lane in request.lanes
+    ]
+    assert sum(map(bool, shared)) == 2, "or this shows nothing"
+    assert [a_minute() for _ in range(3)] == [[0]] * 3
+    second.read = 2
+    assert [a_minute() for _ in range(2)] == [[0], [2]]
+
+
+def test_a_job_that_has_ended_deletes_what_it_has_read_between_its_stages(
+    store: Store, clock: Clock, systems: Systems, log: Log
+) -> None:
+    """Otherwise, a job that is run for less than two minutes at a time would never delete anything."""
+    coordinator = Coordinator(store, clock=clock, systems=systems)
+    request, stream = between()
+    filled(log, stream)
+    coordinator.start(request)
+    worker = workers.Worker(coordinator)
+    worker.read = 3
+    worker.turns()
+    coordinator.stop(JOB)
+    worker.turns()
+    coordinator.reader_positions.settle(JOB)
+    assert starts(log, stream) == [3, 3]
+
+
+def test_a_stream_that_cannot_be_purged_does_not_stop_the_others(
+    store: Store, clock: Clock, systems: Systems, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = Coordinator(store, clock=clock, systems=systems)
+    request, stream = between()
+    filled(log, stream)
+    coordinator.start(request)
+    worker = workers.Worker(coordinator)
+    worker.read = 2
+    worker.turns()
+
+    def fails(*_: object) -> None:
+        raise OutOfTimeError("no answer", "try later")
+
+    coordinator.reader_positions.look()
+    clock.at += 60
+    with monkeypatch.context() as patched, capture_logs() as lines:
+        patched.setattr(systems.named("embedded"), "purge", fails)
+        coordinator.reader_positions.look()
+    assert [line["event"] for line in lines] == ["records that were read can't be deleted"]
+    assert starts(log, stream) == [0, 0]
+    clock.at += 60
+    coordinator.reader_positions.look()
+    assert starts(log, stream) == [2, 2]
 
 
 def test_a_damaged_file_does_not_stop_the_coordinator(store: Store, clock: Clock, systems: Systems, log: Log) -> None:
