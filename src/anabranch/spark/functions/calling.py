@@ -38,7 +38,7 @@ __all__ = [
 
 Places = npt.NDArray[np.int64]
 Begin = Callable[[int], None]
-"""A function that is called with the number of each row before the user's function is called on it."""
+"""A function that is called with the number of each row before the user's function is called on this row."""
 
 BATCH = -1
 """The ``place`` of a rejection that concerns all rows."""

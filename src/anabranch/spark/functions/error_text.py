@@ -68,7 +68,7 @@ def described(error: BaseException, home: str = "") -> str:
 
 
 def traced(error: BaseException, home: str) -> str:
-    """`` at file:line in function``, for the frames of an exception in the job's files; empty if there are none."""
+    """The frames of an exception in the job's files, as `` at file:line in function; …``. Empty if there are none."""
     trace = _attempted(lambda: error.__traceback__)
     frames = list(_frames(trace, home))
     if len(frames) > _FRAMES:

@@ -27,10 +27,10 @@ __all__ = ["Listener", "listening"]
 log = logs.get_logger()
 
 _LONGEST = 2**20
-"""The size limit of a report, which is a line, in bytes. If a line is longer, its sender is disconnected."""
+"""The size limit of a report in bytes. A report is a single line. If a line is longer, its sender is disconnected."""
 _MOST_RUNS, _MOST_CONNECTIONS, _MOST_TASKS, _MOST_COUNTS = 256, 4096, 4096, 65536
 _FRESH = 3.0
-"""A worker is considered gone if its newest report is more than this number of seconds old."""
+"""A worker counts as gone if its newest report is more than this number of seconds old."""
 _HELLO, _TOLD = msgspec.json.Decoder(Greeting), msgspec.json.Decoder(TaskReport)
 
 _Key = tuple[int, int, int, int]

@@ -79,6 +79,7 @@ def is_needed() -> bool:
 
 
 isolated_lanes: set[str] = set()
+"""The lanes whose next batch isolates user code even in the first attempts of Spark tasks; see :func:`note`."""
 
 
 def note(lane: str, error: BaseException) -> None:
@@ -91,12 +92,14 @@ def note(lane: str, error: BaseException) -> None:
 
 
 def begin(context: SparkContext, lane: str) -> None:
-    """Record that this thread begins a batch of a lane."""
+    """Record that this thread begins a batch of a lane. If :func:`note` has recorded a dead worker of the lane, all
+    Spark tasks of the batch isolate user code.
+    """
     context.setLocalProperty(_SETTING, "true" if lane in isolated_lanes else "false")
 
 
 def end(lane: str) -> None:
-    """Record that a batch of a lane has been published."""
+    """Record that a batch of a lane has been published, so that first attempts no longer isolate its user code."""
     isolated_lanes.discard(lane)
 
 
@@ -178,7 +181,7 @@ def _told(status: int) -> str:
 
 class Host:
     """Starts the processes that run user code. Each process calls ``open_service`` once, and answers requests with the
-    service that this returns. Raises RuntimeError if the processes can't load the job's functions.
+    resulting service. Raises RuntimeError if the processes can't load the job's functions.
     """
 
     def __init__(self, open_service: Callable[[], Service]) -> None:

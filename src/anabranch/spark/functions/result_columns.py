@@ -28,7 +28,7 @@ class Column:
 
     Args:
         kind: the name of the type in messages.
-        usual: Python types that Arrow either converts exactly or refuses, so their values are passed to Arrow
+        usual: Python types whose values Arrow either converts correctly or refuses, so they are passed to Arrow
             unchecked. Empty if there are no such types.
         convert: converts a value of any type to the form that Arrow needs, or raises :class:`Wrong`.
         nullable: whether null is allowed.

@@ -1,5 +1,5 @@
 """Converts the results of Python functions to columns of the declared schema. Each value is either converted exactly,
-or refused with the reason.
+or refused with the reason. (Only in a ``float`` column, a number becomes the nearest 32-bit number.)
 
 If all values of a column have the usual Python type, Arrow converts the whole column. If a value has another type, or
 if Arrow refuses the column, all values are checked one by one, to find the faulty rows.
@@ -52,7 +52,9 @@ class Results:
 
     def cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch that a function has returned, converted to the types of the schema. Raises ResultError if a column is
-        missing or has an incompatible type, or if a value would change or isn't allowed (null, NaN, infinity).
+        missing or has an incompatible type, if a value would change (except to the nearest 32-bit number), or if a
+        value isn't allowed: null, NaN, infinity, or a time beyond the year 9999. These values are found only at the top
+        level of a column, not inside arrays, maps and structs.
         """
         arrays = []
         for field, column in zip(self.schema, self._columns, strict=True):

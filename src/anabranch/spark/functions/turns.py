@@ -175,7 +175,9 @@ class LocalTurns:
 
 
 class _Writes:
-    """Changes of a key's states and timers to make after the turn. Each has a state's name, a method and arguments."""
+    """The changes to a key's states and timers that are made after the turn. Each change is the name of a state
+    (:data:`_TIMERS` for timers), a method, and the method's arguments.
+    """
 
     def __init__(self) -> None:
         self.noted: list[tuple[str, str, tuple[Any, ...]]] = []
@@ -306,7 +308,7 @@ class _Kept:
     def __init__(self, state: Any, schemas: Schemas) -> None:
         self._state = state
         self._schemas = schemas
-        # Values of a wrong type must be found here: if Spark's store refused them, no message could be rejected.
+        # A value of a wrong type must be found here. If Spark's store refused it, the message couldn't be rejected.
         self._verify = type_verifiers.of_type(schemas.values)
         self._readers = [(field.name, reader(field.dataType)) for field in schemas.values]
         self._times = [isinstance(field.dataType, TimestampType) for field in schemas.values]

@@ -27,8 +27,8 @@ __all__ = ["serve"]
 _WAITING = 64
 _STREAMS = 3
 _AT_START = re.compile(rb"PYTHONHASHSEED|TZ|(OMP|OPENBLAS|MKL|NUMEXPR|ARROW|MALLOC|LD)_.*")
-"""Variables that take effect when Python starts, or when numpy or pyarrow is imported. Spark sets the first of each for
-its workers, and users can set any of them for executors.
+"""Variables that take effect when Python starts, or when numpy or pyarrow is imported. Spark sets ``PYTHONHASHSEED``
+and ``OMP_NUM_THREADS`` for its workers, and users can set any of them for executors.
 """
 
 
@@ -71,7 +71,7 @@ def _serve(listener: socket.socket, gone: int, modules: Sequence[str]) -> None:
         if not ready:
             try:
                 importlib.import_module(left.pop(0))
-            except Exception:  # the processes that need it say so, too
+            except Exception:  # a process that needs the module will raise the error again
                 traceback.print_exc()
             sys.stdout.flush()  # otherwise each fork would print again what the module has printed
             gc.collect()
@@ -97,7 +97,7 @@ def _become(client: socket.socket) -> None:
         threading.Thread(target=_end_with, args=(client,), daemon=True).start()
         client.sendall(b"1")
         sys.argv = words[1:]
-        warnings.filterwarnings("ignore", ".* found in sys.modules", RuntimeWarning)  # which is what forks are for
+        warnings.filterwarnings("ignore", ".* found in sys.modules", RuntimeWarning)  # a fork has its modules already
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as exiting:

@@ -19,7 +19,8 @@ GENERATOR = "Generate "
 
 
 def count(frame: DataFrame, word: str) -> int:
-    """How many times ``word``, the name of a step, occurs in the analyzed plan.
+    """How many times ``word``, the name of a step, occurs in the text of the analyzed plan. Names of columns that
+    contain the word count, too.
 
     Raises:
         UnsupportedSparkError: anabranch can't read this Spark's plans.
@@ -29,7 +30,8 @@ def count(frame: DataFrame, word: str) -> int:
 
 
 def is_by_chance(frame: DataFrame) -> bool:
-    """Whether any column of a DataFrame depends on an expression that isn't deterministic, in any step of the plan.
+    """Whether any column of a DataFrame depends on an expression of a ``Project`` or ``Aggregate``, anywhere in the
+    plan, that isn't deterministic.
 
     Raises:
         UnsupportedSparkError: anabranch can't read this Spark's plans.

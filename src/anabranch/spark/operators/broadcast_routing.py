@@ -61,8 +61,7 @@ class BroadcastRouting:
 
     def first(self) -> Column:
         """A condition that is true for the records that this lane must reject if they are unreadable. These are the
-        records in the buckets of the task :data:`FIRST` that belong to this lane, so no other lane rejects the same
-        records.
+        records in those buckets of the task :data:`FIRST` that belong to this lane, so no other lane rejects them.
         """
         known = {ssp.partition: broadcasts.floors(self.lane, ssp, FIRST) for ssp in self.ssps}
         if all(at == NEVER for each in known.values() for at in each):

@@ -61,7 +61,7 @@ class Workers:
 
     Attributes:
         home: the job's folder on this machine.
-        threads: on how many buckets functions work at the same time in one Spark task.
+        threads: the largest number of buckets on which functions work at the same time in one Spark task.
         busy: called with the seconds that functions have worked on each bucket.
         routing: distributes rows among Spark tasks before the functions ``routed``; None if rows stay where they are.
         line: where functions report their progress.
@@ -85,7 +85,7 @@ class Context:
         functions: the job's functions, by node.
         keys: the key columns after each node.
         times: the event-time column after each node.
-        changed: the nodes after which a function of the job may have changed values of key or event-time columns.
+        changed: the nodes of the stage after which a function may have changed values of key or event-time columns.
         on_error: receives rows that can't be processed. If it is None, such a row fails the lane.
         on_null_key: receives rows that reach state with a null key. If it is None, such a row fails the lane.
         on_late: receives late rows that are rejected.
@@ -382,8 +382,10 @@ def _join(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 
 def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> DataFrame:
-    """The rows from the operator ``before`` that the stateful operator ``node`` accepts. They must have a key and, if
-    ``node`` uses event time, an event time. Rows without these are rejected or fail the lane, as the settings say.
+    """The rows from the operator ``before`` that the stateful operator ``node`` accepts. They must have a key and, for
+    a ``join`` or for windows of event time, an event time. Other rows are left out or fail the lane, as the settings
+    say. A row is rejected here only if a function of this stage may have changed its key or event time. Other rejected
+    records are found by :class:`anabranch.spark.query.rejections.Rejections`.
     """
     if not any(i in context.changed for i in node.inputs):
         if context.on_null_key is None:

@@ -45,9 +45,9 @@ class Lookups:
     _held: dict[int, tuple[float, DataFrame]] = field(default_factory=dict)
 
     def now(self, node: Node, spark: SparkSession) -> DataFrame:
-        """The table of a ``join_table``. The table is read again if the last read is longer ago than ``refresh``.
-        Without ``refresh``, it is read once. Columns that were added to the table since the job was planned are left
-        out.
+        """The table of a ``join_table``. The table is read again if the time ``refresh`` has passed since the last
+        read. Without ``refresh``, it is read once. Columns that have been added to the table since the job was planned
+        are left out.
 
         Raises:
             StateError: the table can't be read, or a column is missing or has another type than when the job was

@@ -115,7 +115,7 @@ def applied(frame: DataFrame, key: Column, process: Process, result: StructType)
     its = {name: _schemas(process.label, name, each) for name, each in process.processor.states().items()}
     if its:
         type_verifiers.SURFACE.insist(frame.sparkSession)
-    # Columns keep their names if Spark's state can have these names, because stored state identifies its keys by them.
+    # A column keeps its name if Spark's state allows the name, because stored state contains the names of key columns.
     plain = {name: name if _STORED.fullmatch(name) else f"_anabranch_{n}" for n, name in enumerate(process.columns)}
     columns = StructType([frame.schema[name] for name in process.columns])
     at = F.struct(*[meta_column.field(name).alias(name) for name in ("source", "partition", "offset")])

@@ -25,7 +25,9 @@ _KNOWN_LATER: dict[str, Any] = {
     "ran": False,
     "begun": False,
 }
-"""Fields of a lane that are known only when its predecessors are closed. No DataFrame depends on these fields."""
+"""Fields of a lane that are known only when its predecessors are closed. No DataFrame of a
+:attr:`LaneQuery.foreseeable` query depends on these fields, apart from start offsets that differ between buckets.
+"""
 
 
 @dataclass(frozen=True)

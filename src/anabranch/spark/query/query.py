@@ -217,8 +217,8 @@ class LaneQuery:
         return not self.plan.real_time and self._interval <= _TICK_MS
 
     def _start_real_time(self, since: int) -> StreamingQuery:
-        """Start the query in real-time mode. A batch lasts for :func:`real_time_seconds`, and is abandoned if the query
-        stops. Raises GraphError if the records can't be processed in one pass."""
+        """Start the query in real-time mode. A batch lasts for :func:`real_time_seconds`, and is broken off if the
+        query stops. Raises GraphError if the records can't be processed in one pass."""
         frames = by_node(self.sources.all, lambda s: s.rows(s.opened(self.frames.streamed(s))))
         way = evaluation.trunk(self.plan.group, frames, self.frames.context)
         one_pass = way is not None and evaluation.fans_out(self.plan.group, way[0])

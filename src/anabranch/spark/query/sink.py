@@ -64,9 +64,7 @@ class Keyless:
 
 
 def _decoded(value: bytes | None) -> dict[str, Any]:
-    """The row from which anabranch has encoded this value. If the value can't be decoded, a row that contains only the
-    value.
-    """
+    """The row that anabranch encoded as this value. If the value can't be decoded, a row with only the value."""
     try:
         found = msgspec.json.decode(value or b"")
     except msgspec.MsgspecError:

@@ -28,7 +28,7 @@ MAKE = "-XX:ArchiveClassesAtExit="
 
 _FILE = "classes.jsa"
 _OF = "jars.txt"
-"""The file next to an archive that names the folder of the archive's jars."""
+"""The name of the file next to an archive that contains the folder of the archive's jars, and their :func:`_state`."""
 _MADE_WITHIN = 3600.0
 """Seconds after which an unfinished archive is certainly left over from a process that was killed."""
 _VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
@@ -55,7 +55,7 @@ def options(java: Java) -> str:
     try:
         archive = path(java)
         return f"{USE}{archive} -Xlog:cds*=off" if archive.is_file() else ""
-    except (OSError, RuntimeError):  # no home folder, or a cache that can't be looked at: jobs only start later
+    except (OSError, RuntimeError):  # no home folder, or an unreadable cache: jobs only start more slowly
         return ""
 
 
@@ -71,8 +71,8 @@ def is_accepted(java: Java) -> bool:
 
 @contextmanager
 def making(java: Java) -> Iterator[Path]:
-    """A file into which the block lets a JVM write the archive. At the end of the block, the file becomes the archive,
-    and archives that no JVM accepts any more are removed.
+    """A context that provides the path at which a JVM must write the archive inside the context. At the end of the
+    context, the file becomes the archive. Archives whose jars have changed are removed, because no JVM accepts them.
     """
     archive = path(java)
     archive.parent.mkdir(parents=True, exist_ok=True)

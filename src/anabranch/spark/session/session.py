@@ -94,9 +94,9 @@ _COMPILER = (
     "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400 "
     "-XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000"
 )
-"""Java's optimizing compiler begins with a method after four times as many calls as by default. Starting a job calls
+"""Java's optimizing compiler compiles a method only after four times as many calls as by default. Starting a job calls
 thousands of methods a few thousand times each, and never again: optimizing them would take 13 of the 80 seconds of
-processor time that a short run takes. What runs for every record reaches the higher number in its first second.
+processor time that a short run takes. Methods that run for every record reach the higher number in their first second.
 """
 
 _CLASS_PATH = "spark.driver.extraClassPath"
@@ -290,7 +290,8 @@ def probed(settings: Settings) -> list[Probe]:
 
 def carry(functions: Mapping[int, Any]) -> None:
     """Have a job's functions sent to Python workers as code rather than by name, together with all functions in loaded
-    modules of the same folders. (A function may pass UDFs from such modules to Spark.)
+    modules of the same folders. (A function may pass UDFs from such modules to Spark.) Functions from a job file that
+    workers can import are left out.
 
     This is necessary for functions in a test module or in modules next to it, because workers can't import these
     modules. In a session that anabranch hasn't started, it is also necessary for functions in a job file.

@@ -208,7 +208,7 @@ def _has_floats(kind: DataType) -> bool:
 
 
 def with_true(value: Column, name: str) -> Column:
-    """The bytes of a JSON object to which a field with the value true was added."""
+    """The bytes of a JSON object, with an additional field ``name`` whose value is true."""
     text = value.cast("string")
     begin = F.substring(text, 1, F.length(text) - 1)
     comma = F.when(text == "{}", F.lit("")).otherwise(F.lit(","))

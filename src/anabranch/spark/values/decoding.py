@@ -30,8 +30,8 @@ almost nothing per row. The next higher bits of the same number are a mask of bl
 """
 
 FAULTS = ("value", "key", "null_time", "time")
-"""The names of the faults that make a record unreadable. If a record has several faults, the fault that comes first in
-this list is reported.
+"""The names of the faults that make a record unreadable. If a record has several faults, its dead letter names the
+fault that comes first in this list.
 """
 
 Range = tuple[int, int]
@@ -57,7 +57,7 @@ class RecordDecoding:
         node: the ``read``.
         reader: decodes the needed columns of values.
         key: the declared columns of the key; None if no key is declared.
-        keyed: whether the records' keys become the keys of a stateful operator. Such an operator accepts no null keys.
+        keyed: whether to observe which records have null keys, because a stateful operator accepts none of their rows.
     """
 
     node: Node

@@ -102,8 +102,8 @@ def _files(format_: Format) -> bytes:
 
 
 def _message(format_: Format, where: str) -> Descriptor:
-    """The message type of a stream. The settings contain its full name, or only the last parts of the name if no other
-    message type ends in these parts.
+    """The message type of a stream. The settings contain its full name, or only the last parts of the name if the name
+    of no other message type ends in these parts.
     """
     cure = "make the schema file by protoc --include_imports --descriptor_set_out, and name one of its messages"
     pool = descriptor_pool.DescriptorPool()
