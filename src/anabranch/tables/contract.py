@@ -18,7 +18,7 @@ class Owner:
     Attributes:
         job: the job's name.
         lane: the lane's id.
-        epoch: a number that rises whenever a process takes over a lane of the job.
+        epoch: a number of the job that rises whenever a process takes or loses a seat.
     """
 
     job: str
