@@ -60,7 +60,7 @@ class Table(Protocol):
     must be picklable, because it is sent to Python workers.
 
     A table keeps a *marker* for each lane (:class:`Mark`): the highest epoch that has owned the lane, and the lane's
-    last committed batch. The marker is stored in the table itself, and is read and changed atomically with the rows.
+    last committed batch. The marker is stored with the table, and is changed atomically with the rows.
     """
 
     def id(self) -> str:

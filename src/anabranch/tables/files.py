@@ -62,7 +62,7 @@ class FileStore(Protocol):
         ...
 
     def remove(self, name: str) -> None:
-        """Remove a file, unless it doesn't exist."""
+        """Remove a file if it exists."""
         ...
 
 
