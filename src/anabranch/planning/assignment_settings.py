@@ -35,7 +35,7 @@ def as_in(model: JobModel) -> Placing:
 
 
 def lanes_reading(lanes: Iterable[Lane]) -> dict[str, dict[str, int]]:
-    """For each stage and ``system/stream``, how many lanes of a container read the stream separately."""
+    """For each stage and ``system/stream``, how many groups read the stream. Each group reads it separately."""
     groups: dict[str, dict[str, set[str]]] = {}
     for lane in lanes:
         for name in {f"{ssp.system}/{ssp.stream}" for ssp in lane.ssps}:

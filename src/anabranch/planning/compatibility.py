@@ -83,7 +83,7 @@ def check(found: Comparison, job: str) -> None:
 def compared(
     before: Version, after: Version, *, factor: int, containers: int, drop_state: Collection[str] = ()
 ) -> Comparison:
-    """Compares two versions, and finds what prevents ``after`` from following ``before`` without a drain.
+    """Compare two versions, and find what prevents ``after`` from following ``before`` without a drain.
 
     Function bodies aren't compared, because they can change freely.
 
@@ -152,8 +152,8 @@ def _named(graph: Graph) -> set[str]:
 
 
 def _boundaries(before: Version, after: Version) -> Iterator[Reason]:
-    """The reasons for which intermediate streams keep the new version from following. The new version reads records
-    that the running version has written, so these records must have the form that the new version expects.
+    """The reasons why intermediate streams prevent the new version from following. The new version reads records that
+    the running version has written, so these records must have the form that the new version expects.
     """
     old = {node.name: node for node in before.graph.nodes if is_boundary(node)}
     new = {node.name: node for node in after.graph.nodes if is_boundary(node)}

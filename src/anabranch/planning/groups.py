@@ -82,9 +82,9 @@ def cut(graph: Graph, stage: Stage, kinds: Mapping[str, str]) -> tuple[Group, ..
         kinds: the kind of each stream that the stage writes. Outputs of different kinds can't be in one group.
 
     Raises:
-        GraphError: a stateful operator lacks its stage key or its event time; comes after another stateful operator,
-            after a ``join_table``, or after a merge of branches of one operator; is a join whose sides don't fit
-            together; or gives rows that are merged with others. Or an output after ``map_arrow`` has no key.
+        GraphError: a stateful operator lacks its stage key or its event time; it comes after another stateful operator,
+            after a ``join_table``, or after a merge of branches of one operator; it is a join whose sides don't fit
+            together; its rows are merged with others; or an output after ``map_arrow`` has no key.
     """
     keys = stages.key_columns(graph, stage)
     for node in stage.stateful:

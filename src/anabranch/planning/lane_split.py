@@ -1,4 +1,4 @@
-"""Divides a container's tasks of a stateless stage among several lanes, according to ``[job] lanes``."""
+"""Divides the tasks that a container has for a stateless group among several lanes, according to ``[job] lanes``."""
 
 from __future__ import annotations
 

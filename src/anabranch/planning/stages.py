@@ -208,7 +208,7 @@ def changed(graph: Graph, stage: Stage) -> set[int]:
 
 
 def timed(graph: Graph) -> set[int]:
-    """The boundaries whose readers need a watermark, because they lead to an operator that uses event time."""
+    """The boundaries whose readers need a watermark, because an operator downstream uses event time."""
     needing = {node.id for node in graph.nodes if is_timed(node)}
     for node in reversed(graph.nodes):
         if any(reader.id in needing for reader in graph.readers(node.id)):

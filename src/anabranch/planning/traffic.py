@@ -27,8 +27,8 @@ class Reading(Protocol):
 
 
 def of(lanes: Iterable[Reading], where: Where) -> Traffic | None:
-    """The traffic of lanes in these seats. None if racks aren't known for any stream, or if the rack of a lane's seat,
-    or of a partition that the lane reads, isn't known.
+    """The traffic of lanes in these seats. None if no stream's racks are known, or if the rack of a lane's seat, or of
+    a partition that the lane reads, isn't known.
 
     A partition is read from the container's own rack if the partition has a replica there, otherwise from the rack of
     the partition's leader.

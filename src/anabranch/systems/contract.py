@@ -124,7 +124,7 @@ class System(Protocol):
     does."""
 
     connector: ClassVar[bool] = False
-    """Whether Spark needs jars, which :meth:`session_needs` names, to read and write the system."""
+    """Whether Spark needs jars to read and write the system. :meth:`session_needs` names them."""
 
     begins_in_folder: ClassVar[bool] = False
     """Whether start offsets in the checkpoint folder of Spark's source override the source's options. If so, a query

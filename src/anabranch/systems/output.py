@@ -30,8 +30,8 @@ class Target:
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a batch that a worker has written durably to one partition for one slot. For a publisher that is
-    ``slotted``, the part is everything that was written for the slot, to all streams and partitions.
+    """A part of a batch that a worker has written durably. If the publisher is ``slotted``, this is everything that was
+    written for a slot, to all streams and partitions. Otherwise, it is what a Spark task has written to a partition.
 
     Attributes:
         stream: the stream's name; for a slot, the first stream that was written.

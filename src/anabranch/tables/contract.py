@@ -18,7 +18,7 @@ class Owner:
     Attributes:
         job: the job's name.
         lane: the lane's id.
-        epoch: a number that rises whenever a process takes over a lane of the job.
+        epoch: a number of the job that rises whenever a process takes or loses a seat.
     """
 
     job: str
@@ -60,7 +60,7 @@ class Table(Protocol):
     must be picklable, because it is sent to Python workers.
 
     A table keeps a *marker* for each lane (:class:`Mark`): the highest epoch that has owned the lane, and the lane's
-    last committed batch. The marker is stored in the table itself, and is read and changed atomically with the rows.
+    last committed batch. The marker is stored with the table, and is changed atomically with the rows.
     """
 
     def id(self) -> str:

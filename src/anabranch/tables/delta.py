@@ -159,7 +159,7 @@ class DeltaFolder:
         return None if epoch is None else Mark(epoch, NOTHING if batch is None else batch)
 
     def _committed(self, table: Any, owner: Owner, mark: Mark, refs: Sequence[FileRef]) -> bool:
-        """Commit on top of the version that was read. Returns False if another commit came first."""
+        """Commit, based on the version that was read. Returns False if a conflicting commit came first."""
         of_batch, of_epoch = _ids(owner.job, owner.lane)
         named = [Transaction(of_epoch, mark.epoch), *([Transaction(of_batch, mark.batch)] if mark.batch >= 0 else [])]
         now = time.time_ns() // 1_000_000

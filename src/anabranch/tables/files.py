@@ -32,7 +32,7 @@ __all__ = [
 
 _GROUP_BYTES = 64 << 20
 GROUP_ROWS = 1 << 20
-"""The number of rows in a row group, which a worker holds in memory."""
+"""A worker writes a row group as soon as it holds this many rows in memory, or ``_GROUP_BYTES``."""
 
 
 class FileRef(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class FileStore(Protocol):
         ...
 
     def remove(self, name: str) -> None:
-        """Remove a file, unless it doesn't exist."""
+        """Remove a file if it exists."""
         ...
 
 

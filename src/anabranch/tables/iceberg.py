@@ -45,8 +45,8 @@ __all__ = ["LONGEST_WAIT", "IcebergTable"]
 
 _ATTEMPTS = 20
 _FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
-"""In seconds. Any two commits conflict, so the loser waits for a random time before the next attempt. The first number
-is the longest wait after the first attempt. This limit doubles with each attempt, up to the second number.
+"""Any two commits conflict, so the loser waits for a random time before the next attempt. The first number is the
+longest wait, in seconds, after the first attempt. This limit doubles with each attempt, up to the second number.
 """
 _MADE = {
     "commit.manifest-merge.enabled": "true",
@@ -257,7 +257,7 @@ class IcebergTable:
 
     def _looks(self) -> Iterator[Table]:
         """For each attempt to commit, yields the newest version of the table. Pauses before each further attempt, and
-        raises AnabranchError after too many.
+        raises AnabranchError after too many attempts.
         """
         for attempt in range(_ATTEMPTS):
             yield self._loaded()

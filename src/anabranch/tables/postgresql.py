@@ -174,8 +174,8 @@ class PostgresqlTable:
     def writer(self, owner: Owner, schema: pa.Schema) -> _Rows:
         stage = self._stage(owner)
         with self._connected() as connection:
-            # Several Spark tasks may create the staging table at the same time, for which "if not exists" alone isn't
-            # safe.
+            # Several Spark tasks may create the staging table at the same time, and "if not exists" alone doesn't make
+            # this safe.
             connection.execute("select pg_advisory_xact_lock(%s)", [_number(stage)])
             columns = [
                 sql.SQL("{} {}").format(_column(each.name), postgresql_columns.type_of(each, str(self)))

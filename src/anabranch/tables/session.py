@@ -26,8 +26,8 @@ LIMITS = {
 
 
 def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psycopg.Connection[Any]:
-    """A new connection. If the server can't be reached, further attempts are made for up to a minute, but not if it
-    refuses the login or has no such database. ``setting`` is the setting that contains ``url``, for messages.
+    """A new connection. If the server can't be reached, tries again for up to a minute, but not if the server refuses
+    the login or has no such database. ``setting`` is the setting that contains ``url``, for messages.
 
     Raises:
         AnabranchError: no connection could be made.

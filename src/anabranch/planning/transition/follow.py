@@ -35,9 +35,10 @@ def following(
     new_id: Callable[[], str],
     placing: Placing,
 ) -> Change:
-    """The next generation, whose stages have new tasks. A lane that owns exactly what a new lane would own is kept.
+    """The next generation, after a change of tasks or of their seats. A lane that owns exactly what a new lane would
+    own is kept.
 
-    The arguments are those of :func:`anabranch.planning.transition.rescale.rescaled`, and:
+    For the other arguments, see :func:`anabranch.planning.transition.rescale.rescaled`.
 
     Args:
         after: the stages with their new tasks, in the order of the model.

@@ -21,7 +21,7 @@ def never_begun(lane: Lane, why: str) -> Lane:
     """Close a lane that has never run. Its successors begin where the lane itself would have begun.
 
     Raises:
-        StateError: the lane may have run.
+        StateError: the lane may have run, or its start offsets aren't known.
     """
     if lane.begun or not lane.start_is_known:
         raise StateError(f"lane {lane.id} may have written something", "this is a bug in anabranch")

@@ -1,5 +1,5 @@
-"""Determines what is kept of a job that is reset. The job's outputs must still be exactly once after the reset. Pure
-functions.
+"""Determines what is kept of a job that is reset. After the reset, the job must still write its outputs exactly once.
+Pure functions.
 
 Outputs contain markers under the names of lanes, and intermediate streams contain the event times that lanes reported.
 So the store keeps an entry for every lane, without its positions and state. Names of lanes are then never reused,

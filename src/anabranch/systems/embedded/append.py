@@ -62,7 +62,7 @@ class Appender:
         pieces = {number: batch if len(numbers) == 1 else batch.take(pa.array(rows)) for number, rows in parts}
         published = 0
         try:
-            # All segments are written before the first entry. A full disk then fails the whole batch, not a part of it.
+            # All segments are written before the first entry, so that a full disk usually fails the whole batch.
             for number, ref in self._segments(pieces).items():
                 self._writer.publish(self._stream, number, self._batch, [ref])
                 published += ref.rows

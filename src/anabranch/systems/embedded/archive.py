@@ -25,7 +25,7 @@ class EmbeddedArchive:
         self.folder = Path(log.root)
 
     def cut(self, stream: str) -> StreamCut:
-        # The starts are read before the ends, so that every entry between them exists.
+        # The starts are read before the ends, so that no partition begins after its end.
         id, starts, tails = self._log.describe(stream).id, self._log.starts(stream), self._log.ends(stream)
         begins = [starts.get(number, start.ALL) for number in sorted(tails)]
         ordered = [tails[number] for number in sorted(tails)]

@@ -95,8 +95,8 @@ class Expiry:
         ]
 
     def purge(self, info: StreamInfo, tails: Mapping[int, Tail], before: Mapping[int, int]) -> int:
-        """Delete entries whose records all come before these offsets. Takes at most two seconds. Returns the number of
-        deleted records. Raises the same errors as :meth:`expire`.
+        """Delete entries whose records all come before these offsets. Stops after about two seconds. Returns the number
+        of deleted records. Raises the same errors as :meth:`expire`.
         """
         until = self._monotonic() + _PURGE_SECONDS
         return self._delete(info, tails, lambda number: lambda _: trimming.before(before[number]), until)

@@ -30,7 +30,7 @@ def unix_ms() -> int:
 class Log:
     """The embedded log under ``root``, a folder that any number of processes may use at once.
 
-    A log caches the entries that it has read, because entries never change. Thread-safe. ``now`` returns Unix
+    A log caches the offsets and files of entries, because entries never change. Thread-safe. ``now`` returns Unix
     milliseconds, for the entries that are written.
     """
 
@@ -55,7 +55,8 @@ class Log:
         return self._streams.create(stream, partitions)
 
     def expand(self, stream: str, partitions: int) -> StreamInfo:
-        """Raise a stream's partition count to a multiple. Other processes see either all new partitions or none.
+        """Raise a stream's partition count to a multiple of the current one. Other processes see either all new
+        partitions or none.
 
         Lanes that were fenced or closed in the old partitions are also fenced or closed in the new ones. Raises
         UsageError if ``partitions`` isn't a multiple of the current count.
@@ -63,7 +64,7 @@ class Log:
         return self._streams.expand(stream, partitions)
 
     def retain(self, stream: str, retention: Retention) -> StreamInfo:
-        """Set how long a stream keeps its records. From then on, every writer of the stream deletes older records."""
+        """Set how long a stream keeps its records. From then on, its writers delete what the retention doesn't keep."""
         return self._streams.retain(stream, retention)
 
     def expire(self, stream: str, *, past_readers: bool = False) -> int:
@@ -85,8 +86,8 @@ class Log:
         return self._expiry.lags(self.describe(stream), self.ends(stream))
 
     def purge(self, stream: str, before: Mapping[int, int]) -> int:
-        """Delete the records before these offsets, by partition. Takes at most two seconds. An entry that also contains
-        later records is kept as a whole. Returns the number of deleted records. Raises the same errors as
+        """Delete the records before these offsets, by partition. Stops after about two seconds. An entry that also
+        contains later records is kept as a whole. Returns the number of deleted records. Raises the same errors as
         :meth:`expire`.
         """
         return self._expiry.purge(self.describe(stream), self.ends(stream, before), before)
@@ -138,7 +139,8 @@ class Log:
         """The control records of a partition after entry ``cursor`` that apply to a reader at ``position``: those whose
         preceding records have all been read. Also returns the number of the last entry that was processed.
 
-        The result includes the last control record of each lane from the entries that have been deleted.
+        If entries after ``cursor`` have been deleted, the result includes the last control record of each lane from
+        the deleted entries.
         """
         info = self.describe(stream)
         folder = layout.manifest_folder(self._root, stream, self._checked(info, number))

@@ -63,8 +63,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         writers: the markers of all open lanes, and of the last :data:`CLOSED_KEPT` closed lanes, the least recently
             updated first. They are cumulative: the partition's last entry contains all of them.
         floors: for each job, the highest epoch of the closed lanes that ``writers`` has dropped.
-        total: the bytes of all segments of the partition so far, including this entry's; None if an older anabranch
-            wrote the entry.
+        total: the bytes of all segments of the partition so far, including this entry's. If an older anabranch wrote
+            some entries, only the bytes after the last of them count. None if an older anabranch wrote this entry.
     """
 
     version: int = layout.FORMAT_VERSION

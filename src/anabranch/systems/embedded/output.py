@@ -39,8 +39,8 @@ class EmbeddedOutput:
 
 @dataclass
 class _Segments:
-    """Writes one segment for each stream and partition. In a partition, the segments of a batch are in the order of the
-    numbers of the Spark tasks that wrote them.
+    """Writes one segment for each stream and partition. In a partition, the segments of a batch are ordered by the
+    number of the Spark task that wrote them.
     """
 
     root: str
@@ -88,7 +88,7 @@ class EmbeddedPublisher:
     batch_seconds = math.inf
 
     def __init__(self, log: Log, tails: Callable[[str], Mapping[int, Tail]], lane: Lane, epoch: int) -> None:
-        """``tails``: returns the tails of all partitions of a stream."""
+        """``tails`` returns the tails of all partitions of a stream."""
         self.output = EmbeddedOutput(str(log.root))
         self._tails = tails
         self._lane = lane.id

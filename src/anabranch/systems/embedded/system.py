@@ -137,8 +137,8 @@ class EmbeddedSystem(System):
         return published(self.log, lane.id, self._outputs(lane))
 
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes that have markers in the streams' tails: all open lanes, and for each partition the last 64
-        closed lanes."""
+        """The lanes that have markers in the streams' tails: all open lanes, and those that are among the last 64
+        closed lanes of a partition."""
         known = self.streams()
         there = [stream for stream in streams if stream in known]
         found = [(lane, stream) for stream in there for lane in writer.foreign_writers(self.log, stream, job)]

@@ -1,4 +1,5 @@
-"""Checks every file of a stream: manifests must have no holes, and segments must be as they were written."""
+"""Checks the files of a stream: manifests must have no holes, and segments must have the size that their entries name.
+"""
 
 from __future__ import annotations
 

@@ -181,6 +181,6 @@ def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
 
 
 def foreign_writers(log: Log, stream: str, job: str) -> set[str]:
-    """The lanes of a job that have markers in a stream's tails: all open lanes, and for each partition the last 64
-    closed lanes."""
+    """The lanes of a job that have markers in a stream's tails: all open lanes, and those that are among the last 64
+    closed lanes of a partition."""
     return {lane for tail in log.ends(stream).values() for lane, mark in tail.writers.items() if mark.job == job}

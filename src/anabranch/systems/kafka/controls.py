@@ -59,8 +59,7 @@ class ControlLog:
 
     Args:
         topics: the topics of the job's streams.
-        topic: the topic of the control records. It is created when the first control record is
-            written.
+        topic: the topic of the control records. It is created when the first control record is written.
         pause: the shortest time, in seconds, between two looks at the topic.
     """
 

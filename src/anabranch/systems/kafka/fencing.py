@@ -1,4 +1,4 @@
-"""The fence of a lane in Kafka: afterwards, nothing more from a process with a lower epoch can become visible."""
+"""Fences lanes in Kafka: after a fence, nothing more from a process with a lower epoch can become visible."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def fence(
         group: the lane's output group.
         slots: the lane's slots.
         epoch: the epoch that the markers will have.
-        new: whether the lane has never run a batch. If so, the job's topic for markers and the lane's markers are
-            created. None if the lane may have run a batch; then only missing markers are created.
+        new: whether the lane has never run a batch; None if that isn't known. Unless it is False, the job's topic for
+            markers is created if necessary, and so are missing markers.
         closed: whether the slots refuse even the process with ``epoch``.
         opens: whether a closed lane is opened again, because the process with ``epoch`` still has something to write.
             Otherwise a closed lane stays closed.

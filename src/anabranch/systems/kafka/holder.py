@@ -73,6 +73,7 @@ class Holder:
             commit, its own instance. If the marker has another instance, another producer has written to the slot.
         begun: when the open transaction began; None if no transaction is open.
         lost: the records of the transaction that the producer or the brokers refused.
+
     Raises:
         ConfigError: the client refuses the settings, or the brokers refuse ``transaction_timeout``.
         AnabranchError: the id can't be initialized within ``PATIENCE``.
@@ -174,8 +175,8 @@ class Holder:
         self.seen = self.instance
 
     def abort(self) -> None:
-        """Abort the transaction, unless its commit has been requested. If it has, the outcome isn't known until the id
-        is initialized again."""
+        """Abort the transaction, unless a failed commit may still take effect. If so, the outcome isn't known until the
+        id is initialized again."""
         if self.begun is not None and not self._ending:
             _retried(self._producer.abort_transaction, time.monotonic() + _BRIEFLY)
             self.begun = None

@@ -19,8 +19,8 @@ CONNECTOR = {
     "kafka-clients": "3.9.2",
     "commons-pool2": "2.13.1",
 }
-"""The artifacts that ``anabranch jars fetch`` fetches for a session, with their versions. These artifacts were tested
-with PySpark 4.3.0. (Not every Maven repository has a connector of version 4.3.0.)
+"""The artifacts that ``anabranch jars fetch connector`` fetches, with their versions. These artifacts were tested with
+PySpark 4.3.0. (Not every Maven repository has a connector of version 4.3.0.)
 """
 
 OTHERS = (

@@ -56,8 +56,8 @@ class KafkaOutput:
 
 @dataclass
 class _Transactions:
-    """The transactions of one Spark task: one for each slot of which the Spark task has rows, and usually only one in
-    all."""
+    """The transactions of one Spark task: one for each slot of which the Spark task has rows. Usually, this is a single
+    slot."""
 
     output: KafkaOutput
     batch: int
@@ -136,9 +136,9 @@ class KafkaPublisher:
             self._system.tell(target.stream, control.to_builtins())
 
     def settle(self) -> None:
-        """Wait until markers and records are visible: a transaction counts as committed some time before the broker has
-        marked the transaction's end in the partitions. The wait is limited, because other lanes' transactions may be
-        open in these partitions.
+        """Wait until the records are visible: a transaction counts as committed some time before the broker has marked
+        the transaction's end in the partitions. The wait is limited, because other lanes' transactions may be open in
+        these partitions.
         """
         mine = [stream for stream, system in self._lane.systems.items() if system == "kafka"]
 

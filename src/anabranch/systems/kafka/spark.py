@@ -1,4 +1,5 @@
-"""A topic as a Spark source: the rows of Spark's connector in anabranch's columns, with settings for throughput."""
+"""Topics as Spark's sources and sinks: the rows of Spark's connector in anabranch's columns, with settings for
+throughput."""
 
 from __future__ import annotations
 
@@ -96,8 +97,7 @@ class AtLeastOnceWriter:
 
     def _options(self, writer: Any, at_once: bool = False) -> Any:
         """A writer with the cluster's settings, and with settings for throughput. With ``at_once``, no record waits for
-        others to fill up a request, but records that arrive while a request is being sent share the next
-        request.
+        others to fill up a request, but records that arrive while a request is being sent share the next request.
         """
         client = {f"kafka.{name}": value for name, value in clients.java(self.system.settings).items()}
         return writer.options(**{**PRODUCING, **(AT_ONCE if at_once else {}), **client})

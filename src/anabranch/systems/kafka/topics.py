@@ -28,7 +28,7 @@ from anabranch.systems.kafka.cluster import Cluster
 __all__ = ["COMMITTED", "LARGEST", "LIMIT", "UNCOMMITTED", "Topics"]
 
 LARGEST, LIMIT = 1_000_000, "max.message.bytes"
-"""Kafka's default size limit in bytes for a batch of records, and the topic setting that changes it."""
+"""librdkafka's default size limit in bytes for a batch of records, and the topic setting for the brokers' limit."""
 
 COMMITTED = IsolationLevel.READ_COMMITTED
 UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
@@ -67,7 +67,7 @@ class Topics:
         return topic
 
     def largest(self, topic: str) -> int:
-        """The size limit in bytes of a topic's batches of records; Kafka's default if the limit can't be looked up, for
+        """The size limit in bytes of a topic's batches of records; ``LARGEST`` if the limit can't be looked up, for
         example because the user isn't allowed to do so.
         """
         resource = ConfigResource(ResourceType.TOPIC, topic)
@@ -76,8 +76,8 @@ class Topics:
         return LARGEST if isinstance(answer, KafkaError) else int(answer[LIMIT].value)
 
     def counts(self) -> dict[str, int]:
-        """The partition counts of all streams, by name. A topic is left out if a stream of the same name is bound to
-        another topic.
+        """The partition counts of all streams, by name. A topic is left out if its name begins with ``__``, as those of
+        Kafka's own topics do, or if a stream of the same name is bound to another topic.
         """
         doing = "listing the topics"
         self._answer(doing, lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience))
@@ -146,7 +146,8 @@ class Topics:
         self._wait_everywhere(stream, partitions)
 
     def expand(self, stream: str, partitions: int) -> None:
-        """Raise a stream's partition count to a multiple. When this returns, every broker knows the new partitions.
+        """Raise a stream's partition count to a multiple of the current one. When this returns, every broker knows the
+        new partitions.
 
         Raises:
             UsageError: ``partitions`` isn't a multiple of the current count.

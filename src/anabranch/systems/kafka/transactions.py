@@ -214,8 +214,8 @@ class SlotTransaction:
         crash_points.reach(crash_points.TRANSACTED, self._writer.lane, self._batch)
 
     def abort(self) -> None:
-        """Ensure that what was written never becomes visible, unless :meth:`commit` was called: if it has failed, the
-        outcome is known only when the batch is opened again. Does nothing if the transaction has ended."""
+        """Ensure that what was written never becomes visible. Does nothing if the transaction has ended. After a failed
+        :meth:`commit`, the outcome is known only when the batch is opened again."""
         if self._holder is None:
             return
         try:
