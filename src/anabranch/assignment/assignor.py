@@ -1,5 +1,5 @@
-"""Assigns the tasks of all stages of a job to its seats. If racks count, a task's seat also depends on the
-racks of the partitions that the task reads.
+"""Assigns the tasks of all stages of a job to its seats. If racks count, a task's seat also depends on the racks of the
+partitions that the task reads.
 
 The solver for problems with racks is imported on demand, because the import takes half a second, and few jobs use
 racks.
@@ -114,9 +114,9 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
     """The seat of each task.
 
     Balance comes first: each seat gets the floor or the ceiling of the average number of tasks. Then each partition is
-    read in as few containers as balance allows. With racks, the cost decides among the remaining placements; if
-    ``rules.first`` is ``traffic``, the cost is considered before the number of containers. The result doesn't depend on
-    the order of the arguments' elements. If the result is passed as ``former``, no task moves.
+    read in few containers (see :func:`placement.place`). With racks, the cost decides among the remaining placements.
+    If ``rules.first`` is ``traffic``, the cost is considered before the number of containers. The result doesn't depend
+    on the order of the arguments' elements. If the result is passed as ``former``, no task moves.
 
     Args:
         stages: the stages with their tasks.

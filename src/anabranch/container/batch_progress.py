@@ -52,8 +52,8 @@ class PlannedBatch:
 
 @dataclass(frozen=True)
 class ProgressSample:
-    """The progress of a batch. ``worked`` gives, for each Spark task and bucket, the seconds for which functions have
-    worked on the bucket in that Spark task.
+    """The progress of a batch. ``worked`` gives the seconds for which functions have worked on each bucket, by the
+    numbers of the task (at factor 1) and the bucket.
     """
 
     progress: BatchProgress

@@ -208,7 +208,7 @@ def _failure(error: BaseException, home: str) -> Failure:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether the error is one of anabranch's own, or quotes one."""
+    """Whether the message of an error, such as one of Spark's, quotes an error of anabranch's own."""
     return _OURS.search(root_cause.said(error)) is not None
 
 

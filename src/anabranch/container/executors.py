@@ -58,7 +58,7 @@ def ready(
     say: Callable[[str], None],
     unless: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Wait for executors, however long it takes, and check them. Does nothing without a cluster.
+    """Wait for executors, however long the first one takes, and check them. Does nothing without a cluster.
 
     Args:
         cores: how many Spark tasks must be able to run at the same time (0 for any number).

@@ -185,7 +185,7 @@ class BackgroundHeartbeats:
 
     @property
     def must_stop(self) -> str:
-        """See :attr:`SeatLease.must_stop`."""
+        """Why everything must end now: see :attr:`SeatLease.must_stop`."""
         with self._lock:
             return self._seat_lease.must_stop
 

@@ -17,7 +17,7 @@ _WINDOW = 30.0
 _EVERY = 1.0
 
 Worked = Mapping[tuple[int, int], float]
-"""The seconds for which functions have worked on each bucket."""
+"""The seconds for which functions have worked on each bucket, by the numbers of task (at factor 1) and bucket."""
 _NOTHING: Worked = {}
 
 

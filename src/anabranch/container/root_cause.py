@@ -90,7 +90,7 @@ class Cause:
 
     @property
     def condition(self) -> str:
-        """Spark's error condition (``DIVIDE_BY_ZERO``); empty if it has none."""
+        """Spark's error condition, such as ``DIVIDE_BY_ZERO``; empty if the exception has none."""
         found = _CONDITION.search(_OF_QUERY.sub("", self.message))
         return found[1] if found is not None else ""
 

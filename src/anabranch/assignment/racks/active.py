@@ -25,14 +25,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Placement:
-    """The container of each task, and the cost of the placement, which is the least possible."""
+    """The container of each task. ``cost`` is the cost of the placement or, if active tasks and standbys are placed
+    together, a lower bound on the cost."""
 
     containers: Whole
     cost: int
 
 
 def place(it: Instance, *, moves_first: bool = False) -> Placement:
-    """Place first the stateful tasks, so that the stateless tasks can still be balanced, and then the stateless tasks.
+    """Place the stateful tasks in such a way that the stateless tasks can still be balanced, and then the stateless
+    tasks.
 
     The placement has the least cost and, among such placements, the fewest moves; with ``moves_first``, it has the
     fewest moves and, among such placements, the least cost.

@@ -1,9 +1,9 @@
 """Assigns copies of tasks to places by a flow, and then fits them into the places' containers, for given loads.
 
-A place is all containers of a rack, or with tags, all containers of a rack that have the same tags. A task has arcs to
-places, and places have arcs to containers. If a task can have several copies in a place, such a network can put two of
-them in the same container. Containers are therefore fitted afterwards; if that fails, the problem is solved again in a
-network with an arc for each task and container.
+A place consists of all containers of a rack or, with tags, of all containers of a rack that have the same tags. A task
+has arcs to places, and places have arcs to containers. If a task can have several copies in a place, such a network can
+put two of them in the same container. So the copies are fitted into containers afterwards. If that fails, the problem
+is solved again in a network with an arc for each task and container.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Question:
         lower: the least number of copies that a task must have in each place.
         upper: the greatest number of copies that a task can have in each place.
         new: the number of racks and tag values that the first copy in a place adds to the spread, if the spread counts.
-        warm: rows, containers and values of the existing copies. A value says how much it is worth to keep the copy;
-            keeping many copies is worth more than anything else.
+        warm: rows, containers and values of the existing copies. A value says how much it is worth to keep the copy.
+            Keeping one more copy is always worth more than keeping more valuable copies.
     """
 
     it: Instance

@@ -61,8 +61,8 @@ class Traffic:
 
 
 class Instance:
-    """Containers, tasks, racks and stages are numbered in the order of their names, so that neither the order of the
-    input nor a hash affects the answer.
+    """A problem in numbers. Containers, tasks, racks and stages are numbered in the order of their names, so that
+    neither the order of the input nor a hash affects the answer.
 
     Attributes:
         scale: the factor that makes weights whole numbers.
@@ -118,7 +118,7 @@ class Instance:
 
     @property
     def most(self) -> int:
-        """A number above the cost of any assignment of active tasks."""
+        """An upper bound on the cost of any assignment of active tasks."""
         return self.active_traffic.sum * self.traffic_cost + len(self.tasks) * self.move_cost
 
     def standby_on(self, task: Task) -> list[int]:

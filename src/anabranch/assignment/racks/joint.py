@@ -37,7 +37,7 @@ class _Plan:
     copies: Standbys
 
     def cost(self, it: Instance) -> tuple[int, int]:
-        """The total cost of the stateful tasks, and how many of them move."""
+        """The total cost of the stateful tasks and their standbys, and how many of both move."""
         tasks, containers, where = self.copies.tasks, self.placed.containers, self.copies.containers
         reads = int(it.active_traffic.of(tasks, it.rack_of[containers[tasks]]).sum())
         reads += int(it.standby_traffic.of(tasks[:, None], it.rack_of[where]).sum())

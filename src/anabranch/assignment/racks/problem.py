@@ -112,8 +112,8 @@ class Answer(_Record, frozen=True, kw_only=True):
         traffic: the weight of partitions that are read from another rack; None if racks aren't known.
         lower_bound: the lower bound.
         gap: ``cost`` minus ``lower_bound``.
-        moved: the number of tasks that will run elsewhere, plus the number of standbys in containers that had no
-            standby of the same task.
+        moved: how many tasks and standbys move. New tasks and standbys don't count, nor do standbys whose container is
+            gone.
         needed_moves: the number of moves of active tasks that balance requires; see
             :func:`~anabranch.assignment.racks.reasons.compared`.
         saved_by_moves: what the other moves of active tasks save, compared with the cheapest placement that has only

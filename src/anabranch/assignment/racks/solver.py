@@ -18,7 +18,7 @@ def solve(problem: Problem) -> Answer:
     """The assignment of least cost. The assignment doesn't depend on the order of containers, tasks and partitions.
 
     Raises:
-        ConfigError: weights and costs are too large for an exact comparison; a tag is missing from some containers; or
+        ConfigError: weights and costs are too large for an exact comparison, a tag is missing from some containers, or
             there are too many standbys to place them exactly.
     """
     it = Instance(problem)

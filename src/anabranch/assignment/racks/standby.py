@@ -1,7 +1,7 @@
 """Assigns standbys to containers: never together with their active task or another copy, spread over racks, balanced,
 with little traffic across racks, and with few moves.
 
-Whether spread or cost comes first is determined by the order, ``reliability`` or ``cost``.
+The problem's ``standby_order`` says whether spread (``reliability``) or cost (``cost``) comes first.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def spread(it: Instance, tasks: Whole, active: Whole, copies: Whole) -> int:
 
 
 def rebuilt(it: Instance, tasks: Whole, copies: Whole) -> int:
-    """The number of copies in containers that had no copy of the same task."""
+    """How many copies move: those that could stay in their containers, but are placed elsewhere."""
     stay = sum(
         len(set(it.standby_on(it.tasks[task])).intersection(where))
         for task, where in zip(tasks.tolist(), copies.tolist(), strict=True)
@@ -103,8 +103,8 @@ def _shape(values: Whole) -> tuple[int, ...]:
 
 
 def at_least(it: Instance, tasks: Whole, copies: int, active: Whole | None = None) -> int:
-    """The cost of the copies' traffic if each task could use the containers with the least traffic, except the active
-    task's own, without regard to other tasks.
+    """The cost of the copies' traffic if each task could use the containers with the least traffic, without regard to
+    other tasks. If ``active`` is given, a task can't use the container of its active task.
     """
     sizes = np.tile(np.bincount(it.rack_of, minlength=len(it.racks)), (len(tasks), 1))
     if active is not None:

@@ -55,12 +55,12 @@ def take(spark: SparkSession, folder: str, unless: Callable[[], bool]) -> None:
 
 
 def check(spark: SparkSession, folder: str) -> None:
-    """See :meth:`Ownership.check`."""
+    """Check that this process still owns a lane's folder: see :meth:`Ownership.check`."""
     _owner(spark, folder).check(folder)
 
 
 def release(spark: SparkSession, folder: str) -> None:
-    """See :meth:`Ownership.release`."""
+    """Release a lane's folder: see :meth:`Ownership.release`."""
     _owner(spark, folder).release(folder)
 
 

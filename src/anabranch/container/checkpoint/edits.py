@@ -74,7 +74,8 @@ def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
 
 
 def add_stream(folder: Folder, stream: NewStream) -> None:
-    """Make the next batch read one more stream. Does nothing if the lane already reads the stream."""
+    """Make the next batch read one more stream. Does nothing if the lane already reads the stream, or if no batch was
+    planned."""
     last = folder.planned()
     if last < 0 or stream.name in folder.sources(last):
         return

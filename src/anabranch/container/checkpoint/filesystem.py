@@ -156,7 +156,7 @@ class Tree:
 
         Args:
             new: whether the file must not replace an existing file.
-            durable: whether the file must survive a power cut once this function has returned.
+            durable: whether to wait until the content is on the disk, so that a power cut can't leave an empty file.
 
         Raises:
             StateError: the file can't be written on the local disk. (Another storage raises its own error.)

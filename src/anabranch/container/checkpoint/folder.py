@@ -310,7 +310,7 @@ class Folder:
 
     def plan(self, entry: Entry) -> int:
         """Write the entry of the next batch. The batch runs when the query is started with the trigger ``once``, or
-        when the held query is released.
+        when the held query is told to run it.
 
         Raises:
             StateError: a batch is pending; finish it first.

@@ -23,7 +23,7 @@ __all__ = ["Outputs"]
 log = logs.get_logger()
 
 _FAR_EVERY = 5.0
-"""The seconds between two checks of outputs that are reached over a network."""
+"""The seconds between two lookups of the ends of tables, and of streams that are reached over a network."""
 
 
 class Outputs:
@@ -54,9 +54,9 @@ class Outputs:
         self._gone = gone
 
     def note(self, folder: Folder, *, last: bool = False) -> None:
-        """After a batch was committed, store in the lane's folder where the lane's outputs end. Outputs that are
-        reached over a network are included only every few seconds, unless ``last`` says that no other batch follows for
-        now.
+        """After a batch was committed, store in the lane's folder where the lane's outputs end. Tables, and streams
+        that are reached over a network, are included only every few seconds, unless ``last`` says that no other batch
+        follows for now.
         """
         far = last or self._clock() >= self._asked + _FAR_EVERY
         streams = [stream for stream in self._streams if far or not self._of(stream).remote]
@@ -81,7 +81,7 @@ class Outputs:
         batches were committed.
 
         Raises:
-            StateError: an output stream is gone; or an output was set back, so records are missing from it. (If
+            StateError: an output stream is gone, or an output was set back, so that records are missing from it. (If
                 ``on_data_loss`` of a stream isn't "fail", missing records only cause a warning.)
         """
         noted = folder.outputs()

@@ -5,10 +5,13 @@ file at the same time, only one of them succeeds. The claim with the highest num
 claim shows that it is alive by rewriting a file of its own every few seconds. A process has only one such file for all
 of its lanes.
 
-Another process makes the next claim only if the former owner has released the folder, has ended (which is visible only
-on the same machine), or hasn't rewritten its file for ``EXPIRES`` seconds. An owner that hasn't rewritten its file for
-``LEASE`` seconds (a shorter time) writes nothing before it has checked that its claims still count. So a process that
-was frozen learns of a newer claim when it continues. No clocks are compared: each process measures with its own clock.
+Another process makes the next claim only if the former owner has released the folder, has ended, or hasn't rewritten
+its file for ``EXPIRES`` seconds. (An owner that ends in order removes its file. The end of an owner that was killed is
+visible only on the same machine.)
+
+An owner that hasn't rewritten its file for ``LEASE`` seconds (a shorter time) writes nothing before it has checked that
+its claims still count. So a process that was frozen learns of a newer claim when it continues. No clocks are compared:
+each process measures with its own clock.
 """
 
 from __future__ import annotations
@@ -129,7 +132,7 @@ class Ownership:
         Raises:
             FencedError: another process has the folder, and is alive.
             ConflictError: ``unless`` became true before it was known whether the owner is alive.
-            ConfigError: the store lets two processes create the same file.
+            ConfigError: the storage lets two processes create the same file.
         """
         with self._lock:
             taking = self._taking[folder]

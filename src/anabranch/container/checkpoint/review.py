@@ -35,7 +35,7 @@ class Finding:
     Attributes:
         part: the lane, stream or table.
         path: the file or folder, if there is one.
-        problem: the problem in one sentence.
+        problem: what is wrong; printed after ``path``.
         lost: what can't be recovered without a backup.
         mends: what ``--repair`` does about the problem; empty if nothing.
     """

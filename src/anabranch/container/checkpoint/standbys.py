@@ -30,7 +30,7 @@ class Standbys:
     """Maintains standbys in a thread, one after another. Each standby is refreshed when its lane has committed more
     batches.
 
-    After an error, which is reported, the standby is tried again later. Nothing else depends on standbys.
+    An error is reported, and the standby is refreshed or removed later. Nothing else depends on standbys.
 
     Args:
         folder: returns the folder of a lane, given its epoch.

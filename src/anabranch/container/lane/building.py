@@ -69,8 +69,8 @@ class QueryBuilder:
             return preanalysis.foreseen(query)
 
     def prestarted(self, lane: Lane, starting: Offsets, foreseen: PreanalyzedQuery | None) -> PrestartedQuery | None:
-        """Start, at these offsets, the query of a lane that will start soon. In new partitions, the query begins where
-        the stream's ``read`` declares. Returns None if the query wasn't analyzed in advance.
+        """Start, at these offsets, the query of a lane that will start soon. Partitions that no lane has read before
+        are read from their beginning. Returns None if the query wasn't analyzed in advance.
         """
         starting = self.starting(lane, starting)
         folder = self.lane_folders.at(lane, lane.epoch)
@@ -89,8 +89,9 @@ class QueryBuilder:
 
     def starting(self, lane: Lane, begins: Offsets) -> Offsets:
         """A lane's start offsets, by whole SSP: those in ``begins`` and, for all other SSPs, the offsets that their
-        ``read`` declares. Streams whose offsets are chosen here keep their current records until the lane has read
-        them, even if the streams' retention is shorter.
+        ``read`` declares. Partitions that no lane has read before (``fresh``) are always read from their beginning. If
+        the lane hasn't run yet, streams whose offsets are chosen here keep their current records until the lane has
+        read them, even if the streams' retention is shorter.
 
         Raises:
             LogError: the job couldn't be recorded as a reader of a stream.

@@ -41,7 +41,7 @@ class Leave:
 
 @dataclass(frozen=True)
 class Drain:
-    """How the lane should drain, or None if the lane should run as before."""
+    """The lane should drain as ``order`` says, or run as before if ``order`` is None."""
 
     order: DrainOrder | None
 

@@ -2,8 +2,8 @@
 
 Everything that happens is an event, for which :func:`step` returns the next state and the actions to perform. Orders
 are events from the coordinator or the container; results are events from the lane's own thread. The lane's thread gets
-actions only in response to a result, and the last of these actions leads to the next result. The only action in
-response to an order is for the supervisor: to begin an attempt.
+actions only in response to a result, and the last of these actions leads to the next result, until the attempt ends.
+The only action in response to an order is for the supervisor: to begin an attempt.
 """
 
 from __future__ import annotations

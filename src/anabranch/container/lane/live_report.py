@@ -32,7 +32,8 @@ _RATE_AFTER = 1.0
 class Live:
     """Follows the batches of a lane. Thread-safe.
 
-    An error in this class doesn't make the lane fail: it is logged, and the report then lacks the batch's progress.
+    If the progress of the running batch can't be computed, the lane doesn't fail: the error is logged, and the report
+    lacks the progress.
     """
 
     def __init__(self, lane: Lane) -> None:

@@ -81,8 +81,8 @@ class Queries:
             prestarted.abandon()
 
     def make(self) -> LaneQuery:
-        """Make the query for the current content of the folder. In the folder, the plan of a pending batch is
-        corrected: its time, if the clock was set back, and its size, if the batch took too long."""
+        """Make the query for the current content of the folder. If a batch is pending, its plan in the folder is
+        corrected: the time if the clock was set back, and the size if the batch took too long."""
         query = self._made()
         self.mend_time(query)
         self._shrinker.shrink(query)

@@ -164,7 +164,7 @@ class LaneSupervisor:
 
     @property
     def attempts(self) -> int:
-        """How many times the lane was started."""
+        """The number of the current attempt. A start after a wait for the lane's surroundings isn't counted."""
         return self._life.state.attempt
 
     @property
