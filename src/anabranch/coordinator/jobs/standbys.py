@@ -17,8 +17,8 @@ from anabranch.protocol.standby import StandbyReport
 __all__ = ["behind", "is_news", "members", "prepare", "unready", "wanted"]
 
 _COPIES_WITHIN = 300.0
-"""How many seconds after a change a closing lane keeps running at most, to wait until there are standbys for its
-successors.
+"""The maximum time, in seconds, for which a closing lane keeps running after a change has begun, because there are no
+standbys for its successors yet.
 """
 
 
