@@ -60,7 +60,7 @@ class Membership:
             NotFoundError: there is no such job, or it has no such seat.
             ConflictError: this coordinator doesn't serve the job.
             NotLeadingError: the job should run, but isn't served here at the moment.
-            FencedError: the process had a seat, and lost it.
+            FencedError: the process had a seat before, and no longer holds it.
             StoreUnavailableError: it isn't known at the moment whether the process has lost its seat.
             UsageError: the requested seat's name isn't valid.
         """

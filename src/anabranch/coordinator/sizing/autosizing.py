@@ -27,7 +27,7 @@ __all__ = ["Assessment", "Findings", "Verdict", "cooldown_seconds", "decide", "l
 
 _SURE, _SURE_OF_WORK = 2.0, 10.0
 """For how many seconds every look must have found the factor too small before the factor is raised: ``_SURE`` if
-records wait, and ``_SURE_OF_WORK`` if functions merely work too much.
+records wait too long, and ``_SURE_OF_WORK`` if functions merely work too much.
 """
 _LOOKS = 3
 _SPAN, _SPAN_OF_WORK = 20.0, 10.0
