@@ -48,7 +48,8 @@ def is_on_server(url: str) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its missing parents, which only their owner can read. Raises ConfigError if that isn't possible.
+    """Create a folder and its missing parents, which only their owner can read. Raises ConfigError if that isn't
+    possible.
     """
     try:
         own_files.make_folder(folder)

@@ -80,7 +80,9 @@ def lanes(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> lis
 
 
 def lost(connection: sa.Connection, limit: int, *conditions: sa.ColumnElement[bool]) -> list[ContainerRecord]:
-    """Processes that no longer hold their seats and fulfil the conditions. Those that took their seats last come first."""
+    """Processes that no longer hold their seats and fulfil the conditions. Those that took their seats last come
+    first.
+    """
     query = sa.select(containers).where(*conditions, containers.c.gone.is_not(None))
     rows = connection.execute(query.order_by(containers.c.epoch.desc()).limit(limit)).mappings()
     return [ContainerRecord(**row) for row in rows]
