@@ -57,13 +57,14 @@ MOST_WAIT = 30.0
 _LAST_ID = 2**62
 _LOOK_AGAIN = 1.0
 _LOST_SHOWN = 5
-"""How many of the processes that have lost their seats are shown in a job's status."""
+"""How many of the processes that no longer hold their seats are shown in a job's status."""
 
 
 class Coordinator(Operations):
     """Serves the jobs that are started on it. Thread-safe.
 
-    Only one process may serve a job on a store: see :class:`anabranch.coordinator.leadership.endpoint.RunLock`.
+    Only one process may serve a job on a store: see :class:`anabranch.coordinator.leadership.endpoint.RunLock` and
+    :class:`anabranch.coordinator.leadership.election.Election`.
 
     Args:
         clock: a clock in seconds, for leases.
@@ -241,7 +242,9 @@ class Coordinator(Operations):
         until: float = 0.0,
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
-        """See :meth:`Reads.events`; 0 means no bound. If there are no events, waits up to ``wait`` seconds for some."""
+        """See :meth:`Reads.events`; 0 means no bound. If there are no such events, wait for one, for up to ``wait``
+        seconds, but no longer than :data:`MOST_WAIT`.
+        """
         above, below = min(after, _LAST_ID) or None, min(before, _LAST_ID) or None
         wanted = EventRange(after=above, before=below, since=since or None, until=until or None, kind=kind, lane=lane)
         end = time.monotonic() + min(wait, MOST_WAIT)
@@ -312,7 +315,9 @@ class Coordinator(Operations):
         self._sweep_schedule.look()
 
     def look(self) -> None:
-        """Check the inputs of jobs (see :func:`expand.look`), and store how far jobs have read."""
+        """Check the inputs of jobs (see :func:`expand.look`), store how far jobs have read, sample figures for
+        histories, and delete old history. Call this about every second.
+        """
         self.reads.histories.sample()  # because nothing calls tick for a job in one process
         self._sweep_schedule.look()
         self.reader_positions.look()
@@ -329,8 +334,9 @@ class Coordinator(Operations):
             return found
 
     def fenced(self, lane: Lane) -> None:
-        """Record that a lane was fenced at all its outputs under its epoch. Now other processes can run the lane. Does
-        nothing if the lane has another epoch by now, or needs no fence any more."""
+        """Record that a lane was fenced at all its outputs under its epoch. Other processes can then run the lane.
+        Does nothing if the lane has another epoch by now, or needs no fence any more.
+        """
         with self.registry.locked_all():
             running_job = self.registry.jobs.get(lane.job)
             held = None if running_job is None else running_job.known.get(lane.id)
@@ -351,7 +357,9 @@ class Coordinator(Operations):
     # Requests of a launcher
 
     def demands(self, jobs: Collection[str]) -> list[Demand]:
-        """What served jobs need from a launcher. Those ``jobs`` that have ended are included, and need nothing."""
+        """What each served job needs from a launcher. The result also contains those of ``jobs`` that have ended: they
+        need no processes any more.
+        """
         with self.registry.locked_all():
             clock, lease = self.registry.clock, self.registry.lease
             found = [seats.demand(running_job, clock(), lease) for running_job in self.registry.jobs.values()]

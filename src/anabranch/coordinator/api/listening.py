@@ -20,7 +20,7 @@ __all__ = ["HEARD_WITHIN", "Server", "listen", "serve"]
 
 _LOOPBACK = "127.0.0.1"
 _STARTED_WITHIN = 10.0
-HEARD_WITHIN = 0.08  # seconds; longer than the 0.05 s after which waiting commands ask again
+HEARD_WITHIN = 0.08  # seconds; longer than the 0.05 s after which a waiting `anabranch drain` asks again
 _KEPT_ALIVE = 60  # seconds; longer than a container's pauses between requests
 
 

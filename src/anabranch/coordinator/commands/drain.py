@@ -1,4 +1,4 @@
-"""Lets a job finish everything that it has read, emit all windows, fire all timers, and end."""
+"""Lets a job process everything that it should still read, emit all windows, fire all timers, and end."""
 
 from __future__ import annotations
 

@@ -53,14 +53,14 @@ class Membership:
     def register(self, registration: Registration) -> RegistrationResponse:
         """Give a process a seat, under an epoch that is higher than all earlier epochs of the job.
 
-        If processes are never expelled, the new process replaces the process that holds the seat. Otherwise, a process
-        can only take a free seat.
+        If processes are never expelled, a process that requests a particular seat replaces the process that holds this
+        seat. Otherwise, a process can only take a free seat.
 
         Raises:
             NotFoundError: there is no such job, or it has no such seat.
             ConflictError: this coordinator doesn't serve the job.
             NotLeadingError: the job should run, but isn't served here at the moment.
-            FencedError: the process had a seat, and lost it.
+            FencedError: the process had a seat before, and no longer holds it.
             StoreUnavailableError: it isn't known at the moment whether the process has lost its seat.
             UsageError: the requested seat's name isn't valid.
         """
@@ -151,8 +151,9 @@ class Membership:
 
     @property
     def invalid_heartbeats(self) -> int:
-        """How many heartbeats have arrived since this coordinator started from processes that have no seat, or have a
-        seat under another epoch."""
+        """How many heartbeats came from processes that have no seat, or have a seat under another epoch, since this
+        coordinator started.
+        """
         return self._unseated_beats
 
     def _register(self, running_job: RunningJob, registration: Registration) -> RegistrationResponse:
@@ -261,8 +262,10 @@ class Membership:
 
     def _routine(self, beat: Heartbeat) -> HeartbeatResponse | None:
         """Process a heartbeat that requires no decision, no change to the store and no new orders. Return None for any
-        other heartbeat. If processes can be expelled, the lease of the seat's holder, unless it is doomed, is renewed
-        in either case, so the lease counts from the heartbeat's arrival, even if the heartbeat is processed later.
+        other heartbeat.
+
+        If processes can be expelled, the process's lease is renewed in either case, unless the process has no seat or
+        is doomed. So the lease counts from the heartbeat's arrival, even if the heartbeat is processed later.
         """
         running_job, process = self._registry.holder(beat.container)
         if self._grace is None:  # a step may have become due, and only heartbeats advance the job

@@ -106,7 +106,7 @@ class RunSettings:
         warm_containers: how many additional processes the launcher keeps standing by.
         assignment: how tasks get seats.
         autoscale: the limits within which the coordinator scales the job; None if it doesn't scale the job.
-        threads: the number of buckets of a partition on which functions work at once.
+        threads: on how many buckets of a partition functions can work at once.
     """
 
     given: Mapping[str, Any]
@@ -157,10 +157,10 @@ class Seats:
         processes: the processes that hold seats, by container id.
         asked: when each process that stands by last asked for a seat, by execution.
         resting: the last registration of each process that stands by, by execution.
-        returning: the processes that are replacing themselves by new processes: when each process returned its seat,
-            by execution. An entry is kept until the new process asks for a seat, or is overdue.
+        returning: when each process that is replacing itself with a new process returned its seat, by execution. An
+            entry is kept until the new process asks for a seat, or is overdue.
         revision: the latest revision of any offer.
-        begun: when the job was started, or when its launcher was told to try again.
+        begun: when this coordinator began to serve the deployment, or told the job's launcher to try again.
         sure_from: the time from which on all live processes must have reported.
     """
 
@@ -185,7 +185,7 @@ class Seats:
 
     def leave(self, process: Process, returns_from: float | None) -> None:
         """Record that a process has returned its seat. ``returns_from`` is the time at which the process began to
-        replace itself by a new process; None if no new process follows.
+        replace itself with a new process; None if no new process follows.
         """
         del self.processes[process.record.id]
         if returns_from is not None:
@@ -253,7 +253,7 @@ class Progress:
             the clock that it comes from can be set to another time.
         unchanged_since: the same moment on this coordinator's clock.
         changing_since: when the job last entered the state CHANGING, on this coordinator's clock.
-        rescale_seconds: how many seconds the last change took; None if there was no change.
+        rescale_seconds: how many seconds the last change took; None if this coordinator hasn't seen a change end.
         pause: the change whose pause is being measured.
         shown: what has been measured of the job's changes so far.
         hasty: whether the change that is under way doesn't wait for batches with at-least-once output.

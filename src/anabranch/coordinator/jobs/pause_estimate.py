@@ -20,9 +20,9 @@ from anabranch.protocol.lane_report import LaneReport
 __all__ = ["Experience", "Kind", "MeasuredChange", "expected", "kind_of", "without_output"]
 
 _SHORT, _LONG = 1.0, 10.0
-"""Durations of batches, in seconds. A batch that takes less than ``_SHORT`` is never broken off. If batches take less
-than ``_LONG``, another batch may be running by the time a plan is carried out, so the current batch's progress isn't
-used for the prediction.
+"""Durations of batches, in seconds. The prediction assumes that a batch that takes less than ``_SHORT`` isn't broken
+off. If batches take less than ``_LONG``, another batch may be running by the time a plan is carried out, so the current
+batch's progress isn't used for the prediction.
 """
 _NOTICED = 0.2
 """The seconds from a change until lanes notice the change."""

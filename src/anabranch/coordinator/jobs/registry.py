@@ -211,7 +211,7 @@ class JobRegistry:
         return Generation(known[1], running_job.model)
 
     def status(self, running_job: RunningJob, lost: Sequence[ContainerRecord] = ()) -> JobStatus:
-        """The current status of a job. ``lost`` contains the processes that most recently lost their seats."""
+        """The current status of a job. ``lost`` contains processes that no longer hold their seats."""
         return status_view.status(running_job, self.clock(), self.lease, lost)
 
     def advance(self, running_job: RunningJob, *, stop_wanted: bool = False) -> None:

@@ -17,8 +17,9 @@ from anabranch.protocol.standby import StandbyReport
 __all__ = ["behind", "is_news", "members", "prepare", "unready", "wanted"]
 
 _COPIES_WITHIN = 300.0
-"""How many seconds after a change a closing lane keeps running at most, to wait until there are standbys for its
-successors.
+"""The maximum time, in seconds, for which closing lanes keep running because there are no standbys for their successors
+yet. The time counts from the beginning of the change or, if this is later, from when this coordinator began to serve
+the deployment.
 """
 
 

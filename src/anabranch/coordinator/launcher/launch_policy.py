@@ -36,11 +36,11 @@ class Demand:
     Args:
         wanted: how many processes the job needs; 0 if none should be started.
         over: whether all existing processes must end.
-        begun: when the job was started, or the launcher was told to try again.
+        begun: when the coordinator began to serve the deployment, or told the launcher to try again.
         sure_from: the time before which it isn't known which processes are alive.
         holders: the processes that have a seat.
         standing_by: the processes without a seat that last asked for one at most the length of a lease ago.
-        returning: the processes that began to replace themselves by new processes at most ``COMES_WITHIN`` seconds
+        returning: the processes that began to replace themselves with new processes at most ``COMES_WITHIN`` seconds
             ago, each with the time at which it began.
     """
 
@@ -162,7 +162,7 @@ def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float
 
     A process that had a seat or stood by, and from which the coordinator no longer hears, isn't counted, because it
     should end. A process that the coordinator hasn't heard from yet is counted, because Spark takes time to start. A
-    process that is replacing itself by a new process is also counted.
+    process that is replacing itself with a new process is also counted.
 
     Args:
         ended: the members that have ended since the last step, and how.

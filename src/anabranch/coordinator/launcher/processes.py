@@ -194,7 +194,9 @@ class Processes:
             log.warning("a container's log can't be cut", file=str(path), error=str(error))
 
     def _tail(self, job: str, execution: str) -> str:
-        """The last error near the end of a process's log or, if there is none, the log's last lines. One line."""
+        """The last error near the end of a process's log or, if there is none, the log's last lines, joined into one
+        line.
+        """
         try:
             with open(self.log_of(job, execution), "rb") as said:
                 said.seek(max(0, said.seek(0, os.SEEK_END) - _TAIL_BYTES))

@@ -29,7 +29,7 @@ Fencing = Callable[[Lane, Mapping[str, Any]], None]
 
 
 class Leadership:
-    """Takes part in the election, inside ``with``. While the coordinator leads, adopts and advances the jobs of the
+    """Inside ``with``, takes part in the election and, while the coordinator leads, adopts and advances the jobs of the
     store, and has lanes fenced.
 
     On a store in SQLite, jobs that an ``anabranch run`` process serves are left to that process.

@@ -27,7 +27,7 @@ __all__ = ["Assessment", "Findings", "Verdict", "cooldown_seconds", "decide", "l
 
 _SURE, _SURE_OF_WORK = 2.0, 10.0
 """For how many seconds every look must have found the factor too small before the factor is raised: ``_SURE`` if
-records wait, and ``_SURE_OF_WORK`` if functions merely work too much.
+records wait too long, and ``_SURE_OF_WORK`` if functions merely work too much.
 """
 _LOOKS = 3
 _SPAN, _SPAN_OF_WORK = 20.0, 10.0
@@ -50,9 +50,9 @@ _REMEMBERED = 10
 _REGRETS = 3
 _SHUNNED = 30
 _MUCH_LESS = 0.6
-"""If the factor must rise again within ``_REGRETS`` cooldowns and ``_SPAN`` seconds after it was lowered, it was
-lowered too far. It isn't lowered that far again for the next ``_SHUNNED`` cooldowns, unless the arrival rate falls
-below ``_MUCH_LESS`` times its former value.
+"""If the factor rises again within ``_REGRETS`` cooldowns plus ``_SPAN`` seconds after it was lowered, it was lowered
+too far. It isn't lowered that far again for the next ``_SHUNNED`` cooldowns, unless the arrival rate falls below
+``_MUCH_LESS`` times the rate at the time when the factor rose.
 """
 _WORKS = 0.1
 """The share of the time for which functions must work on their busiest bucket. If functions work for less of the time,
@@ -140,7 +140,7 @@ class Findings:
         falling: the time since which all looks have found the factor too large.
         falls_to: the largest factor that these looks suggested.
         advising: the time since which something other than a factor would help.
-        seen: experience with other factors, by stage and group.
+        seen: experience with factors, by stage and group.
     """
 
     of: tuple[int, int] = (0, 0)
@@ -168,7 +168,7 @@ def limits_of(settings: Mapping[str, Any]) -> AutoscaleSettings | None:
 
 
 def threads_of(settings: Mapping[str, Any]) -> int:
-    """The number of buckets of a partition on which functions work at once, according to a job's settings."""
+    """On how many buckets of a partition functions can work at once, according to a job's settings."""
     threads: int = settings.get("job", {}).get("threads", JobSettings().threads)
     return threads
 

@@ -48,7 +48,9 @@ def is_on_server(url: str) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder that only its owner can read, and its parents. Raises ConfigError if that isn't possible."""
+    """Create a folder and its missing parents, which only their owner can read. Raises ConfigError if that isn't
+    possible.
+    """
     try:
         own_files.make_folder(folder)
     except OSError as error:

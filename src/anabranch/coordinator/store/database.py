@@ -88,7 +88,7 @@ def explained(url: str) -> Iterator[None]:
         StoreUnavailableError: PostgreSQL can't be reached or is held up, the connection was lost halfway, or the disk
             of SQLite's file is full.
         ConflictError: another process has locked SQLite's file.
-        ConfigError: the store can't be written.
+        ConfigError: the store can't be opened, read or written.
         AnabranchError: the database failed for any other reason.
     """
     try:

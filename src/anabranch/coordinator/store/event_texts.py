@@ -1,6 +1,7 @@
 """Derives the fields of events from their texts. Up to format 4, a store had only the texts.
 
-Like the step of the migration that uses them, these rules are never changed: the texts are those of older anabranches.
+These rules, like the migration step that uses them, never change, because the texts come from older versions of
+anabranch.
 """
 
 from __future__ import annotations

@@ -80,15 +80,17 @@ def lanes(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> lis
 
 
 def lost(connection: sa.Connection, limit: int, *conditions: sa.ColumnElement[bool]) -> list[ContainerRecord]:
-    """Processes that have lost their seats and fulfil the conditions, the latest first."""
+    """Processes that no longer hold their seats and fulfil the conditions. Those that took their seats last come
+    first.
+    """
     query = sa.select(containers).where(*conditions, containers.c.gone.is_not(None))
     rows = connection.execute(query.order_by(containers.c.epoch.desc()).limit(limit)).mappings()
     return [ContainerRecord(**row) for row in rows]
 
 
 def former(connection: sa.Connection, registration: Registration) -> ContainerRecord | None:
-    """The stored entry of the process that is now registering, if this process had a seat of the job before and has
-    lost it.
+    """The stored entry of the process that is now registering, if this process had a seat of the job before and no
+    longer holds it.
     """
     names = ("job", "execution", "host", "pid", "instance")
     its = [containers.c[name] == getattr(registration, name) for name in names]

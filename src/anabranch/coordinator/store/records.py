@@ -105,18 +105,18 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
 
 
 class ChangeStep(Document, frozen=True, kw_only=True):
-    """What an event adds to the record of a change; see :class:`anabranch.views.changes.ChangeRecord`. None means
-    nothing.
+    """What an event adds to the record of a change; see :class:`anabranch.views.changes.ChangeRecord`. The event adds
+    nothing about fields that are None.
     """
 
     kind: ChangeKind | None = None
-    """The kind of the change, if it began with the event."""
+    """The kind of the change, if the event is the beginning of the change."""
     deployment: int = 0
-    """The deployment to which the job changes, if the change began with the event; 0 if unknown."""
+    """The deployment to which the job changes, if the event is the beginning of the change; 0 if unknown."""
     undone_because: str = ""
-    """Why the former change was undone, if the change undoes it and began with the event."""
+    """Why the former change was undone, if the event is the beginning of a change that undoes the former one."""
     outcome: Outcome | None = None
-    """The outcome of the change, if it ended with the event."""
+    """The outcome of the change, if the event is the end of the change."""
     seconds: float | None = None
     closing: int | None = None
     starting: int | None = None
@@ -125,13 +125,13 @@ class ChangeStep(Document, frozen=True, kw_only=True):
 
 
 class Event(LoggedEvent, frozen=True, kw_only=True):
-    """An event as it is stored: with what the records of changes and the times of lanes are made from."""
+    """An event as it is stored, with the fields from which the records of changes and the times of lanes are made."""
 
     kind: EventKind
     mark: MarkKind | None = None
     """What happened to the lane that the event is about, if this matters for when the lane ran."""
     change: ChangeStep | None = None
-    """What the event says about a change; None if it isn't about a change."""
+    """What the event says about a change; None if the event isn't about a change."""
 
     def logged(self) -> LoggedEvent:
         """The event as it is shown."""

@@ -128,7 +128,7 @@ def reset(connection: sa.Connection, job: str, deployment: int, changed: Iterabl
 
 
 def mark_gone(connection: sa.Connection, why: str, *who: sa.ColumnElement[bool]) -> None:
-    """Record that processes have lost their seats."""
+    """Record that processes no longer hold their seats, and the reason."""
     connection.execute(sa.update(containers).where(*who, containers.c.gone.is_(None)).values(gone=why))
 
 

@@ -132,12 +132,14 @@ class Store:
         return ContainerRecord(**row) if row is not None else None
 
     def former(self, registration: Registration) -> ContainerRecord | None:
-        """The stored entry of the process that is now registering, if this process has lost a seat of the job."""
+        """The stored entry of the process that is now registering, if this process had a seat of the job before and
+        no longer holds it.
+        """
         with self._reading() as connection:
             return lookups.former(connection, registration)
 
     def lost(self, job: str, limit: int) -> list[ContainerRecord]:
-        """The processes that most recently lost a seat of a job, newest first."""
+        """Processes that no longer hold their seats of a job. Those that took their seats last come first."""
         with self._reading() as connection:
             return lookups.lost(connection, limit, containers.c.job == job)
 

@@ -32,7 +32,7 @@ __all__ = [
 
 MOST_EVENTS = 10_000
 _REQUESTS_KNOWN = 20
-"""How many of the last generations are searched to find out whether a request is a repeated one."""
+"""The search for a repeated request goes back through whole deployments until it has checked this many generations."""
 
 
 def jobs(store: Store) -> list[JobStatus]:

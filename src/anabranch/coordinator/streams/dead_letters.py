@@ -24,10 +24,10 @@ MOST = 1_000
 _SHOWN_BYTES = 4_096
 """The largest number of bytes of a key, a value or a header that are shown."""
 _SECONDS, _BYTES = 5.0, 2_000_000
-"""The most seconds that a request may spend reading, and the most bytes of dead letters that it returns."""
+"""After this many seconds, or this many bytes of dead letters, a request stops reading."""
 _AT_ONCE = 500
-"""How many offsets are read at once, from the end backwards. (Some offsets may have no record, because of Kafka's
-transactions.)
+"""The maximum number of offsets that are read at once, from the end backwards. (Some offsets may have no record,
+because of Kafka's transactions.)
 """
 _PREFIX = "anabranch."
 _ORIGIN = ("stream", "partition", "offset")

@@ -24,7 +24,9 @@ __all__ = ["MOST", "EarlyOutputReader", "is_marked", "streams_of"]
 
 MOST = 1_000
 _RECORDS, _SECONDS = 20_000, 5.0
-"""The most records that are examined in each partition, and the most seconds that a request may spend reading."""
+"""The maximum number of offsets that are examined in each partition, and the seconds after which a request stops
+reading.
+"""
 _AT_ONCE = 1_000
 _MARK = "drained"
 """The field that is true in a row that a drain emitted early. The name is the same as in

@@ -52,8 +52,8 @@ def _hold(job: str, sources: Sequence[SSP], systems: Systems) -> None:
 
 
 def ends(sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
-    """The current end offsets of partitions, keyed by SSPs in text form. No reader has seen a record at one of these
-    offsets or beyond.
+    """The current ends of partitions, including the records of open transactions, keyed by SSPs in text form. No reader
+    has seen a record at one of these offsets or beyond.
 
     Raises:
         NotFoundError: a stream no longer exists.

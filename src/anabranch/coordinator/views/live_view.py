@@ -34,7 +34,7 @@ def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[
         at: the current time, in seconds since 1970.
         clock: the current time on the clock for leases.
         lease: how many seconds a process counts as alive after a heartbeat.
-        lost: processes that have lost their seats and are also shown.
+        lost: processes that no longer hold their seats and are also shown.
     """
     lanes = open_lanes(job.lanes)
     per_seat = Counter(lane.seat for lane in lanes)
