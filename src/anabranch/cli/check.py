@@ -1,4 +1,6 @@
-"""``anabranch check``: finds damage in everything that a job has stored, and shows what is lost by the damage."""
+"""``anabranch check``: finds damage in the folders of a job's lanes, in its streams and in its outputs, and shows what
+is lost by the damage.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Finds the coordinator that serves a job: the configured coordinator, or a coordinator on this machine. If no
-coordinator serves the job, the store is read directly.
+"""Finds the coordinator that serves a job: the configured coordinator, or a coordinator on this machine. If none is
+configured, and none on this machine serves the job, the store is read directly.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ def described(settings: CoordinatorSettings, job: str) -> tuple[JobStatus, JobMo
 
 
 def read(settings: CoordinatorSettings, job: str | None, ask: Callable[[Operations], T]) -> T:
-    """The answer to a question about one job, or about all jobs if ``job`` is None. ``ask`` gets the coordinator that
-    serves the job. If no process serves the job, ``ask`` gets a coordinator in this process that only reads the store.
+    """The answer to a question about one job, or about all jobs if ``job`` is None. ``ask`` gets the configured
+    coordinator, or the process on this machine that serves the job. If there is neither, ``ask`` gets a coordinator in
+    this process that only reads the store.
     """
     url = _url(settings)
     if url is None and job is not None:
@@ -123,7 +124,7 @@ def at(settings: Settings, url: str | None) -> Client:
 
 def _url(settings: CoordinatorSettings) -> str | None:
     """The URL of the configured coordinator. If none is configured, and several machines can reach the store, the URL
-    of the coordinator that leads."""
+    of the coordinator that leads, or that led last. None if there is no such URL."""
     if settings.url is not None or not address.is_on_server(settings.store):
         return settings.url
     with _opened(settings) as store:
@@ -159,8 +160,9 @@ def _is_here(url: str) -> bool:
 
 
 def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], look: Callable[[Store], T]) -> T:
-    """The result of ``ask`` for the coordinator that serves the job. If no coordinator serves the job, the result of
-    ``look`` for the store.
+    """The result of ``ask`` for the configured coordinator, or for the coordinator on this machine that serves the job.
+    If there is neither, the result of ``look`` for the store. If the configured coordinator can't be reached, the store
+    isn't read.
     """
     url = _url(settings) or endpoint.find(settings.store).get(job)
     if url is not None:

@@ -73,8 +73,8 @@ def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float
     Raises:
         JobFailedError: the job has failed, or was stopped.
         ConflictError: the drain was cancelled.
-        OutOfTimeError: the drain took longer than ``timeout`` seconds, or a lane has given up waiting for a function.
-            The error also names the messages on which the job's functions have been working for a long time.
+        OutOfTimeError: the drain took longer than ``timeout`` seconds, or a function has been working on one message
+            for too long. The error also names the messages on which functions have been working for a long time.
     """
     status: JobStatus | None = None
     last = ""
