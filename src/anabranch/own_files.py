@@ -40,7 +40,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def is_shared(folder: Path) -> bool:
-    """Whether users other than its owner can read a folder."""
+    """Whether users other than a folder's owner can access the folder, according to its mode."""
     try:
         return bool(folder.stat().st_mode & _OTHERS)
     except OSError:

@@ -28,7 +28,7 @@ _mine: dict[int, Path] = {}
 
 
 def folder(name: str) -> Path:
-    """A new folder for temporary files, whose name begins with ``name``. The folder is removed when this process
+    """A new folder for temporary files. The folder's name begins with ``name``. The folder is removed when this process
     ends, or by a later process."""
     with _making:
         process = os.getpid()

@@ -1,5 +1,4 @@
-"""Checks of the arguments in a user's calls. Every error names the line of the call, and says how to correct the
-call."""
+"""Checks the arguments of a user's calls. Every error names the line of the call, and says how to correct the call."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ class Timers:
 
     @property
     def now(self) -> datetime | None:
-        """The current time on the operator's clock: the watermark (None before there is one), or the time at which the
-        batch was planned.
+        """The current time on the operator's clock: the watermark, or the time at which the batch was planned. None as
+        long as there is no watermark, or if the watermark is before 1970.
         """
         return moment(self._now) if self._now > 0 else None
 

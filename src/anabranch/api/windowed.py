@@ -47,8 +47,9 @@ class Windowed:
 
         Args:
             by: further columns to group by, in addition to the stage key.
-            emit: ``"on_close"`` emits one row per window, when the watermark has passed the window's end.
-                ``"on_update"`` emits an updated row for every window that a batch changed; sessions don't support it.
+            emit: ``"on_close"`` emits one row for each key and window, when the watermark (or, with
+                ``time="processing"``, the processing time) has passed the window's end. ``"on_update"`` emits an
+                updated row for every window that a batch changed; sessions don't support it.
             name: the operator's name, under which its state is kept.
             aggregates: result columns and their SQL aggregates, such as ``flights="count(*)"``.
 

@@ -131,7 +131,8 @@ def _alone(settings: Settings, job: str) -> AbstractContextManager[object]:
 
 
 def _is_done(tree: Tree, settings: Settings, found: Manifest) -> bool:
-    """Whether this very backup has already been restored, by a process that was killed after the last durable step.
+    """Whether this very backup has already been restored by a process that was killed before it could remove its note.
+    If so, the note is removed.
 
     Raises:
         ConflictError: the store has another job of this name.

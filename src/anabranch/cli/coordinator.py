@@ -67,7 +67,8 @@ def coordinator(
     ] = None,
     config: options.Config = None,
 ) -> None:
-    """Serve the jobs of a store, until Ctrl-C or SIGTERM. Jobs continue without the coordinator."""
+    """Serve the jobs of a store, until Ctrl-C or SIGTERM. Unless settings or outputs forbid it, jobs continue
+    without the coordinator."""
     settings = configuration.load(config).coordinator
     tokens = _tokens(settings)
     _check_reach(settings, host, url)

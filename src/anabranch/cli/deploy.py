@@ -84,8 +84,11 @@ def _after_drain(
 
 
 def planned(client: Client, file: JobFile, settings: Settings) -> Prepared:
-    """The new version of a job, planned with the factor and the number of containers that the job has now. Raises
-    ConflictError if outputs don't fit, or if an earlier version of the job used a new intermediate stream.
+    """The new version of a job, planned with the factor and the number of containers that the job has now.
+
+    Raises:
+        StateError: an output stream is gone, or contains records of a lane that the store doesn't know.
+        ConflictError: an earlier version of the job already used one of the new intermediate streams.
     """
     name = file.graph.job
     present, formats = client.model(name), client.running(name).formats

@@ -59,8 +59,8 @@ def doctor(
 
 
 def _fix(settings: Settings) -> None:
-    """Fetch the jars that the systems and formats in the settings need, and archive Spark's classes. Without this,
-    Spark would look for the jars in a Maven repository."""
+    """Fetch the jars that all systems (Kafka always, used or not) and the formats in the settings need, and archive
+    Spark's classes. Without this, Spark would look for the jars in a Maven repository."""
     wanted = [system.session_needs().jars for system in Systems(settings).all]
     wanted += [modules.jars(settings.formats, module) for module in modules.needed(settings)]
     for name in filter(None, wanted):

@@ -1,4 +1,5 @@
-"""``anabranch drain``: lets a job finish everything that it has read, emit all windows, fire all timers, and end."""
+"""``anabranch drain``: lets a job finish everything that it should still read, emit all windows, fire all timers, and
+end."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def drain(
     config: options.Config = None,
     json: options.Json = False,
 ) -> None:
-    """Finish what a running job has read, emit all windows, fire all timers, and end it.
+    """Let a running job finish what it should still read, emit all windows, fire all timers, and end.
 
     Ctrl-C stops only the waiting.
     """

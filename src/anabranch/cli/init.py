@@ -19,7 +19,7 @@ _FILES = {
     "pyproject.toml": "pyproject.toml",
     "gitignore": ".gitignore",
 }
-_NAME = "PROJECT"  # is replaced by the folder's name
+_NAME = "PROJECT"  # the folder's name replaces this word
 
 
 def init(folder: Annotated[Path, typer.Argument(help="A new or empty folder.")]) -> None:

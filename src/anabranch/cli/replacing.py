@@ -116,7 +116,7 @@ class Replacer:
         self.now(following)
 
     def now(self, following: Restarts) -> NoReturn:
-        """Replace the process at once, without ending anything that it has started."""
+        """Replace the process at once. Of everything that it has started, only the Java process is ended first."""
         with contextlib.suppress(OSError, ValueError):  # stderr may be closed
             progress.say(f"a new process follows: {following.why.splitlines()[0]}")
             sys.stderr.flush()

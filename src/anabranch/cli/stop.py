@@ -31,7 +31,7 @@ def stop(
     detach: options.Detach = False,
     config: options.Config = None,
 ) -> None:
-    """Stop a running job where it can continue exactly, or at once, and wait until that is done.
+    """Stop a running job at a batch boundary, or at once, and wait until it has stopped.
 
     Ctrl-C stops only the waiting.
     """

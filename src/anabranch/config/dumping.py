@@ -1,5 +1,5 @@
-"""Brings settings into the form in which a coordinator stores them: everything that was set, except secrets and the
-section ``[coordinator]``."""
+"""Brings settings into the form in which a coordinator stores them: everything that was set, except the section
+``[coordinator]``. Recognized secrets must be references; ``[spark.conf]`` isn't searched for secrets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def dumped(settings: Settings) -> dict[str, Any]:
     :func:`anabranch.config.restored`.
 
     Raises:
-        ConfigError: a secret is given literally, but only references to secrets may be stored.
+        ConfigError: a recognized secret is given literally, but only references to secrets may be stored.
     """
     formats = settings.formats
     secrets = {

@@ -23,7 +23,7 @@ class FormatsSettings(Section):
     """Further properties of Confluent's client, such as those for TLS and OAuth."""
 
     avro: str = "org.apache.spark:spark-avro_2.13:4.1.1"
-    """Maven coordinates of Spark's Avro module."""
+    """Maven coordinates of Spark's Avro module. Used only if this machine has no jar of the module."""
 
     jars: Path | None = None
     """A folder with the jar of Spark's Avro module, which takes precedence over ``avro``."""

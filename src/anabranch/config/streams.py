@@ -26,8 +26,8 @@ class StreamSettings(Section):
     """The stream's name in its system. Default: the name in the job."""
 
     pattern: str | None = None
-    """A regular expression. The input consists of all streams of the system whose names match, including
-    streams that are created later."""
+    """A regular expression. The input consists of all streams of the system whose whole names match, including streams
+    that are created later, but not streams that the job writes or reads by name."""
 
     format: Literal["json", "string", "raw", "avro", "protobuf", "confluent"] = "json"
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:  # the client is an optional dependency, imported only when a 
 __all__ = ["Registry", "Version"]
 
 _CLIENT = {"timeout": 15, "max.retries": 3, "retries.wait.ms": 200, "retries.max.wait.ms": 2000}
-"""How long to wait for an answer, in seconds, and how often, and after which pauses, to try again if the registry can't
-be reached or is busy."""
+"""The time limit for an answer, in seconds. If the registry can't be reached or is busy, the client repeats the request
+this number of times, after pauses in ms."""
 
 _NOT_FOUND = 404
 _REFUSED = (401, 403)

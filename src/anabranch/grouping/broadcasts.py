@@ -1,4 +1,4 @@
-"""Where a lane's tasks begin to read a broadcast partition. Each task reads all records of the partition.
+"""Determines where a lane's tasks begin to read a broadcast partition. Each task reads all records of the partition.
 
 A task that takes over from several others at different positions begins at the smallest of these positions. So the task
 gets each record that any of the others hasn't processed, but none that all of them have processed. All of these

@@ -22,8 +22,8 @@ which crashes the process. So decoders are made under this lock, or when their m
 
 
 class Unknown(dict[str, Any]):
-    """The fields of a document that this program doesn't know. This dict is immutable, so that documents with such
-    fields can be hashed.
+    """The fields of a document that this program doesn't know. Don't change such a dict after its document is made,
+    because documents with unknown fields can be hashed.
     """
 
     def __hash__(self) -> int:  # type: ignore[override]

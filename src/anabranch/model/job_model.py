@@ -61,7 +61,7 @@ class JobModel(Document, frozen=True, kw_only=True):
     """The model of a generation.
 
     Attributes:
-        run_id: the number of the deployment (``runId``, as SEP-31 calls it, in JSON).
+        run_id: the number of the deployment. In JSON, the field is ``runId``, as in SEP-31.
         lanes: how many lanes a group of stateless operators has in each container.
         request: the id of the request that led to the generation.
         undoes: the generation that this generation undoes; 0 if none.

@@ -192,7 +192,7 @@ class Lane(Document, frozen=True, kw_only=True):
     @property
     def begins(self) -> dict[SSP, int]:
         """The start offsets of whole partitions, as far as these offsets depend on other lanes. In some buckets, the
-        lane begins at a later offset.
+        lane may begin at a later offset.
         """
         found: dict[SSP, int] = {}
         for position in self.starting:

@@ -1,4 +1,4 @@
-"""Compares two job models: which buckets of each partition have different seats? Pure functions."""
+"""Compares two job models, and finds the buckets whose seats differ. Pure functions."""
 
 from __future__ import annotations
 

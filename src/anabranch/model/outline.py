@@ -19,8 +19,8 @@ _DIGITS = 16
 
 
 class Basis(Document, frozen=True, kw_only=True):
-    """The generation of a deployment for which a plan was made. ``digest`` is the digest of the plan's result; empty if
-    the result isn't compared.
+    """The deployment and the generation for which a plan was made. ``digest`` is the digest of the plan's result; empty
+    if the result isn't compared.
     """
 
     deployment: int

@@ -23,7 +23,7 @@ class Program(Document, frozen=True, kw_only=True):
     file: str
     """The job file within the code."""
     settings: dict[str, Any]
-    """The settings of the user who started the job. Paths are absolute, and secrets appear only as references."""
+    """The settings of the user who started the job, as :func:`anabranch.config.dumped` returns them."""
     schemas: dict[str, str]
     """The schema of each operator's result in Spark's JSON format, by the id of the operator's node."""
     cores: int = 0

@@ -226,7 +226,7 @@ class Assignment(Document, frozen=True, kw_only=True):
     cost: float = 0.0
     """The cost of the desired assignment: see :class:`anabranch.assignment.assignor.Seating`."""
     lower_bound: float = 0.0
-    """The lowest cost that an assignment can have."""
+    """A lower bound on the cost of the desired assignment: see :class:`anabranch.assignment.assignor.Seating`."""
     before: Traffic | None = None
     """The current traffic between racks."""
     after: Traffic | None = None

@@ -206,8 +206,8 @@ class _Watched:
         return self._coordinator.heartbeat(beat, wait)
 
     def _make(self, change: Callable[[], object]) -> None:
-        """Called at each heartbeat. Once the job has run a batch or has nothing to read, requests the change. Once the
-        job is running again after the change, stops the job.
+        """Request the change, once the job has run a batch or has nothing to read. Stop the job, once it is running
+        again after the change. Called at each heartbeat.
         """
         status = self._coordinator.status(self._job)
         if status.state != DeploymentState.RUNNING:

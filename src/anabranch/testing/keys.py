@@ -23,7 +23,8 @@ def encode(fields: Sequence[Field], row: Mapping[str, Any]) -> bytes | None:
     """The message key of a row. Columns that the row lacks count as null.
 
     Raises:
-        UsageError: a value isn't of its column's type.
+        UsageError: the value of the only key column isn't of the column's type, or a value can't be part of a key.
+        ValueError: a text isn't a timestamp, although its column is one.
     """
     values = [row.get(name) for name, _ in fields]
     if len(fields) == 1:

@@ -13,7 +13,7 @@ LANES = ("id", "stage", "group", "seat", "state", "deployment", "factor", "epoch
 MARKS = ("lane", "at", "kind", "summary", "why")
 
 MarkKind = Literal["started", "ended", "failed", "retried", "fenced"]
-"""What happened to a lane, if this matters for when the lane ran."""
+"""The events of a lane that have a kind of their own. All other events have the kind ``other``."""
 
 
 class LaneTimes(Document, frozen=True, kw_only=True):
