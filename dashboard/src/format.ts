@@ -60,8 +60,13 @@ export function shown(text: string): string {
   });
 }
 
+/** The browser's own time zone. */
+export function browserZone(): string {
+  return new Intl.DateTimeFormat("en").resolvedOptions().timeZone;
+}
+
 export function zoneName(): string {
-  return zone.value || Intl.DateTimeFormat().resolvedOptions().timeZone;
+  return zone.value || browserZone();
 }
 
 const formats = new Map<string, Intl.DateTimeFormat>();

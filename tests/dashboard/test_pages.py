@@ -37,6 +37,17 @@ def test_nothing_leaves_the_coordinator_and_the_policy_holds(played: Played, vis
     assert page.evaluate("window.violations") == []
 
 
+def test_the_language_of_a_browser_may_be_invalid(played: Played, visit: Visit) -> None:
+    """Chromium's is "en-US@posix" if it is started with LANG=C.UTF-8, and some builds refuse that as a language tag."""
+    page = visit("about:blank")
+    page.add_init_script(
+        "Object.defineProperty(Navigator.prototype, 'language', { get: () => 'no language', configurable: true })"
+    )
+    page.goto(played.url)
+    for address in PAGES:
+        settled(page, address)
+
+
 def test_the_policy_is_one_that_refuses(played: Played, visit: Visit) -> None:
     """Otherwise the test above would say nothing."""
     page = visit(played.url)

@@ -4,7 +4,7 @@ import { useRef } from "preact/hooks";
 import { Loaded, Panel, Status, Text } from "../parts/basics";
 import { type Column, Table } from "../parts/table";
 import { overview } from "../data";
-import { brief, count, counted, rate } from "../format";
+import { brief, count, counted, inOrder, rate } from "../format";
 import { link, route, setQuery } from "../router";
 import type { JobOverview } from "../types";
 
@@ -12,7 +12,7 @@ const urgency: Record<string, number> = { failed: 0, changing: 2, draining: 2, s
 
 /** The worst first: failed jobs, jobs with failed lanes or empty seats, those under way, then the rest. */
 export function worstFirst(one: JobOverview, other: JobOverview): number {
-  return needs(one) - needs(other) || one.job.localeCompare(other.job);
+  return needs(one) - needs(other) || inOrder(one.job, other.job);
 }
 
 function needs(of: JobOverview): number {

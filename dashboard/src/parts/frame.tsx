@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { lost } from "../api";
-import { shown, zoneName } from "../format";
+import { browserZone, shown, zoneName } from "../format";
 import { liveOf, overview } from "../data";
 import { now, type Resource } from "../poll";
 import { go, job, link, route } from "../router";
@@ -110,7 +110,7 @@ function Side({ name }: { name: string }) {
 }
 
 function Choices() {
-  const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const own = browserZone();
   const zones = [...new Set(["", "UTC", zone.value])].filter((each) => each !== own || each === "");
   return (
     <span class="choices">

@@ -1,6 +1,7 @@
 // Rates and lag through time. The only file that knows uPlot.
 
 import { useEffect, useRef } from "preact/hooks";
+import "../language";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { Empty, Loaded, Panel } from "./basics";
