@@ -18,7 +18,8 @@ import re
 import sys
 import uuid
 import zipfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
@@ -28,7 +29,7 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-__all__ = ["LOCK", "PAGE", "Pin", "closure", "licence", "locked", "main", "sbom", "table"]
+__all__ = ["LOCK", "PAGE", "Pin", "as_locked", "closure", "licence", "locked", "main", "sbom", "table"]
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements" / "dev.lock"
@@ -174,7 +175,7 @@ def main(words: Sequence[str] | None = None) -> int:
     head, _, rest = before.partition(BEGIN)
     listed, _, tail = rest.partition(END)
     if given.check:
-        stale = differences(listed, table(), _as_locked())
+        stale = differences(listed, table(), as_locked(locked(LOCK.read_text()), _installed))
         if stale:
             told = f"{PAGE.relative_to(ROOT)} is not up to date for {', '.join(stale)}"
             print(f"{told}: python scripts/supply_chain.py licences", file=sys.stderr)
@@ -195,14 +196,21 @@ def _rows(text: str) -> dict[str, str]:
     return {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| ")}
 
 
-def _as_locked() -> set[str]:
-    """The locked packages that are installed in just that version."""
-    found = set()
-    for pin in locked(LOCK.read_text()):
-        with suppress(importlib.metadata.PackageNotFoundError):
-            if importlib.metadata.version(pin.name) == pin.version:
-                found.add(pin.name)
-    return found
+def as_locked(pins: Collection[Pin], installed: Callable[[str], str | None]) -> set[str]:
+    """The locked packages that are installed in just that version. Those that are locked in several versions, each for
+    some versions of Python, are left out: the page has one row for all.
+
+    Args:
+        installed: returns the version of a package, None if it isn't installed.
+    """
+    names = Counter(pin.name for pin in pins)
+    return {pin.name for pin in pins if names[pin.name] == 1 and installed(pin.name) == pin.version}
+
+
+def _installed(name: str) -> str | None:
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(name)
+    return None
 
 
 if __name__ == "__main__":

@@ -67,6 +67,19 @@ def test_what_is_not_installed_as_it_is_locked_is_not_compared() -> None:
     assert supply_chain.differences(newer, page, {"newcomer"}) == ["newcomer"]
 
 
+def test_what_is_locked_in_several_versions_is_not_compared() -> None:
+    """Its licence may be called otherwise in each of them, and the page was written with one version of Python."""
+    pins = [
+        supply_chain.Pin("deprecated", "1.3.1", "python_full_version < '3.12'", ()),
+        supply_chain.Pin("deprecated", "3.0.1", "python_full_version >= '3.12'", ()),
+        supply_chain.Pin("babel", "2.18", "", ()),
+        supply_chain.Pin("xxhash", "3.6", "", ()),
+        supply_chain.Pin("newcomer", "1.0", "", ()),
+    ]
+    installed = {"deprecated": "3.0.1", "babel": "2.19", "xxhash": "3.6"}
+    assert supply_chain.as_locked(pins, installed.get) == {"xxhash"}
+
+
 @pytest.mark.parametrize(
     ("metadata", "licence"),
     [

@@ -36,6 +36,8 @@ class Actor:
     leaving: bool = False
     asked: float = -1e9
     alive: bool = True
+    unknown: bool = False
+    """Whether nothing on this machine can know of it: it was replacing itself when the coordinator was restarted."""
 
 
 class World:
@@ -68,6 +70,7 @@ class World:
         for name, actor in self.actors.items():
             if not actor.alive or actor.frozen or self.now < actor.ready_at:
                 continue
+            actor.unknown = False
             if actor.expelled:
                 self.die(name, 4)
             elif not self.runs or actor.leaving:
@@ -129,12 +132,14 @@ class World:
             self.die(name, -9)
 
     def useful(self) -> list[str]:
-        return [n for n, a in self.actors.items() if a.alive and not (a.frozen or a.expelled or a.leaving)]
+        return [n for n, a in self.actors.items() if a.alive and not (a.frozen or a.expelled or a.leaving or a.unknown)]
 
     def restart(self) -> None:
         """Another launcher on the same machine: it knows who lives, and no exit codes."""
         living = [name for name, actor in self.actors.items() if actor.own and actor.alive]
         self.crew = Crew(dead=frozenset(n for n, a in self.actors.items() if a.own and not a.alive))
+        for name in self.returning:
+            self.actors[name].unknown = not self.actors[name].own
         self.ended, self.returning = {}, {}
         self.begun, self.sure_from = self.now, self.now + LEASE
         self.seat_until = dict.fromkeys(self.seat_until, self.now + LEASE)
