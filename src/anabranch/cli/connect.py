@@ -19,6 +19,7 @@ from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.store import address, stored_jobs
 from anabranch.errors import ConflictError, UsageError
 from anabranch.model.job_model import JobModel
+from anabranch.protocol.deployment import RunningDeployment
 from anabranch.protocol.status import JobStatus
 from anabranch.views.events import LoggedEvent
 
@@ -84,13 +85,23 @@ def read(settings: CoordinatorSettings, job: str | None, ask: Callable[[Operatio
 
 def settings_of(settings: Settings, job: str) -> Settings:
     """The settings with which a job was started on a coordinator; ``settings`` if the job was started by ``run``."""
+    where = settings.coordinator
+    return _restored(
+        settings,
+        lambda: _told(where, job, lambda found: found.running(job), lambda store: stored_jobs.running(store, job)),
+    )
+
+
+def stored_settings(settings: Settings, store: Store, job: str) -> Settings:
+    """Like :func:`settings_of`, but no coordinator is asked. Use this while this process works on the store alone."""
+    return _restored(settings, lambda: stored_jobs.running(store, job))
+
+
+def _restored(settings: Settings, running: Callable[[], RunningDeployment]) -> Settings:
     try:
-        running = _told(
-            settings.coordinator, job, lambda found: found.running(job), lambda store: stored_jobs.running(store, job)
-        )
+        return configuration.restored(running().program.settings)
     except ConflictError:  # a job of ``run``, whose settings aren't stored
         return settings
-    return configuration.restored(running.program.settings)
 
 
 def client(settings: CoordinatorSettings, job: str) -> Client:
