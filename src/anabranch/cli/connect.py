@@ -32,7 +32,7 @@ T = TypeVar("T")
 def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
     """All jobs of the configured coordinator. If none is configured, all jobs of the store; the status of a running job
     then comes from the coordinator that serves the job."""
-    if (url := _url(settings)) is not None:
+    if (url := coordinator_url(settings)) is not None:
         with _client(url, settings) as client:
             return client.jobs()
     served = endpoint.find(settings.store)
@@ -71,7 +71,7 @@ def read(settings: CoordinatorSettings, job: str | None, ask: Callable[[Operatio
     coordinator, or the process on this machine that serves the job. If there is neither, ``ask`` gets a coordinator in
     this process that only reads the store.
     """
-    url = _url(settings)
+    url = coordinator_url(settings)
     if url is None and job is not None:
         url = endpoint.find(settings.store).get(job)
     if url is not None:
@@ -111,7 +111,7 @@ def client(settings: CoordinatorSettings, job: str) -> Client:
         NotFoundError: there is no such job.
         ConflictError: the job exists, but no process is running it.
     """
-    url = _url(settings) or endpoint.find(settings.store).get(job)
+    url = coordinator_url(settings) or endpoint.find(settings.store).get(job)
     if url is not None:
         return _client(url, settings)
     known = status(settings, job)
@@ -124,7 +124,7 @@ def at(settings: Settings, url: str | None) -> Client:
     """A client of the coordinator at ``url`` or, if ``url`` is None, of the configured coordinator. Raises UsageError
     if none is configured.
     """
-    found = url or _url(settings.coordinator)
+    found = url or coordinator_url(settings.coordinator)
     if found is None:
         raise UsageError(
             "no coordinator is named",
@@ -133,7 +133,7 @@ def at(settings: Settings, url: str | None) -> Client:
     return _client(found, settings.coordinator)
 
 
-def _url(settings: CoordinatorSettings) -> str | None:
+def coordinator_url(settings: CoordinatorSettings) -> str | None:
     """The URL of the configured coordinator. If none is configured, and several machines can reach the store, the URL
     of the coordinator that leads, or that led last. None if there is no such URL."""
     if settings.url is not None or not address.is_on_server(settings.store):
@@ -175,7 +175,7 @@ def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], l
     If there is neither, the result of ``look`` for the store. If the configured coordinator can't be reached, the store
     isn't read.
     """
-    url = _url(settings) or endpoint.find(settings.store).get(job)
+    url = coordinator_url(settings) or endpoint.find(settings.store).get(job)
     if url is not None:
         with _client(url, settings) as found:
             return ask(found)
