@@ -10,6 +10,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
+import msgspec
+
 from anabranch import config as configuration
 from anabranch.config import CoordinatorSettings, Settings, secrets
 from anabranch.coordinator.api import tls, token_file
@@ -22,6 +24,7 @@ from anabranch.model.job_model import JobModel
 from anabranch.protocol.deployment import RunningDeployment
 from anabranch.protocol.status import JobStatus
 from anabranch.views.events import LoggedEvent
+from anabranch.views.overview import JobOverview, Overview
 
 if TYPE_CHECKING:
     from anabranch.coordinator.store import Store
@@ -39,6 +42,20 @@ def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
     with _opened(settings) as store:
         found = stored_jobs.jobs(store)
     return [status(settings, each.job) if each.job in served else each for each in found]
+
+
+def overview(settings: CoordinatorSettings) -> Overview:
+    """The overview of the configured coordinator. If none is configured, an overview of the store; the lines of running
+    jobs then come from the coordinators that serve them."""
+    found = read(settings, None, lambda asked: asked.overview())
+    if coordinator_url(settings) is not None:
+        return found
+    served, lines = endpoint.find(settings.store), dict[tuple[str | None, str], JobOverview]()
+    for url in sorted(set(served.values())):
+        with _client(url, settings) as asked:
+            lines |= {(url, each.job): each for each in asked.overview().jobs}
+    jobs = tuple(lines.get((served.get(each.job), each.job), each) for each in found.jobs)
+    return msgspec.structs.replace(found, jobs=jobs)
 
 
 def status(settings: CoordinatorSettings, job: str) -> JobStatus:
