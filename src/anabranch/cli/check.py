@@ -37,10 +37,10 @@ def check(
     with ExitStack() as stack:
         if repair:
             store = stack.enter_context(stopped_job.alone(settings.coordinator.store, job))
-            status = stored_jobs.status(store, job)
+            status, its = stored_jobs.status(store, job), connect.stored_settings(settings, store, job)
         else:
-            status = connect.status(settings.coordinator, job)
-        looked = _Check(connect.settings_of(settings, job), status, stack)
+            status, its = connect.status(settings.coordinator, job), connect.settings_of(settings, job)
+        looked = _Check(its, status, stack)
         findings = looked.repaired() if repair else looked.findings()
     left = [each for each in findings if not (repair and each.mends)]
     if json:

@@ -13,12 +13,10 @@ from typing import Annotated, Any
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import options, output, progress
-from anabranch.config import Settings
+from anabranch.cli import connect, options, output, progress
 from anabranch.config.storage import local_folder
 from anabranch.coordinator.maintenance import stopped_job
 from anabranch.coordinator.store import Store, stored_jobs
-from anabranch.errors import ConflictError
 from anabranch.model.lane import Lane
 
 
@@ -46,7 +44,7 @@ def compact(
     with stopped_job.alone(settings.coordinator.store, job) as store:
         lanes = stopped_job.lanes(store, job)
         found: Sequence[Compaction] = ()
-        its = _settings(settings, store, job)
+        its = connect.stored_settings(settings, store, job)
         if lanes:
             progress.say("looking at the state with Spark ...")
             spark = session.for_schemas(its, "")
@@ -117,14 +115,6 @@ def cleared(store: Store, job: str, root: str) -> list[str]:
         with suppress(OSError):  # the lane has other folders
             (home / lane).rmdir()
     return removed
-
-
-def _settings(settings: Settings, store: Store, job: str) -> Settings:
-    """The settings with which the job was started on a coordinator; ``settings`` if the job was started by ``run``."""
-    try:
-        return configuration.restored(stored_jobs.running(store, job).program.settings)
-    except ConflictError:  # a job of ``run``, whose settings aren't stored
-        return settings
 
 
 def _plain(found: Compaction) -> dict[str, str | int]:

@@ -10,6 +10,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
+import msgspec
+
 from anabranch import config as configuration
 from anabranch.config import CoordinatorSettings, Settings, secrets
 from anabranch.coordinator.api import tls, token_file
@@ -19,8 +21,10 @@ from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.store import address, stored_jobs
 from anabranch.errors import ConflictError, UsageError
 from anabranch.model.job_model import JobModel
+from anabranch.protocol.deployment import RunningDeployment
 from anabranch.protocol.status import JobStatus
 from anabranch.views.events import LoggedEvent
+from anabranch.views.overview import JobOverview, Overview
 
 if TYPE_CHECKING:
     from anabranch.coordinator.store import Store
@@ -31,13 +35,27 @@ T = TypeVar("T")
 def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
     """All jobs of the configured coordinator. If none is configured, all jobs of the store; the status of a running job
     then comes from the coordinator that serves the job."""
-    if (url := _url(settings)) is not None:
+    if (url := coordinator_url(settings)) is not None:
         with _client(url, settings) as client:
             return client.jobs()
     served = endpoint.find(settings.store)
     with _opened(settings) as store:
         found = stored_jobs.jobs(store)
     return [status(settings, each.job) if each.job in served else each for each in found]
+
+
+def overview(settings: CoordinatorSettings) -> Overview:
+    """The overview of the configured coordinator. If none is configured, an overview of the store; the lines of running
+    jobs then come from the coordinators that serve them."""
+    found = read(settings, None, lambda asked: asked.overview())
+    if coordinator_url(settings) is not None:
+        return found
+    served, lines = endpoint.find(settings.store), dict[tuple[str | None, str], JobOverview]()
+    for url in sorted(set(served.values())):
+        with _client(url, settings) as asked:
+            lines |= {(url, each.job): each for each in asked.overview().jobs}
+    jobs = tuple(lines.get((served.get(each.job), each.job), each) for each in found.jobs)
+    return msgspec.structs.replace(found, jobs=jobs)
 
 
 def status(settings: CoordinatorSettings, job: str) -> JobStatus:
@@ -70,7 +88,7 @@ def read(settings: CoordinatorSettings, job: str | None, ask: Callable[[Operatio
     coordinator, or the process on this machine that serves the job. If there is neither, ``ask`` gets a coordinator in
     this process that only reads the store.
     """
-    url = _url(settings)
+    url = coordinator_url(settings)
     if url is None and job is not None:
         url = endpoint.find(settings.store).get(job)
     if url is not None:
@@ -84,13 +102,23 @@ def read(settings: CoordinatorSettings, job: str | None, ask: Callable[[Operatio
 
 def settings_of(settings: Settings, job: str) -> Settings:
     """The settings with which a job was started on a coordinator; ``settings`` if the job was started by ``run``."""
+    where = settings.coordinator
+    return _restored(
+        settings,
+        lambda: _told(where, job, lambda found: found.running(job), lambda store: stored_jobs.running(store, job)),
+    )
+
+
+def stored_settings(settings: Settings, store: Store, job: str) -> Settings:
+    """Like :func:`settings_of`, but no coordinator is asked. Use this while this process works on the store alone."""
+    return _restored(settings, lambda: stored_jobs.running(store, job))
+
+
+def _restored(settings: Settings, running: Callable[[], RunningDeployment]) -> Settings:
     try:
-        running = _told(
-            settings.coordinator, job, lambda found: found.running(job), lambda store: stored_jobs.running(store, job)
-        )
+        return configuration.restored(running().program.settings)
     except ConflictError:  # a job of ``run``, whose settings aren't stored
         return settings
-    return configuration.restored(running.program.settings)
 
 
 def client(settings: CoordinatorSettings, job: str) -> Client:
@@ -100,7 +128,7 @@ def client(settings: CoordinatorSettings, job: str) -> Client:
         NotFoundError: there is no such job.
         ConflictError: the job exists, but no process is running it.
     """
-    url = _url(settings) or endpoint.find(settings.store).get(job)
+    url = coordinator_url(settings) or endpoint.find(settings.store).get(job)
     if url is not None:
         return _client(url, settings)
     known = status(settings, job)
@@ -113,7 +141,7 @@ def at(settings: Settings, url: str | None) -> Client:
     """A client of the coordinator at ``url`` or, if ``url`` is None, of the configured coordinator. Raises UsageError
     if none is configured.
     """
-    found = url or _url(settings.coordinator)
+    found = url or coordinator_url(settings.coordinator)
     if found is None:
         raise UsageError(
             "no coordinator is named",
@@ -122,7 +150,7 @@ def at(settings: Settings, url: str | None) -> Client:
     return _client(found, settings.coordinator)
 
 
-def _url(settings: CoordinatorSettings) -> str | None:
+def coordinator_url(settings: CoordinatorSettings) -> str | None:
     """The URL of the configured coordinator. If none is configured, and several machines can reach the store, the URL
     of the coordinator that leads, or that led last. None if there is no such URL."""
     if settings.url is not None or not address.is_on_server(settings.store):
@@ -164,7 +192,7 @@ def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], l
     If there is neither, the result of ``look`` for the store. If the configured coordinator can't be reached, the store
     isn't read.
     """
-    url = _url(settings) or endpoint.find(settings.store).get(job)
+    url = coordinator_url(settings) or endpoint.find(settings.store).get(job)
     if url is not None:
         with _client(url, settings) as found:
             return ask(found)

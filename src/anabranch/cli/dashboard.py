@@ -65,15 +65,14 @@ def _redirect(token_path: Path, address: str) -> str:
 
 def _url(settings: CoordinatorSettings, job: str | None) -> str:
     """The URL of the coordinator that serves the job. If ``job`` is None, the URL of the configured coordinator or, if
-    none is configured, of any coordinator on this machine."""
+    none is configured, of the coordinator that leads on the store, or of any coordinator on this machine."""
     if job is not None:
         with connect.client(settings, job) as client:
             return client.url
-    served = {} if settings.url is not None else endpoint.find(settings.store)
-    found = settings.url.split(",")[0].strip() if settings.url is not None else next(iter(served.values()), None)
+    found = connect.coordinator_url(settings) or next(iter(endpoint.find(settings.store).values()), None)
     if found is None:
         raise ConflictError(
             "nothing that serves a dashboard is running here",
             "start a job with anabranch run, or a coordinator, and name it with --coordinator URL",
         )
-    return found
+    return found.split(",")[0].strip()

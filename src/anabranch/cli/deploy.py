@@ -22,6 +22,7 @@ from anabranch.launch.preparation import Prepared
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
 from anabranch.protocol.deployment import DeployRequest, DeployResult
+from anabranch.protocol.drain import DrainMode
 
 
 @with_change_options
@@ -37,7 +38,9 @@ def deploy(
     ] = False,
     drop_state: Annotated[
         list[str] | None,
-        typer.Option(help="An operator that isn't in the new version, and whose state may be dropped."),
+        typer.Option(
+            help="Without --drain: an operator that isn't in the new version, and whose state may be dropped."
+        ),
     ] = None,
     *,
     chosen: ChangeOptions,
@@ -46,16 +49,20 @@ def deploy(
 
     Ctrl-C stops only the waiting.
     """
+    dropped = tuple(drop_state or ())
+    if drained:
+        _check_with_drain(chosen, dropped)
+    else:
+        _check_without_drain(up_to, reset_state)
     settings = preparation.settings_of(job, chosen.config)
     file = loading.load(job)
     with connect.at(settings, coordinator) as client:
         if drained:
-            if chosen.detach:
-                raise UsageError("deploy --drain waits for the drain", "leave --detach out")
-            _after_drain(client, file, settings, up_to, chosen.timeout, reset_state)
+            number = _after_drain(client, file, settings, up_to, chosen.timeout, reset_state)
+            if chosen.json:
+                output.as_json(DeployResult(deployment=number, version_of=number))
             return
         prepared = planned(client, file, settings)
-        dropped = tuple(drop_state or ())
         client.deploy(file.graph.job, wished(client, prepared, settings, dropped, dry=True))
         for warning in prepared.plan.warnings:
             progress.say(f"warning: {warning}")
@@ -64,11 +71,31 @@ def deploy(
         follow(client, file.graph.job, told, chosen.patience, chosen.json)
 
 
+def _check_with_drain(chosen: ChangeOptions, drop_state: tuple[str, ...]) -> None:
+    """Raises UsageError if an option is given that can't be used with ``--drain``."""
+    if chosen.detach:
+        raise UsageError("deploy --drain waits for the drain", "leave --detach out")
+    if chosen.now:
+        raise UsageError("deploy --drain waits for running batches", "leave --now out")
+    if drop_state:
+        raise UsageError(
+            "deploy --drain can't drop the state of single operators",
+            "leave --drop-state out; with --reset-state, the new version starts without any state",
+        )
+
+
+def _check_without_drain(up_to: str, reset_state: bool) -> None:
+    """Raises UsageError if an option is given that is only for ``--drain``."""
+    for name, given in (("--up-to", up_to != DrainMode.PLANNED), ("--reset-state", reset_state)):
+        if given:
+            raise UsageError(f"{name} is for deploy --drain", f"add --drain, or leave {name} out")
+
+
 def _after_drain(
     client: Client, file: JobFile, settings: Settings, up_to: str, timeout: float, reset_state: bool
-) -> None:
+) -> int:
     """Drain a job, and then start the new version. The new version is planned before the drain, so any error in this
-    version is noticed while the old version still runs.
+    version is noticed while the old version still runs. Returns the number of the new deployment.
 
     Raises:
         ConflictError: the job can't be drained now.
@@ -79,8 +106,9 @@ def _after_drain(
     told = drain.begun(client, name, up_to)
     drain.wait(client, settings.coordinator, name, timeout)
     progress.say(f"job {name}: drained, deployment {told.deployment}")
-    start.hand_over(client, prepared, settings, drained=True, available_now=False, reset_state=reset_state)
+    number = start.hand_over(client, prepared, settings, drained=True, available_now=False, reset_state=reset_state)
     start.wait(client, name, max(1.0, end - time.monotonic()), detach=False)
+    return number
 
 
 def planned(client: Client, file: JobFile, settings: Settings) -> Prepared:

@@ -34,6 +34,8 @@ from anabranch.protocol.commands import ChangeResult, RewindResult, ScaleResult
 from anabranch.protocol.status import JobStatus
 
 _SCALE, _REWIND, _EXPAND, _ASSIGN, _DRAIN, _DEPLOY = "scale", "rewind", "expand", "assign", "drain", "deploy"
+_WITHOUT_RACKS = (_REWIND, _DRAIN, _DEPLOY)
+"""The changes whose plans show no traffic between racks."""
 
 
 def plan(
@@ -55,7 +57,10 @@ def plan(
     config: options.Config = None,
     json: options.Json = False,
     html: Annotated[
-        Path | None, typer.Option(help="Also write an HTML page that shows the traffic between racks.")
+        Path | None,
+        typer.Option(
+            help="Also write an HTML page that shows the traffic between racks (not for rewind, drain and deploy)."
+        ),
     ] = None,
 ) -> None:
     """Show what a run (plan JOB.py) or a change (plan scale JOB, for example) would do. Changes nothing.
@@ -65,6 +70,10 @@ def plan(
     asked = _PlanOptions(factor, containers, to, state, tuple(drop_state or ()), config, json, html)
     if asked.drop_state and job != _DEPLOY:
         raise UsageError("--drop-state is for plan deploy", "anabranch plan deploy JOB.py --drop-state NAME")
+    if html is not None and job in _WITHOUT_RACKS:
+        raise UsageError(f"plan {job} shows no traffic between racks, so there is no page to write", "leave out --html")
+    if html is not None and json:
+        raise UsageError("plan writes either a page or JSON", "leave out --html or --json")
     change = _CHANGES.get(job)
     if change is not None:
         change(running, asked)
@@ -202,8 +211,6 @@ def _print_moves(console: Console, scaled: ScaleResult, status: JobStatus) -> No
 def _rewind(running: str | None, asked: _PlanOptions) -> None:
     if asked.of_scale:
         raise _misused()
-    if asked.html is not None:
-        raise UsageError("a rewind moves no task to another rack, so there is no page to write", "leave out --html")
     if running is None or asked.to is None:
         raise UsageError("plan rewind needs a job and --to", "anabranch plan rewind JOB --to earliest")
     request = rewind.wished(asked.to, asked.state, dry=True)

@@ -34,8 +34,8 @@ def reset(
 ) -> None:
     """Forget a job's positions and state: its next start begins like that of a new job. Streams stay as they are."""
     settings = configuration.load(config)
-    its = connect.settings_of(settings, job)
     with stopped_job.alone(settings.coordinator.store, job) as store:
+        its = connect.stored_settings(settings, store, job)
         losses = resetting.losses(store, job)
         if json:
             output.as_json(_plain(losses, its.storage.root, done=yes))

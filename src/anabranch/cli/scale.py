@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import connect, haste, options, output, progress
+from anabranch.cli import connect, haste, options, output, progress, waiting
 from anabranch.cli.change_options import ChangeOptions, with_change_options
 from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.deadlines import wait_until
@@ -72,21 +72,23 @@ def wished(factor: int | None, containers: int | None, dry: bool = False, now: b
 
 
 def wait(client: Client, job: str, timeout: float) -> None:
-    """Wait until a job isn't changing any more. Meanwhile, print its progress.
+    """Wait until a job is neither changing nor starting any more. (A job that didn't run is started by a deployment.)
+    Meanwhile, print its progress.
 
     Raises:
         JobFailedError: the job isn't running after the change.
         OutOfTimeError: the change took longer than ``timeout`` seconds.
     """
-    last, waits = "", haste.Waits()
+    last, state, waits = "", "changing", haste.Waits()
 
     def look() -> JobStatus | None:
-        nonlocal last
+        nonlocal last, state
         try:
             status = client.status(job)
         except AWAY:
             return None
-        if status.state != DeploymentState.CHANGING:
+        state = status.state
+        if state in waiting.SETTLED:
             return status
         if (now := _left(status)) != last:
             progress.say(now)
@@ -96,7 +98,7 @@ def wait(client: Client, job: str, timeout: float) -> None:
 
     def late() -> OutOfTimeError:
         return OutOfTimeError(
-            f"job {job} is still changing after {timeout:g} s: {last}",
+            f"job {job} is still {state} after {timeout:g} s: {last}",
             f"it continues in the background; see anabranch status {job}",
         )
 

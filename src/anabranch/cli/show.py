@@ -29,7 +29,7 @@ T = TypeVar("T")
 @app.command()
 def overview(config: Config = None, json: Json = False) -> None:
     """All jobs, one line each: state, lag, rate, and the most severe finding."""
-    found = _read(config, None, lambda asked: asked.overview())
+    found = connect.overview(configuration.load(config).coordinator)
     if json:
         output.as_json(found)
         return

@@ -23,9 +23,6 @@ from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.job_model import JobModel
 from anabranch.protocol.deployment import Program
 
-_SETTLED = frozenset(DeploymentState) - {DeploymentState.PLANNED, DeploymentState.STARTING, DeploymentState.CHANGING}
-"""The states at which ``start`` stops waiting: all except the states through which a job passes while it starts."""
-
 
 def start(
     job: Annotated[str, typer.Argument(help="The job file, or the name of a job to continue.")],
@@ -151,7 +148,7 @@ def wait(client: Client, job: str, timeout: float, detach: bool) -> None:
     """
     if detach:
         return
-    status = waiting.until(client, job, _SETTLED, timeout)
+    status = waiting.until(client, job, waiting.SETTLED, timeout)
     if status.state == DeploymentState.FAILED:
         raise JobFailedError(f"job {job} failed: {status.error}")
     progress.say(f"job {job}: {status.state}")

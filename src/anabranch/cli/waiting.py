@@ -13,8 +13,10 @@ from anabranch.errors import AnabranchError, OutOfTimeError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.status import JobStatus
 
-__all__ = ["answered", "until"]
+__all__ = ["SETTLED", "answered", "until"]
 
+SETTLED = frozenset(DeploymentState) - {DeploymentState.PLANNED, DeploymentState.STARTING, DeploymentState.CHANGING}
+"""The states of a job that neither starts nor changes."""
 _FIRST, _LONGEST = 0.5, 5.0
 _POLL = 0.1
 

@@ -12,10 +12,14 @@ from typer.testing import CliRunner
 from anabranch.cli.main import app
 from anabranch.coordinator.api import listening, server
 from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.jobs import plans
+from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.store import Store
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.commands import ScaleRequest
 from tests.unit.coordinator.figures import with_figures
-from tests.unit.coordinator.helpers import Clock
+from tests.unit.coordinator.helpers import Clock, plan
+from tests.unit.coordinator.store.helpers import event
 from tests.unit.coordinator.workers import JOB
 
 PARTS = ("live", "partitions", "placement", "graph", "deployments", "changes", "history", "moves", "lane-times")
@@ -62,6 +66,27 @@ def test_each_part_is_shown_and_given_as_json(served: bool) -> None:
         assert json.loads(said("show", part, "--json"))
     (change,) = json.loads(said("show", "changes", JOB, "--json"))
     assert (change["kind"], change["outcome"], change["generation"]) == ("scale", "done", 2)
+
+
+def test_the_overview_has_what_a_process_on_this_machine_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/coordinator.db"
+    store = Store(url)
+    coordinator = Coordinator(store, clock=Clock(), lease=10, grace=2)
+    with_figures(coordinator)
+    store.create_deployment(plans.numbered(plan(), 1), DeploymentState.STOPPED, event())
+    opened = listening.serve(coordinator)
+    endpoint.write(url, JOB, opened.url)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ANABRANCH__COORDINATOR__STORE", url)
+    try:
+        jobs = json.loads(said("show", "overview", "--json"))["jobs"]
+    finally:
+        opened.close()
+        store.close()
+    found = {each["job"]: (each["served"], each["state"], each["rows"]) for each in jobs}
+    assert found == {JOB: (True, "running", 30.0), "delays": (False, "stopped", None)}
 
 
 def test_why_says_what_is_the_matter(served: bool) -> None:

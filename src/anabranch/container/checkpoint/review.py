@@ -35,7 +35,7 @@ class Finding:
     Attributes:
         part: the lane, stream or table.
         path: the file or folder, if there is one.
-        problem: what is wrong; printed after ``path``.
+        problem: what is wrong, as the rest of a sentence that begins with ``path``, if there is one.
         lost: what can't be recovered without a backup.
         mends: what ``--repair`` does about the problem; empty if nothing.
     """
@@ -95,7 +95,7 @@ def of_lane(
     lane, part = found.lane, f"lane {found.lane.id}"
     if found.files is None:
         lost = "its positions" + (" and its state" if lane.stateful else "")
-        return [Finding(part, found.uri, "the folder of the lane is gone", lost)], None
+        return [Finding(part, found.uri, "is missing: it is the folder of the lane", lost)], None
     findings = [*_documents(found)]
     faults = soundness.faults(found.files)
     try:
@@ -115,9 +115,7 @@ def of_lane(
         findings += _inputs(found, systems)
         last = found.files.planned
         if seen is not None and seen > last:
-            problem = (
-                f"its outputs hold batch {seen}, but its folder has none after {last}: the folder is an older copy"
-            )
+            problem = f"has no batch after {last}, but the outputs hold batch {seen}: it is an older copy of the folder"
             findings.append(Finding(part, found.uri, problem, f"the positions and the state after batch {last}"))
     return findings, resumed
 

@@ -122,9 +122,14 @@ def is_known(store: Store, job: str, request: str) -> bool:
 
 
 def deployment(store: Store, job: str, number: int | None = None) -> DeploymentRecord:
-    """A deployment of a job; without a number, the last one. Raises NotFoundError if there is none."""
+    """A deployment of a job; without a number, the last one. Raises NotFoundError if the job or deployment doesn't
+    exist.
+    """
     found = store.deployment(check_name("job", job), number)
     if found is None:
+        last = None if number is None else store.deployment(job)
+        if last is not None:
+            raise NotFoundError(f"job {job!r} has no deployment {number}", f"its last one is {last.id}")
         known = store.jobs()
         cure = f"jobs here: {', '.join(known)}" if known else "run one first: anabranch run JOB.py"
         raise NotFoundError(f"there is no job {job!r} in {store.url}", cure)

@@ -58,7 +58,7 @@ class Histories:
         now, step = self._registry.now(), STEP
         after = int(min(until, now) // step if until else now // step) + 1
         first = int(since // step) if since else after - HOUR
-        if after - first > DAY:
+        if after - first > DAY + 1:  # the range includes the steps of both ends
             raise UsageError("more than a day was requested", "ask for a day or less: there are no older figures")
         with self._lock:
             its = self._by_job.get(job, JobHistory())

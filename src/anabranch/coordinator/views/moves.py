@@ -24,7 +24,7 @@ def moves(store: Store, job: str, at: float, deployment: int = 0, generation: in
     """
     last = stored_jobs.deployment(store, job, deployment or None)
     number = generation or last.generation
-    if number > last.generation:
+    if not 1 <= number <= last.generation:
         raise NotFoundError(
             f"deployment {last.id} of job {job!r} has no generation {number}", f"its last one is {last.generation}"
         )

@@ -254,10 +254,7 @@ class Reads:
         """The graph of a deployment (0: the last deployment). Raises NotFoundError if the job or deployment doesn't
         exist.
         """
-        last = stored_jobs.deployment(self._store, job)
-        if deployment > last.id:
-            raise NotFoundError(f"job {job!r} has no deployment {deployment}", f"its last one is {last.id}")
-        its = stored_jobs.deployment(self._store, job, deployment) if deployment else last
+        its = stored_jobs.deployment(self._store, job, deployment or None)
         graph, model = self._store.graph(job, its.id), self._store.model(job, its.id, its.generation)
         by_name = {each.stage: each for each in model.stages}
         found, edges = [], []

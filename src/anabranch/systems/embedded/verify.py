@@ -1,5 +1,4 @@
-"""Checks the files of a stream: manifests must have no holes, and segments must have the size that their entries name.
-"""
+"""Checks the files of a stream: manifests must have no holes, and segments must have the size that entries name."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from anabranch.errors import LogError, UnsupportedFormatError
+from anabranch.errors import AnabranchError, LogError, UnsupportedFormatError
 from anabranch.systems.contract import StreamFault
 from anabranch.systems.embedded import layout, partition, start
 from anabranch.systems.embedded.log import Log
@@ -21,17 +20,28 @@ def faults(log: Log, stream: str) -> list[StreamFault]:
     Raises:
         NotFoundError: there is no such stream.
     """
+    root = str(log.root)
     try:
         count = log.describe(stream).partitions
     except (LogError, UnsupportedFormatError) as error:
-        return [StreamFault(layout.info_path(str(log.root), stream), error.what.partition(" ")[2], f"all of {stream}")]
+        path = layout.info_path(root, stream)
+        return [StreamFault(path, _problem(error, path), f"all of {stream}")]
     found = [fault for number in range(count) for fault in _settled(log, stream, number)]
     try:
         log.readers(stream).all()
     except (LogError, UnsupportedFormatError) as error:
-        path, _, what = error.what.partition(" ")
-        found.append(StreamFault(path, what, f"nothing of {stream}, but its retention deletes nothing"))
+        folder = layout.readers_folder(root, stream)
+        name = _problem(error, f"{folder}/").partition(" ")[0]  # of a job's file, which has no spaces in its name
+        path = f"{folder}/{name}"
+        found.append(
+            StreamFault(path, _problem(error, path), f"nothing of {stream}, but its retention deletes nothing")
+        )
     return found
+
+
+def _problem(error: AnabranchError, path: str) -> str:
+    """What an error says after the path with which it begins. (The path itself can have spaces.)"""
+    return error.what.removeprefix(path).strip()
 
 
 def _settled(log: Log, stream: str, number: int) -> list[StreamFault]:
@@ -54,7 +64,7 @@ def _of_partition(root: str, stream: str, number: int) -> Iterator[StreamFault]:
     try:
         begins = start.read(path)
     except (LogError, UnsupportedFormatError) as error:
-        yield StreamFault(path, error.what.removeprefix(path).strip(), f"all of {where}")
+        yield StreamFault(path, _problem(error, path), f"all of {where}")
         return
     last = max(partition.sequences(folder), default=-1)
     if last < 0:
@@ -66,7 +76,7 @@ def _of_partition(root: str, stream: str, number: int) -> Iterator[StreamFault]:
         try:
             entry = partition.read(folder, sequence)
         except (LogError, UnsupportedFormatError) as error:
-            yield StreamFault(path, error.what.removeprefix(path).strip(), f"{where} from offset {end} on")
+            yield StreamFault(path, _problem(error, path), f"{where} from offset {end} on")
             return
         if entry is None:
             why = "and entries after it are there" if sequence < last else "where the partition begins"

@@ -124,3 +124,5 @@ def test_the_moves_of_a_change_are_those_that_its_plan_foretold() -> None:
     assert coordinator.moves(JOB, 1, 2).stages == plan.moves
     with pytest.raises(NotFoundError, match="has no generation 3"):
         coordinator.moves(JOB, generation=3)
+    with pytest.raises(NotFoundError, match="has no generation -1"):
+        coordinator.moves(JOB, generation=-1)

@@ -94,6 +94,18 @@ def test_the_overview_says_whether_the_lag_grows(coordinator: Coordinator, now: 
     assert after.lag_trend > 0
 
 
+def test_exactly_a_day_may_be_asked_for(coordinator: Coordinator, now: Clock) -> None:
+    with_figures(coordinator)
+    coordinator.tick()
+    day = DAY * STEP
+    for until in (0.0, now.at, now.at + 5):
+        found = coordinator.history(JOB, "rows", "job", since=now.at - day, until=until)
+        (values,) = found.values["rows"].values()
+        assert (found.t0, len(values), values[-1]) == (now.at - day, DAY + 1, 30.0)
+    with pytest.raises(UsageError, match="more than a day"):
+        coordinator.history(JOB, since=now.at - day - STEP)
+
+
 def test_what_there_is_not_is_refused(coordinator: Coordinator) -> None:
     with_figures(coordinator)
     with pytest.raises(UsageError, match="no figures 'colour'"):

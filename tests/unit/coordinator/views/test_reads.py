@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,18 @@ def test_the_graph_has_its_operators_by_stage_and_what_flows_between(coordinator
     assert len(found.edges) == sum(any("/" in name for name in each.inputs) for each in model.stages[1:])
     with pytest.raises(NotFoundError):
         coordinator.graph("unknown")
+
+
+@pytest.mark.parametrize("number", [-1, 2, 99])
+def test_a_deployment_that_is_not_there_is_named_and_the_job_is_known(coordinator: Coordinator, number: int) -> None:
+    running(coordinator)
+    asks: tuple[Callable[[str, int], object], ...] = (coordinator.moves, coordinator.graph)
+    for ask in asks:
+        with pytest.raises(NotFoundError, match=f"job '{JOB}' has no deployment {number}") as caught:
+            ask(JOB, number)
+        assert caught.value.cure == "its last one is 1"
+        with pytest.raises(NotFoundError, match="there is no job 'unknown'"):
+            ask("unknown", number)
 
 
 def test_deployments_are_listed_newest_first(coordinator: Coordinator) -> None:

@@ -1,0 +1,90 @@
+"""What ``deploy`` and ``rollback`` wait for, also if the job didn't run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from anabranch.cli import deploy as verb
+from anabranch.cli import progress
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.store import Store
+from anabranch.errors import JobFailedError, OutOfTimeError
+from anabranch.protocol.deployment import DeployResult
+from anabranch.protocol.lane_report import LanePhase
+from anabranch.protocol.status import JobStatus
+from tests.unit.coordinator.versions import Process, deploy, job, running
+
+
+class Desk:
+    """A coordinator, at which something more happens whenever somebody looks."""
+
+    def __init__(self, coordinator: Coordinator, happens: Iterator[None]) -> None:
+        self._coordinator = coordinator
+        self._happens = happens
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._coordinator, name)
+
+    def status(self, job: str) -> JobStatus:
+        found = self._coordinator.status(job)
+        next(self._happens, None)
+        return found
+
+
+@pytest.fixture
+def at_rest() -> Coordinator:
+    """The coordinator of a job that was stopped."""
+    coordinator, (process,) = running(Store("sqlite://"))
+    coordinator.stop("j")
+    process.reports = {name: each.changed(phase=LanePhase.ENDED) for name, each in process.reports.items()}
+    process.beat()
+    process.leave()
+    assert coordinator.status("j").state == "stopped"
+    return coordinator
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    lines: list[str] = []
+    monkeypatch.setattr(progress, "say", lines.append)
+    return lines
+
+
+def follow(coordinator: Coordinator, told: DeployResult, happens: Iterator[None], timeout: float = 60.0) -> None:
+    client: Any = Desk(coordinator, happens)
+    verb.follow(client, "j", told, timeout, json=False)
+
+
+def test_a_job_at_rest_is_waited_for_until_the_version_runs(at_rest: Coordinator, said: list[str]) -> None:
+    def happens() -> Iterator[None]:
+        yield
+        closing = Process(at_rest, 1)
+        closing.work()
+        closing.leave()
+        yield
+        Process(at_rest, 2).work()
+
+    told = deploy(at_rest, job(more=True))
+    assert at_rest.status("j").state == "starting"
+    follow(at_rest, told, happens())
+    assert at_rest.status("j").state == "running"
+    assert said[-1] == "job j: deployment 2; all its lanes run"
+
+
+def test_a_job_that_does_not_start_in_time_is_told_of(at_rest: Coordinator, said: list[str]) -> None:
+    told = deploy(at_rest, job(more=True))
+    with pytest.raises(OutOfTimeError, match="job j is still starting after 0 s: job j: "):
+        follow(at_rest, told, iter(()), timeout=0.0)
+
+
+def test_a_job_that_is_stopped_meanwhile_is_told_of(at_rest: Coordinator, said: list[str]) -> None:
+    def happens() -> Iterator[None]:
+        at_rest.stop("j")
+        yield
+
+    told = deploy(at_rest, job(more=True))
+    with pytest.raises(JobFailedError, match="job j is stopped: it was stopped meanwhile"):
+        follow(at_rest, told, happens())
