@@ -310,7 +310,7 @@ class JobRegistry:
         """
         state, model = DeploymentState.CHANGING, planned.model
         event = job_events.began(running_job, planned, self.now(), now)
-        result = pauses.foretold(running_job, planned.result, event.at)
+        result = pauses.foretold(running_job, planned.result, event.at, now)
         ending, lanes, noted = planned.ending, result.lanes, job_events.predicted(event.job, event.at, result)
         self.write(self.store.change_deployment, model, state, ending, lanes, event, noted)
         running_job.progress.watch(result.pause, result.closing, result.lanes, running_job.reports, event.at)
@@ -357,7 +357,7 @@ class JobRegistry:
         """Enter another deployment of a running job. ``now``: as in :meth:`change`."""
         state = DeploymentState.CHANGING
         event = job_events.began(running_job, planned, self.now(), now)
-        result = pauses.foretold(running_job, planned.result, event.at)
+        result = pauses.foretold(running_job, planned.result, event.at, now)
         former, noted = DeploymentState.STOPPED, job_events.predicted(event.job, event.at, result)
         self.write(self.store.replace_deployment, planned.start, state, former, planned.ending, event, noted)
         start, settings = planned.start, {} if planned.start.program is None else planned.start.program.settings
