@@ -315,6 +315,7 @@ class JobRegistry:
         self.write(self.store.change_deployment, model, state, ending, lanes, event, noted)
         running_job.progress.watch(result.pause, result.closing, result.lanes, running_job.reports, event.at)
         running_job.change(model, [*planned.ending, *planned.result.lanes], self.clock())
+        running_job.progress.has_changed(event.at, self.clock())
         running_job.progress.hasty = now
         self.advance(running_job)
         self.announce()
