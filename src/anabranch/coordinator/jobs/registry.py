@@ -131,7 +131,8 @@ class JobRegistry:
         if stored is None or stored.program is None or not stored.state.active:
             return False
         model = self.store.model(job, stored.id, stored.generation)
-        running_job = loading.loaded(self, stored, model, stored.state, self.store.lanes(job))
+        lanes, former = self.store.lanes(job), self.jobs.get(job)
+        running_job = loading.loaded(self, stored, model, stored.state, lanes, former=former)
         running_job.seats.sure_from = self.clock() + self.lease
         for record in self.store.containers(job):
             process = Process(record=record, lease_ends=self.clock() + self.lease)
