@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from anabranch.config.secrets import has_reference
+from anabranch.config.secrets import has_reference, hidden
 from anabranch.config.settings import Settings
 from anabranch.errors import ConfigError
 
@@ -15,8 +15,9 @@ __all__ = ["dumped"]
 
 _SECRET = re.compile(r"password|secret|token|credential", re.IGNORECASE)
 _SECRETS_OF_REGISTRY = {"basic.auth.user.info", "bearer.auth.client.secret", "bearer.auth.token", "ssl.key.password"}
-_LOGIN = re.compile(r"://[^/@]*:[^/@]+@")
-"""Matches a URL that contains a password."""
+_LOGIN = re.compile(r"://[^/@]*?:([^/@]+)@")
+"""Matches the login in a URL. The group is the password."""
+_UNSEARCHED = "spark.conf."
 
 
 def dumped(settings: Settings) -> dict[str, Any]:
@@ -26,6 +27,7 @@ def dumped(settings: Settings) -> dict[str, Any]:
     Raises:
         ConfigError: a recognized secret is given literally, but only references to secrets may be stored.
     """
+    stored: dict[str, Any] = settings.model_dump(mode="json", exclude_unset=True, exclude={"coordinator"})
     formats = settings.formats
     secrets = {
         **{
@@ -43,16 +45,17 @@ def dumped(settings: Settings) -> dict[str, Any]:
             f"{section}.{setting}": text
             for section, options in _free(settings)
             for setting, text in _texts(options)
-            if _SECRET.search(setting) or _LOGIN.search(text)
+            if _SECRET.search(setting)
         },
     }
     plain = [name for name, text in secrets.items() if text is not None and not has_reference(text)]
+    plain += [name for name, text in _texts(stored) if not name.startswith(_UNSEARCHED) and _has_password(text)]
     if plain:
         raise ConfigError(
             f"the setting {plain[0]} contains a secret in plain text, and a coordinator stores the settings of jobs",
             "write a reference instead, to be resolved where containers run: ${env:NAME} or ${file:PATH}",
         )
-    return settings.model_dump(mode="json", exclude_unset=True, exclude={"coordinator"})
+    return stored
 
 
 def _free(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -68,5 +71,13 @@ def _texts(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, 
     for name, value in options.items():
         if isinstance(value, Mapping):
             yield from _texts(value, f"{before}{name}.")
+        elif isinstance(value, list):
+            yield from _texts({str(number): each for number, each in enumerate(value)}, f"{before}{name}.")
         elif isinstance(value, str):
             yield f"{before}{name}", value
+
+
+def _has_password(text: str) -> bool:
+    """Whether a text is a URL with a password that is given literally."""
+    without, references = hidden(text)
+    return any(not any(name in login[1] for name in references) for login in _LOGIN.finditer(without))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from anabranch import config
 from anabranch.config import Settings
 from anabranch.errors import ConfigError, ConflictError
+from anabranch.event_time import durations
 from anabranch.formats import Format, settling
 from anabranch.grouping import expansion, groupers
 from anabranch.grouping.request import Grouper
@@ -139,7 +140,8 @@ def _real_time(settings: Settings, systems: Systems) -> RealTime | None:
     if job.trigger != "real-time":
         return None
     able = {system.name for system in systems.all if system.real_time}
-    return RealTime(job.on_error, job.on_null_key, job.watermark_scope, able)
+    interval = durations.parse(job.interval) / 1000
+    return RealTime(job.on_error, job.on_null_key, job.watermark_scope, able, interval)
 
 
 def cores(plan: Plan, settings: Settings) -> int:

@@ -16,6 +16,8 @@ from anabranch.planning.stages import Stage
 __all__ = ["RealTime", "check"]
 
 _CURE = 'set [job] trigger = "micro-batch"'
+_SHORTEST = 5.0
+"""The length of the shortest batch that Spark runs in real-time mode, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,9 @@ class RealTime:
 
     systems: Collection[str]
     """The systems whose records arrive one by one."""
+
+    interval: float = 0.0
+    """The length of a batch in seconds; 0.0 for the default."""
 
 
 def check(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], settings: RealTime) -> None:
@@ -44,6 +49,12 @@ def check(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], settin
                 f'[job] trigger = "real-time" has no dead letters, but {name} is "dead-letter"',
                 f'set {name} = "fail" or "drop", or {_CURE.removeprefix("set ")}',
             )
+    if 0 < settings.interval < _SHORTEST:
+        raise ConfigError(
+            f'[job] trigger = "real-time" has batches of at least {_SHORTEST:g} s, but interval is '
+            f"{settings.interval:g} s",
+            f'set interval = "{_SHORTEST:g} seconds" or longer, or {_CURE.removeprefix("set ")}',
+        )
     for stage in cut:
         for node in stage.nodes:
             why = _why_not(graph, node, systems, settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,24 @@ def test_a_secret_of_a_client_must_be_a_reference(tmp_path: Path, section: str, 
 def test_what_is_no_secret_may_be_given_as_it_is(tmp_path: Path, section: str, name: str) -> None:
     given = settings(tmp_path, section, name, "/etc/kafka")
     assert config.restored(config.dumped(given)).systems.kafka == given.systems.kafka
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ("formats.registry", '[formats]\nregistry = "{}"'),
+        ("formats.registry_client.proxy", '[formats.registry_client]\nproxy = "{}"'),
+        ("systems.kafka.client.https.proxy", '[systems.kafka.client]\n"https.proxy" = "{}"'),
+        ("storage.root", '[storage]\nroot = "{}"'),
+        ("outputs.rows.hosts.0", '[outputs.rows]\nto = "mine:Table"\nhosts = ["{}"]'),
+    ],
+)
+def test_a_password_in_a_url_must_be_a_reference(tmp_path: Path, setting: str, text: str) -> None:
+    file = tmp_path / config.FILE_NAME
+    for login in ("me:s3cret@", ":s3cret@", "${env:NAME}:s3cret@", "me:s3cret@${env:HOST}."):
+        file.write_text(text.format(f"https://{login}host"))
+        with pytest.raises(ConfigError, match=f"the setting {re.escape(setting)} contains a secret in plain text"):
+            config.dumped(config.load(file))
+    for login in ("", "me@", "me:${env:PASSWORD}@", "${env:NAME}:${file:/run/password}@"):
+        file.write_text(text.format(f"https://{login}host:8081"))
+        config.dumped(config.load(file))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -76,6 +77,13 @@ def test_putting_records_aside_is_refused(setting: str) -> None:
     settings = {"on_error": "drop", "on_null_key": "drop", setting: "dead-letter"}
     with pytest.raises(ConfigError, match=f'{setting} is "dead-letter"'):
         planned(_plain(), RealTime(**settings, watermark_scope="ssp", systems={"kafka"}))
+
+
+def test_a_batch_that_is_shorter_than_spark_allows_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"batches of at least 5 s, but interval is 4\.999 s"):
+        planned(_plain(), replace(FITTING, interval=4.999))
+    for interval in (0.0, 5.0):
+        assert planned(_plain(), replace(FITTING, interval=interval)).lanes
 
 
 @pytest.mark.parametrize("stream", ["in", "out"])

@@ -44,7 +44,7 @@ class AuditedRequest(msgspec.Struct, frozen=True):
     path: str
     status: int
     why: str = ""
-    """Why the request was refused."""
+    """Why the request was refused; empty if it wasn't refused."""
     left_out: int = 0
     """How many refused requests from this address weren't recorded just before this request."""
 
@@ -84,7 +84,7 @@ class Audit:
         self._thread.start()
 
     def take(self, requested: AuditedRequest, /) -> None:
-        if requested.status in {401, 403, 415, 429}:
+        if requested.why:
             counted = self._counted(requested)
             if counted is None:
                 return

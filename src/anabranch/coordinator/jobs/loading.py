@@ -32,11 +32,20 @@ def loaded(
     state: DeploymentState,
     lanes: dict[str, Lane],
     settings: Mapping[str, Any] | None = None,
+    former: RunningJob | None = None,
 ) -> RunningJob:
-    """The running job. ``settings`` are the job's settings, if the deployment has no program that contains them."""
+    """The running job.
+
+    Args:
+        settings: the job's settings, if the deployment has no program that contains them.
+        former: the job as this coordinator has served it so far.
+    """
     given = (settings or {}) if stored.program is None else stored.program.settings
     revision, changed_at = surroundings.first(), stored.changed_at
     since = surroundings.clock() - max(0.0, surroundings.now() - changed_at)
+    begun = surroundings.clock()
+    if former is not None and former.state.active and former.deployment == stored.id:
+        begun = former.seats.begun  # a launcher that has given up doesn't try again
     running_job = RunningJob(
         job=stored.job,
         deployment=stored.id,
@@ -45,7 +54,7 @@ def loaded(
         terms=DeploymentTerms(RunSettings.of(given), stored.until_caught_up, stored.promises),
         known=lanes,
         error=stored.error,
-        seats=Seats(expels=surroundings.grace is not None, revision=revision, begun=surroundings.clock()),
+        seats=Seats(expels=surroundings.grace is not None, revision=revision, begun=begun),
         progress=Progress(changed_at, unchanged_since=since, changing_since=since, drain=stored.drain),
     )
     offers.renew(running_job)

@@ -149,6 +149,8 @@ def expected(
     starting: float = 0.0,
     following: Collection[Lane] = (),
     made_at: float | None = None,
+    *,
+    hasty: bool = False,
 ) -> float:
     """The expected seconds between the last rows of closing lanes and the first rows of their successors; 0.0 if no
     lane closes.
@@ -160,6 +162,7 @@ def expected(
         following: the successors. If they aren't given, their first batches are predicted as for the same factor.
         made_at: the current time, in seconds since 1970, if the change is made now, and so breaks off the batches that
             are running. None if the change is only planned, and can be made at any time.
+        hasty: whether a change that is made now breaks off every running batch, whatever is lost or repeated.
     """
     shown = shown or Experience()
 
@@ -169,7 +172,7 @@ def expected(
         if report is None:
             return begins
         cost = report.load.cost
-        lost = _lost(report, cost) if made_at is None else _lost_now(report, cost, made_at)
+        lost = _lost(report, cost) if made_at is None else _lost_now(report, cost, made_at, hasty)
         next_lanes = [each for each in following if lane.id in each.predecessors]
         first = _first_batch(lane, report, cost, next_lanes, shown)
         return lost + first + begins + report.progress.state_bytes / shown.state_speed
@@ -189,21 +192,23 @@ def _lost(report: LaneReport, cost: BatchCost | None) -> float:
     return breaking_off.likelihood(whole, spent, _UNSURE) * (spent + BROKEN_OFF)
 
 
-def _lost_now(report: LaneReport, cost: BatchCost | None, now: float) -> float:
+def _lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: bool) -> float:
     """The expected seconds without output before a batch is broken off, for a change at ``now``, in seconds since 1970;
     0.0 if the change waits for the batch.
     """
     spent, whole = _present_batch(report, cost)
-    if report.load.repeats or whole < _SHORT or spent > whole:
+    is_late = spent > whole
+    if whole < _SHORT or (not hasty and (report.load.repeats or is_late)):
         return 0.0
     since = without_output(report, now)
     spent += min(since - spent, _REPORTED_EVERY) / 2 + _NOTICED
-    if spent > whole:  # by then the next batch has begun, if there are records for it
+    if spent > whole and not is_late:  # by then the next batch has begun, if there are records for it
         since = spent = spent - whole
         whole = _next_batch(report, cost)
     else:
         since += _NOTICED
-    return breaking_off.likelihood(whole, spent, _UNSURE) * (since + BROKEN_OFF) if whole else 0.0
+    likelihood = 1.0 if hasty else breaking_off.likelihood(whole, spent, _UNSURE)
+    return likelihood * (since + BROKEN_OFF) if whole else 0.0
 
 
 def without_output(report: LaneReport, now: float) -> float:

@@ -18,9 +18,10 @@ __all__ = ["foretold", "measured"]
 R = TypeVar("R", bound=ChangeResult)
 
 
-def foretold(job: RunningJob, change: R, at: float) -> R:
+def foretold(job: RunningJob, change: R, at: float, hasty: bool) -> R:
     """A planned change with a new prediction of its pause, based on the batches that are running now. To be called when
-    the change is carried out. ``at`` is the current time in seconds since 1970.
+    the change is carried out. ``at`` is the current time in seconds since 1970. For ``hasty``, see
+    :func:`pause_estimate.expected`.
     """
     free = change.free if isinstance(change, ScaleResult) else ()
     pause = pause_estimate.expected(
@@ -31,6 +32,7 @@ def foretold(job: RunningJob, change: R, at: float) -> R:
         seats.until_seated(job, free),
         change.lanes,
         made_at=at,
+        hasty=hasty,
     )
     return msgspec.structs.replace(change, pause=pause)
 

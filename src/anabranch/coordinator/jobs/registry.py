@@ -131,7 +131,8 @@ class JobRegistry:
         if stored is None or stored.program is None or not stored.state.active:
             return False
         model = self.store.model(job, stored.id, stored.generation)
-        running_job = loading.loaded(self, stored, model, stored.state, self.store.lanes(job))
+        lanes, former = self.store.lanes(job), self.jobs.get(job)
+        running_job = loading.loaded(self, stored, model, stored.state, lanes, former=former)
         running_job.seats.sure_from = self.clock() + self.lease
         for record in self.store.containers(job):
             process = Process(record=record, lease_ends=self.clock() + self.lease)
@@ -310,11 +311,12 @@ class JobRegistry:
         """
         state, model = DeploymentState.CHANGING, planned.model
         event = job_events.began(running_job, planned, self.now(), now)
-        result = pauses.foretold(running_job, planned.result, event.at)
+        result = pauses.foretold(running_job, planned.result, event.at, now)
         ending, lanes, noted = planned.ending, result.lanes, job_events.predicted(event.job, event.at, result)
         self.write(self.store.change_deployment, model, state, ending, lanes, event, noted)
         running_job.progress.watch(result.pause, result.closing, result.lanes, running_job.reports, event.at)
         running_job.change(model, [*planned.ending, *planned.result.lanes], self.clock())
+        running_job.progress.has_changed(event.at, self.clock())
         running_job.progress.hasty = now
         self.advance(running_job)
         self.announce()
@@ -357,7 +359,7 @@ class JobRegistry:
         """Enter another deployment of a running job. ``now``: as in :meth:`change`."""
         state = DeploymentState.CHANGING
         event = job_events.began(running_job, planned, self.now(), now)
-        result = pauses.foretold(running_job, planned.result, event.at)
+        result = pauses.foretold(running_job, planned.result, event.at, now)
         former, noted = DeploymentState.STOPPED, job_events.predicted(event.job, event.at, result)
         self.write(self.store.replace_deployment, planned.start, state, former, planned.ending, event, noted)
         start, settings = planned.start, {} if planned.start.program is None else planned.start.program.settings

@@ -58,6 +58,7 @@ def write(store_url: str, job: str, url: str) -> None:
         temporary.write_bytes(encode(Note(url=url, pid=os.getpid(), started=time.time())))
         temporary.replace(_path(store_url, job))
     except OSError as error:
+        temporary.unlink(missing_ok=True)
         raise ConfigError(
             f"the folder {folder} can't be written: {error.strerror}",
             "let [coordinator] store be in one that can",

@@ -43,8 +43,12 @@ class JobLocks:
                 raise
 
     def take(self, job: str) -> bool:
-        """Take a job's lock. Returns whether this call took the lock. Raises ConflictError if another process holds the
-        lock."""
+        """Take a job's lock. Returns whether this call took the lock.
+
+        Raises:
+            ConflictError: another process holds the lock.
+            ConfigError: the lock or its note can't be written. The lock then isn't held.
+        """
         if address.is_on_server(self._store_url) or address.path_of(self._store_url) is None:
             return False
         with self._guard:
@@ -52,16 +56,22 @@ class JobLocks:
                 return False
             lock = endpoint.RunLock(self._store_url, job)
             lock.acquire()
+            try:
+                endpoint.write(self._store_url, job, self._url)
+            except BaseException:
+                lock.release()
+                raise
             self._locks[job] = lock
-            endpoint.write(self._store_url, job, self._url)
             return True
 
     def give(self, job: str) -> None:
         """Release a job's lock. Does nothing if the lock isn't held."""
         with self._guard:
             if job in self._locks:
-                endpoint.remove(self._store_url, job)
-                self._locks.pop(job).release()
+                try:
+                    endpoint.remove(self._store_url, job)
+                finally:
+                    self._locks.pop(job).release()
 
     def give_those(self, released: Callable[[str], bool]) -> None:
         """Release the locks of the jobs for which ``released`` returns True."""

@@ -156,9 +156,12 @@ class Leadership:
                 taken = self._locks.take(job)
             except ConflictError:
                 continue  # anabranch run, or a former leader that is frozen, holds the lock
+            except Exception as error:  # a problem with this job must not affect the other jobs
+                log.warning("a job can't be served yet", job=job, error=str(error))
+                continue
             try:
                 adopted = self._coordinator.adopt(job)
-            except Exception as error:  # a problem with this job must not affect the other jobs
+            except Exception as error:  # as above
                 log.warning("a job can't be served yet", job=job, error=str(error))
                 if taken:
                     self._locks.give(job)

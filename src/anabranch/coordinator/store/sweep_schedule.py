@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
@@ -34,7 +35,7 @@ class Retain:
 
 
 class SweepSchedule:
-    """Sweeps the store once an hour, if the coordinator leads. Not thread-safe.
+    """Sweeps the store once an hour, if the coordinator leads. Thread-safe.
 
     Args:
         clock: a clock in seconds.
@@ -45,6 +46,7 @@ class SweepSchedule:
         self._retain = retain
         self._clock = clock
         self._due = clock() + _FIRST
+        self._lock = threading.Lock()
         self._unused: frozenset[str] = frozenset()
         """The code that no deployment used at the last sweep. Such code is deleted only if no deployment uses it at the
         next sweep, either, because code is stored before the deployment that uses the code.
@@ -56,9 +58,10 @@ class SweepSchedule:
         Raises:
             StoreUnavailableError: the store isn't available. The next attempt is made an hour later.
         """
-        if self._clock() < self._due:
-            return
-        self._due = self._clock() + _EVERY
+        with self._lock:
+            if self._clock() < self._due:
+                return
+            self._due = self._clock() + _EVERY
         try:
             swept = self._store.sweep(self._retain.events, self._retain.versions, self._unused)
         except NotLeadingError:  # the coordinator that leads sweeps the store

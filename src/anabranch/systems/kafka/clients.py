@@ -91,7 +91,7 @@ def shown(settings: KafkaSettings) -> str:
 
 
 def secrets(settings: KafkaSettings) -> list[str]:
-    """The values that must not appear in any message."""
+    """The values that must not appear in messages of librdkafka, which gets nothing of ``[systems.kafka] spark``."""
     texts = {"sasl_password": settings.sasl_password, "ssl_key_password": settings.ssl_key_password}
     extras = {f"client.{name}": text for name, text in settings.client.items()}
     hidden = [resolved(f"systems.kafka.{name}", text) for name, text in texts.items() if text is not None]

@@ -268,13 +268,28 @@ def requested(status: int = 200, at: float = 0.0, **more: Any) -> AuditedRequest
     return AuditedRequest(at=at, status=status, **{**given, **more})
 
 
+def test_of_all_refused_requests_of_an_address_only_so_many_a_minute_become_events(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    noted: list[Event] = []
+    trail = Audit(tmp_path / "audit", noted.append)
+    with TestClient(server_api.app(coordinator, token=TOKEN, read_token=READS, trail=trail)) as client:
+        for method, path in (("GET", "/jobs/delays/nothing"), ("POST", "/jobs/delays/stop")) * 75:
+            client.request(method, path, headers={"Authorization": f"Bearer {READS}"})
+        for _ in range(75):
+            client.post("/jobs/delays/nothing", headers={"Authorization": f"Bearer {TOKEN}"}, json={})
+    trail.close()
+    assert [each.who.split()[0] for each in noted].count("read") == 100
+    assert [each.who.split()[0] for each in noted].count("operate") == 75
+
+
 def test_the_trail_is_a_bounded_file_and_events(tmp_path: Path) -> None:
     noted: list[Event] = []
     trail = Audit(tmp_path / "audit", noted.append)
     trail.take(requested(client_name="anna@here"))
     for number in range(250):
-        trail.take(requested(status=401, at=number / 10, path="/jobs"))
-    trail.take(requested(status=401, at=61.0, path="/jobs"))
+        trail.take(requested(status=401, at=number / 10, path="/jobs", why="no token"))
+    trail.take(requested(status=401, at=61.0, path="/jobs", why="no token"))
     trail.close()
     lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
     assert len(lines) == 1 + 100 + 1

@@ -11,7 +11,7 @@ from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, NotFoundError, StoreUnavailableError
 from anabranch.protocol.deployment import Program
-from tests.unit.coordinator.helpers import plan
+from tests.unit.coordinator.helpers import Clock, plan
 
 PROGRAM = Program(artifact="0" * 64, file="delays.py", settings={}, schemas={})
 
@@ -74,3 +74,24 @@ def test_after_a_step_whose_answer_was_lost_a_job_is_as_the_store_has_it(registr
     with registry.locked("delays") as after:
         assert after is not before
         assert len(after.known) == 2
+
+
+def test_a_step_whose_answer_was_lost_does_not_make_a_launcher_try_again() -> None:
+    clock = Clock()
+    coordinator = Coordinator(Store("sqlite://"), clock, grace=2.0)
+    coordinator.start(plan(program=PROGRAM))
+    (before,) = coordinator.demands(())
+    clock.at += 100
+
+    def lost() -> None:
+        raise StoreUnavailableError("no answer", "try again")
+
+    with pytest.raises(StoreUnavailableError), coordinator.registry.locked("delays"):
+        coordinator.registry.write(lost)
+    (after,) = coordinator.demands(())
+    assert after.sure_from > before.sure_from, "the job was read from the store again"
+    assert after.begun == before.begun
+    coordinator.abandon()
+    assert coordinator.adopt("delays")
+    (anew,) = coordinator.demands(())
+    assert anew.begun == clock.at

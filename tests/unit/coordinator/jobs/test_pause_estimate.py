@@ -144,6 +144,23 @@ def test_a_change_that_is_made_meets_the_present_batch(
 
 
 @pytest.mark.parametrize(
+    ("progress", "since", "lost"),
+    [
+        (BatchProgress(number=3, planned=1000, seconds=3.0), 3.2, 3.2 + 0.2 + 0.5),
+        (BatchProgress(number=3, planned=1000, seconds=1.8), 1.8, 1.8 + 0.2 + 0.5),
+        (BatchProgress(number=3, planned=1000, seconds=6.0), 6.0, 6.0 + 0.2 + 0.5),  # it takes longer than usual
+        (BatchProgress(number=3, planned=1000, seconds=4.0, left=0.2), 4.4, 0.2 + 0.5),  # the next one meets it
+    ],
+)
+@pytest.mark.parametrize("repeats", ["", "writes at least once to out"])
+def test_a_hasty_change_breaks_off_any_batch(progress: BatchProgress, since: float, lost: float, repeats: str) -> None:
+    reports = told("0-a", **BACKLOG, batch_progress=progress, last_output=5000.0 - since, repeats=repeats)
+    following = [lane("0-b", predecessors=("0-a",))]
+    found = pause_estimate.expected([lane("0-a")], reports, Kind.SAME, following=following, made_at=5000.0, hasty=True)
+    assert found == pytest.approx(0.6 + FIRST + lost)
+
+
+@pytest.mark.parametrize(
     ("progress", "waiting", "last", "seconds"),
     [
         (None, 100, 4999.2, 0.8),
@@ -338,6 +355,27 @@ def test_the_pause_of_a_change_is_foretold_anew_from_the_batch_that_it_meets() -
     coordinator.scale(JOB, ScaleRequest(factor=4))
     (event,) = [each for each in coordinator.events(JOB, 100) if "expected to pause" in each.what]
     assert event.what == f"output is expected to pause for {plan - 0.75:.1f} s", "the batch is awaited"
+
+
+@pytest.mark.parametrize(("now", "lost"), [(False, 0.0), (True, 3.0 + 0.2 + 0.5)])
+def test_the_pause_of_a_change_that_does_not_wait_is_foretold_with_the_batch_that_it_breaks_off(
+    now: bool, lost: float
+) -> None:
+    coordinator = Coordinator(Store("sqlite://"), lease=10, grace=2)
+    coordinator.start(start())
+    worker = Worker(coordinator)
+    worker.turns()
+    its = {
+        "usual_seconds": 4.0,
+        "batch_progress": BatchProgress(number=8, planned=1000, seconds=3.0),
+        "repeats": "writes at least once to out",
+    }
+    worker.reports = {name: each.changed(**its) for name, each in worker.reports.items()}
+    worker.seat.beat(*worker.reports.values())
+    waiting = coordinator.scale(JOB, ScaleRequest(factor=4, dry=True)).pause
+    coordinator.scale(JOB, ScaleRequest(factor=4, now=now))
+    (event,) = [each for each in coordinator.events(JOB, 100) if "expected to pause" in each.what]
+    assert event.what == f"output is expected to pause for {waiting + lost:.1f} s"
 
 
 def test_how_long_a_container_takes_is_learned_from_those_that_were_started_for_a_change() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Event, Store
 from anabranch.coordinator.store.sweep_schedule import Retain, SweepSchedule
+from anabranch.coordinator.store.sweeping import SweepResult
 from anabranch.model.deployment_state import DeploymentState
 from tests.unit.coordinator import workers
 from tests.unit.coordinator.helpers import Clock
@@ -93,3 +97,32 @@ def test_code_goes_that_no_kept_version_has_but_not_what_is_just_handed_over(sto
     clock.at += HOUR
     schedule.look()
     assert there(store) == {"c", "coming"}
+
+
+def test_two_threads_that_look_at_the_same_moment_sweep_once(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweeps: list[object] = []
+
+    def swept(*given: object) -> SweepResult:
+        sweeps.append(given)
+        return SweepResult()
+
+    both = threading.Barrier(2)
+
+    def read_by_both() -> float:
+        with suppress(threading.BrokenBarrierError):  # only one thread at a time reads the clock
+            both.wait(0.3)
+        return clock()
+
+    monkeypatch.setattr(store, "sweep", swept)
+    both.abort()
+    schedule = SweepSchedule(store, Retain(), read_by_both)
+    both.reset()
+    clock.at += 61
+    threads = [threading.Thread(target=schedule.look) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(sweeps) == 1

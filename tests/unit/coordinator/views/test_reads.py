@@ -74,6 +74,19 @@ def test_a_change_under_way_is_told_with_its_lanes(coordinator: Coordinator) -> 
     assert coordinator.live(JOB).change is None
 
 
+def test_a_change_is_shown_since_the_moment_that_the_store_has() -> None:
+    clock = Clock()
+    coordinator = Coordinator(Store("sqlite://"), clock=clock, lease=10, grace=2, now=clock)
+    running(coordinator)
+    clock.at += 5
+    coordinator.scale(JOB, ScaleRequest(factor=4))
+    stored = coordinator.registry.store.deployment(JOB)
+    assert stored is not None
+    assert (stored.state, stored.changed_at) == ("changing", clock.at)
+    (overview,) = coordinator.overview().jobs
+    assert coordinator.live(JOB).since == overview.changed_at == clock.at
+
+
 def test_the_overview_has_a_line_for_each_job(coordinator: Coordinator) -> None:
     with_figures(coordinator)
     (job,) = coordinator.overview().jobs
