@@ -214,6 +214,7 @@ class LaneRunner:
             self.lane, attempt.epoch, self.life.leaves, self._outputs_taken(), prestarted is not None
         )
         attempt.take_folder(folder)
+        attempt.lane_folders.note_used(folder)
         return events.FolderTaken(self.life.state.folder_epoch or attempt.epoch)
 
     def _await_acknowledgement(self) -> Event:

@@ -87,6 +87,9 @@ class LocalLaneFolders:
     def folder(self, lane: object, epoch: int, unless: Callable[[], bool], checked: bool, ahead: bool) -> Folder:
         return self.its
 
+    def note_used(self, folder: Folder) -> None:
+        pass
+
     def explained(self, failed: Failure) -> Failure:
         return failed
 
