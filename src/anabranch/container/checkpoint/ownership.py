@@ -37,7 +37,7 @@ EXPIRES = 30.0
 clocks of two machines must not diverge by more than ``EXPIRES`` - ``LEASE``."""
 _LOOK_EVERY = 0.5
 
-EXCLUSIVE = frozenset({"abfs", "abfss", "gs", "hdfs", "o3fs", "ofs", "s3", "s3a", "swebhdfs", "viewfs", "webhdfs"})
+EXCLUSIVE = frozenset({"abfs", "abfss", "gs", "hdfs", "o3fs", "ofs", "s3a", "swebhdfs", "viewfs", "webhdfs"})
 """The URI schemes of storage in which files can be created exclusively."""
 
 _PROCESSES = "processes"
