@@ -220,6 +220,45 @@ def test_a_copy_that_broke_off_can_be_made_again(site: Site, monkeypatch: pytest
     assert copying.clone(folder, f"file://{site.root}/copy").stream_ids() == {"in": "id"}
 
 
+def test_an_attempt_that_fails_after_its_folder_was_copied_can_be_made_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = counting(site)
+    feed(site, 0, 0, 5)
+    run.ran()
+    lane, epoch = msgspec.structs.replace(run.lanes[0], abandoned=True), run.epoch
+
+    def away(*_: Any, **__: Any) -> None:
+        raise OSError("the disk is away")
+
+    for step in ("clear_leftovers", "note_starting"):
+        run.lanes, run.epoch = [lane], epoch
+        with monkeypatch.context() as patched:
+            patched.setattr(Folder, step, away)
+            assert "the disk is away" in run.failure()
+    feed(site, 0, 5, 5)
+    run.lanes, run.epoch = [lane], epoch
+    run.ran()
+    assert run.lanes[0].folder_epoch == epoch
+    assert counts(site) == expected({0: 10})
+    with pytest.raises(ConflictError, match="exists already"):
+        copying.clone(run.folder(lane), run.folder(run.lanes[0]).uri, again=True)
+
+
+def test_a_copy_that_another_process_holds_is_not_replaced(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Folder(site.spark, f"file://{site.root}/lane")
+    folder.make()
+    copy = copying.clone(folder, f"file://{site.root}/copy")
+
+    def held(*_: Any) -> None:
+        raise ConflictError("another process runs on it", "")
+
+    monkeypatch.setattr(Folder, "lock", held)
+    with pytest.raises(ConflictError, match="another process"):
+        copying.clone(folder, f"file://{site.root}/copy", again=True)
+    assert copy.exists()
+
+
 def test_a_folder_is_not_cloned_over_another(site: Site) -> None:
     folder = Folder(site.spark, f"file://{site.root}/lane")
     folder.make()

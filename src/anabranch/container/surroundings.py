@@ -86,19 +86,26 @@ _KINDS = (
         r"UnknownHostException",
         r"Temporary failure in name resolution",
         r"Name or service not known",
+        r"No address associated with hostname",
     ),
     _awaited(
         "the object store",
         "see that the store of [storage] root answers this machine: the lane continues without intervention",
-        r"\bSlowDown\b|Service: S3, Status Code: 50[03]|AWSServiceIOException|503 Service Unavailable",
+        r"\bSlowDown\b|Service: S3, Status Code: 50[0234]|AWSServiceIOException|503 Service Unavailable",
+        r"Unable to execute HTTP request",  # of Amazon's client, which the S3A connector uses
+        r"ApiCall(?:Attempt)?TimeoutException",
     ),
     _awaited(
         "the database",
         "see that the database runs and answers this machine: the lane continues without intervention",
-        r"the database system is (?:starting up|shutting down|in recovery)",
-        r"connection to server at .* failed",
-        r"server closed the connection unexpectedly",
-        r"too many clients already",
+        r"the database system is (?:starting up|shutting down|in recovery|not (?:yet )?accepting connections)",
+        r"connection to server (?:at|on socket) .* failed",
+        r"connection timeout expired",
+        r"server closed the connection unexpectedly|no connection to the server|connection socket closed",
+        r"could not (?:receive data from|send data to) server",
+        r"SSL SYSCALL error|SSL connection has been closed unexpectedly",
+        r"terminating connection (?:due to (?:administrator command|unexpected postmaster exit)|because of crash)",
+        r"too many clients already|remaining connection slots are reserved",
     ),
 )
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import math
 import os
+import socket
 from pathlib import Path
 
+import psycopg
 import pytest
 from confluent_kafka import KafkaError
 from hypothesis import given
@@ -38,7 +40,17 @@ from tests.support.disks import mounted
         ("socket.gaierror: [Errno -3] Temporary failure in name resolution", "a host name that is known"),
         ("java.net.UnknownHostException: broker-1", "a host name that is known"),
         ("AmazonS3Exception: Please reduce your request rate (SlowDown)", "the object store"),
+        ("SdkClientException: Unable to execute HTTP request: Connect to lanes:443 failed", "the object store"),
+        ("ApiCallTimeoutException: Client execution did not complete before the specified", "the object store"),
+        ("S3Exception: Bad Gateway (Service: S3, Status Code: 502, Request ID: x)", "the object store"),
         ("FATAL:  the database system is starting up", "the database"),
+        ("FATAL:  the database system is not yet accepting connections", "the database"),
+        ('connection to server at "10.0.0.1", port 5432 failed: Connection refused', "the database"),
+        ('connection to server on socket "/run/.s.PGSQL.5432" failed: No such file or directory', "the database"),
+        ("consuming input failed: could not receive data from server: Connection timed out", "the database"),
+        ("consuming input failed: SSL SYSCALL error: EOF detected", "the database"),
+        ("terminating connection due to administrator command", "the database"),
+        ("FATAL:  sorry, too many clients already", "the database"),
     ],
 )
 def test_a_failure_of_the_surroundings_is_waited_out(text: str, name: str) -> None:
@@ -66,6 +78,17 @@ def test_so_is_what_anabranch_says_of_an_error_of_kafka(code: int, name: str) ->
     assert found.name == name
 
 
+def test_so_is_a_postgresql_server_that_does_not_answer() -> None:
+    """What psycopg itself says of a server that takes the connection and then says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/db"
+        with pytest.raises(psycopg.OperationalError) as caught:
+            psycopg.connect(url, connect_timeout=2)
+    found = surroundings.awaited(f"anabranch.errors.AnabranchError: the table can't be reached: {caught.value}")
+    assert found is not None
+    assert found.name == "the database"
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -78,6 +101,8 @@ def test_so_is_what_anabranch_says_of_an_error_of_kafka(code: int, name: str) ->
         "PermissionError: [Errno 13] Permission denied: '/x'",
         "[DIVIDE_BY_ZERO] Division by zero",
         "OutOfMemoryError: Java heap space",
+        "the table doesn't take a row: value too long for type character varying(3)",
+        "terminating connection due to idle-in-transaction timeout",  # of a batch that takes too long each time
     ],
 )
 def test_a_fault_of_the_job_is_not(text: str) -> None:

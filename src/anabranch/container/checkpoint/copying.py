@@ -14,7 +14,7 @@ from anabranch.container.checkpoint.folder import METADATA, OUTPUTS, PROGRESS, S
 from anabranch.errors import ConflictError
 from anabranch.spark.internals import checkpoint_layout
 
-__all__ = ["ORDER", "bare", "clone", "refresh", "relocate", "standby", "standbys"]
+__all__ = ["ORDER", "bare", "clone", "note_used", "refresh", "relocate", "standby", "standbys"]
 
 _STATE = "state"
 _STANDBY = "standby"
@@ -23,6 +23,9 @@ ORDER = ("commits", "offsets", METADATA, "sources", _STATE, STREAMS, STARTING, O
 
 log = logs.get_logger()
 
+_unused: set[str] = set()
+"""The copies that this process has begun to make, and that no lane uses yet. This process has locked these folders."""
+
 
 def clone(
     folder: Folder,
@@ -30,6 +33,7 @@ def clone(
     keeping: Mapping[str, Iterable[int]] | None = None,
     adding: Mapping[str, Mapping[int, int]] | None = None,
     new: Iterable[NewStream] = (),
+    again: bool = False,
 ) -> Folder:
     """A copy of a folder, with another query id. If the folder has a standby, the standby becomes the copy, and only
     files that are missing or outdated in the standby are copied.
@@ -38,17 +42,24 @@ def clone(
         keeping: the partitions of each stream that the copy keeps; None for all.
         adding: by stream, partitions that weren't read before, with their start offsets.
         new: streams that weren't read before.
+        again: whether to replace a copy that this process has made before, unless a lane uses the copy; see
+            :func:`note_used`.
 
     Raises:
         ConflictError: the target exists, or another process is making the same copy.
     """
-    with _copied(folder, target, ORDER, standbys(folder)) as copy:
+    with _copied(folder, target, ORDER, standbys(folder), again=again) as copy:
         if keeping is not None:
             edits.keep(copy, keeping)
         for stream in new:
             edits.add_stream(copy, stream)
         edits.widen(copy, adding or {})
     return copy
+
+
+def note_used(copy: Folder) -> None:
+    """Record that a lane uses a copy, which is therefore never replaced."""
+    _unused.discard(copy.uri)
 
 
 def bare(folder: Folder, target: str) -> Folder:
@@ -88,12 +99,18 @@ def refresh(folder: Folder, standby: Folder) -> int:
 
 
 @contextmanager
-def _copied(folder: Folder, target: str, names: Iterable[str], standbys: Iterable[Folder] = ()) -> Iterator[Folder]:
+def _copied(
+    folder: Folder, target: str, names: Iterable[str], standbys: Iterable[Folder] = (), *, again: bool = False
+) -> Iterator[Folder]:
     copy = folder.other(target)
-    if copy.tree.local is None:
-        copy.lock()  # perhaps another process is making the same copy
+    if copy.tree.local is not None:
+        copy.tree.local.parent.mkdir(parents=True, exist_ok=True)
+    copy.lock()  # perhaps another process is making the same copy
     if copy.exists():
-        raise ConflictError(f"{target} exists already", "a lane's folder is made once; choose a higher epoch")
+        if not (again and copy.uri in _unused):
+            raise ConflictError(f"{target} exists already", "a lane's folder is made once; choose a higher epoch")
+        copy.remove()
+    _unused.add(copy.uri)
     begun, names = time.monotonic(), [*names]
     warm = any(_becomes(standby, copy) for standby in standbys)
     copy.make()
@@ -105,6 +122,7 @@ def _copied(folder: Folder, target: str, names: Iterable[str], standbys: Iterabl
         copy.note_id()
         yield copy
     except Exception:
+        copy.check_owner()
         copy.remove()  # the next attempt copies everything again
         raise
 

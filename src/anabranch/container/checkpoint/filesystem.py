@@ -156,7 +156,8 @@ class Tree:
 
         Args:
             new: whether the file must not replace an existing file.
-            durable: whether to wait until the content is on the disk, so that a power cut can't leave an empty file.
+            durable: whether to wait until the file is on the disk, so that a power cut can neither empty the file nor
+                bring back a former one.
 
         Raises:
             StateError: the file can't be written on the local disk. (Another storage raises its own error.)
@@ -170,16 +171,21 @@ class Tree:
                 _write(self.local / part, text, durable=durable)
                 at = self.local / name
                 at.with_name(f".{at.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of the former file
+            if durable:
+                _sync(at.parent)
         except OSError as error:
             raise StateError(
                 f"{self.path.toString()}/{name} could not be written: {error}",
                 "see that the storage root can be written to",
             ) from error
 
-    def remove(self, name: str) -> None:
-        """Remove a file."""
+    def remove(self, name: str, *, durable: bool = False) -> None:
+        """Remove a file. With ``durable``, no power cut can bring back a file on a local disk."""
         if self.local is not None:
-            self.local.joinpath(name).unlink(missing_ok=True)
+            at = self.local / name
+            at.unlink(missing_ok=True)
+            if durable:
+                _sync(at.parent)
         else:
             self.fs.delete(self.at(name), False)
 
@@ -295,6 +301,15 @@ def _write(at: Path, text: str, *, durable: bool) -> None:
         if durable:
             file.flush()
             os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder on a local disk durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _folders(name: str) -> list[str]:

@@ -218,8 +218,8 @@ class Folder:
         """
         if self.pending:
             name = f"offsets/{self.planned()}"
-            self.tree.remove(name)
             self.tree.remove(name.replace("/", "/.") + ".crc")
+            self.tree.remove(name, durable=True)  # successors continue from the batch before
 
     def clear_broken(self, former: Folder) -> None:
         """Remove from this folder, which is a copy of ``former``, the leftovers of a batch that was broken off in

@@ -46,7 +46,8 @@ class LaneFolders:
         A new lane gets a new folder, or a copy of a predecessor's folder if the lane takes over the predecessor's
         state. Any other lane gets its existing folder, or a copy of this folder if the owner was lost. The outputs must
         not contain a batch that the existing folder doesn't know. Leftovers of killed processes are removed, because
-        Spark would refuse the folder otherwise.
+        Spark would refuse the folder otherwise. A copy that an earlier attempt of this process has made, and left
+        without calling :meth:`note_used`, is made again.
 
         Args:
             unless: whether to stop waiting for a process that has the folder.
@@ -86,7 +87,7 @@ class LaneFolders:
                 "restore the storage root; going on would write records twice",
             )
         if lane.folder_epoch and lane.abandoned:
-            folder = copying.clone(folder, self.at(lane, epoch).uri)
+            folder = copying.clone(folder, self.at(lane, epoch).uri, again=True)
         _lock(folder, unless)
         parted = not lane.folder_epoch and _has_former_state(
             lane
@@ -98,6 +99,10 @@ class LaneFolders:
         if not ahead and not (parted and folder.planned() >= 0):
             folder.clear_leftovers(anew=lane.first_batch == 0 and lane.last_batch < 0 and published < 0)
         return folder
+
+    def note_used(self, folder: Folder) -> None:
+        """Record that a lane uses its folder from now on, so a copy isn't made again."""
+        copying.note_used(folder)
 
     def explained(self, failed: Failure) -> Failure:
         """The failure. If the cause is a full disk, a message about each full disk is added, because most errors of
@@ -133,7 +138,7 @@ class LaneFolders:
         for ssp in lane.fresh:
             first = self.systems.named(ssp.system).starts(ssp.stream)
             added.setdefault(ssp.stream, {})[ssp.partition] = first[ssp.partition]
-        copy = copying.clone(former, folder.uri, kept, added, self._new_streams(lane))
+        copy = copying.clone(former, folder.uri, kept, added, self._new_streams(lane), again=True)
         copy.clear_broken(former)
         if copy.pending or copy.planned() != lane.first_batch - 1:
             raise StateError(

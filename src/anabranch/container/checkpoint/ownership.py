@@ -10,8 +10,9 @@ its file for ``EXPIRES`` seconds. (An owner that ends in order removes its file.
 visible only on the same machine.)
 
 An owner that hasn't rewritten its file for ``LEASE`` seconds (a shorter time) writes nothing before it has checked that
-its claims still count. So a process that was frozen learns of a newer claim when it continues. No clocks are compared:
-each process measures with its own clock.
+its claims still count. So a process that was frozen learns of a newer claim when it continues. From then on, it checks
+its claims each time it extends its lease, because a process that has seen the silence may still be about to make a
+claim. No clocks are compared: each process measures with its own clock.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ EXPIRES = 30.0
 clocks of two machines must not diverge by more than ``EXPIRES`` - ``LEASE``."""
 _LOOK_EVERY = 0.5
 
-EXCLUSIVE = frozenset({"abfs", "abfss", "gs", "hdfs", "o3fs", "ofs", "s3", "s3a", "swebhdfs", "viewfs", "webhdfs"})
+EXCLUSIVE = frozenset({"abfs", "abfss", "gs", "hdfs", "o3fs", "ofs", "s3a", "swebhdfs", "viewfs", "webhdfs"})
 """The URI schemes of storage in which files can be created exclusively."""
 
 _PROCESSES = "processes"
@@ -123,6 +124,8 @@ class Ownership:
         self._held: dict[str, int] = {}
         self._lost: dict[str, str] = {}
         self._renewed: float | None = None
+        self._was_silent = False
+        """Whether this process has ever let its lease run out, so that others may take its folders."""
         self._count = 0
 
     def take(self, folder: str, unless: Callable[[], bool] = lambda: False) -> None:
@@ -219,16 +222,21 @@ class Ownership:
         begun = self._clock()
         self._count += 1
         self._files.write(self._own_path, f"{encode(self._me).decode()}\n{self._count}\n")
-        if not self._is_leased:  # meanwhile, other processes may have taken our folders
-            for folder, number in self._held.items():
-                last = self._last(folder)
-                if last is not None and last > number:
-                    claim = self._claim(folder, last)
-                    self._lost[folder] = "another process" if claim is None else _named(claim)
-                    log.warning("another process has taken the folder of a lane", folder=folder, by=self._lost[folder])
+        self._was_silent = self._was_silent or not self._is_leased
+        if self._was_silent:
+            self._look_for_claims()
         self._renewed = begun
         for folder in self._held:
             self._files.lease(folder, 0 if folder in self._lost else LEASE - (self._clock() - begun))
+
+    def _look_for_claims(self) -> None:
+        """Find out which of our folders other processes have taken."""
+        for folder, number in self._held.items():
+            last = None if folder in self._lost else self._last(folder)
+            if last is not None and last > number:
+                claim = self._claim(folder, last)
+                self._lost[folder] = "another process" if claim is None else _named(claim)
+                log.warning("another process has taken the folder of a lane", folder=folder, by=self._lost[folder])
 
     def _raise_if_lost(self, folder: str) -> None:
         if folder in self._lost:
@@ -243,10 +251,10 @@ class Ownership:
             self._held[folder] = number
             self._lost.pop(folder, None)
             assert self._renewed is not None
-            if not self._is_leased:
+            if self._was_silent or not self._is_leased:
                 self._renew()
-            self._files.lease(folder, LEASE - (self._clock() - self._renewed))
             self._raise_if_lost(folder)
+            self._files.lease(folder, LEASE - (self._clock() - self._renewed))
 
     def _last(self, folder: str) -> int | None:
         return max((int(name) for name in self._files.names(_claims(folder)) if name.isdecimal()), default=None)

@@ -56,7 +56,8 @@ def _wrong_inputs(attempt: Attempt) -> AnabranchError | None:
     try:
         if attempt.folder_in_use is not None:
             attempt.inputs.check(attempt.folder_in_use)
-            damage.check(attempt.folder_in_use, attempt.lane)
+            if attempt.started is None or not attempt.started.isActive:  # perhaps the query couldn't be stopped
+                damage.check(attempt.folder_in_use, attempt.lane)
     except AnabranchError as wrong:
         return wrong
     except Exception:  # perhaps it is the folder that has failed

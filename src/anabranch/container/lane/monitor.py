@@ -45,6 +45,8 @@ class Monitor:
         self._late_groups = 0
         self._seen_batch = -1
         self._newest_progress = ""
+        self._has_untold = False
+        """Whether the query has made progress since positions were last committed to the systems of the inputs."""
         self._committed_at = 0.0
 
     def take_progress(self, query: StreamingQuery) -> None:
@@ -57,13 +59,14 @@ class Monitor:
         if newest == self._newest_progress:
             self._reporter.update(ends=self.ends.now(), ends_known=self.ends.sure)
             self._reporter.no_batch_ended()
-            return
-        self._newest_progress = newest
-        for ran in history.since(spark, query, self._seen_batch):
-            self._take_batch(ran)
-        if monotonic() > self._committed_at + _COMMIT_EVERY:
+        else:
+            self._newest_progress = newest
+            for ran in history.since(spark, query, self._seen_batch):
+                self._take_batch(ran)
+            self._has_untold = True
+        if self._has_untold and monotonic() > self._committed_at + _COMMIT_EVERY:
             self._attempt.inputs.tell(parsed(self._reporter.current.progress.positions))
-            self._committed_at = monotonic()
+            self._committed_at, self._has_untold = monotonic(), False
 
     def carry_idle(self, last: int, patience: float) -> None:
         """Mark as idle the SSPs that were idle in the last batch of a former query and that have had no new records

@@ -214,6 +214,7 @@ class LaneRunner:
             self.lane, attempt.epoch, self.life.leaves, self._outputs_taken(), prestarted is not None
         )
         attempt.take_folder(folder)
+        attempt.lane_folders.note_used(folder)
         return events.FolderTaken(self.life.state.folder_epoch or attempt.epoch)
 
     def _await_acknowledgement(self) -> Event:
@@ -312,13 +313,13 @@ class LaneRunner:
         """Report a failure, even if something else goes wrong meanwhile: otherwise, the failure would go unnoticed."""
         attempt = self._attempt
         self._quietly(self._queries.end_analysis)
+        if attempt.started is not None:
+            self._quietly(attempt.started.stop)  # the query may still be running, and change the folder
         failed = self._explained(error)
         self.remedy, self.awaits = failed.remedy, failed.awaits
         self._quietly(isolation.note, self.lane.id, error)
         self._quietly(self._trace, self.lane.id, error)  # perhaps the log can't be written
         self._quietly(self._queries.abandon_prestarted)  # what the query leaves in the folder is correct
-        if attempt.started is not None:
-            self._quietly(attempt.started.stop)  # the query may still be running
         self._quietly(clock.forget, attempt.clock)
         attempt.reporter.conclude(LanePhase.FAILED, error=failed.told, fenced=error_text.is_fenced(error))
         return events.FailureReported()

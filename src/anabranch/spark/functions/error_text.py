@@ -160,9 +160,10 @@ def _members(group: BaseExceptionGroup[BaseException], home: str, depth: int) ->
 
 
 def _frames(trace: TracebackType | None, home: str) -> Iterator[str]:
+    begin = f"{home.rstrip('/')}/" if home else ""
     while trace is not None:
         code = trace.tb_frame.f_code
-        if code.co_filename.startswith(home):
+        if code.co_filename.startswith(begin):
             yield f"{Path(code.co_filename).name}:{trace.tb_lineno} in {code.co_name}"
         trace = trace.tb_next
 

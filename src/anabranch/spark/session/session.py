@@ -56,8 +56,8 @@ SETTINGS = {
 
 _MOST_PRINTED = 64 * 1024**2
 """If the file with the output of earlier sessions has more bytes than this, it is renamed before a session starts."""
-_LOCAL, _S3 = ("", "file"), ("s3", "s3a")
-"""The schemes of storage roots on a local disk, and on S3."""
+_LOCAL, _S3 = ("", "file"), "s3a"
+"""The schemes of storage roots on a local disk, and the scheme of those on S3."""
 
 _LISTS = ("spark.jars", "spark.jars.packages")
 
@@ -129,7 +129,7 @@ def master_of(master: str | None, cores: int = 0) -> str:
 def conf(settings: Settings) -> dict[str, str]:
     """Spark's settings: the settings that anabranch needs, overridden by the configured settings."""
     scheme = urlsplit(settings.storage.root).scheme
-    storage = LOCAL_SETTINGS if scheme in _LOCAL else FAR_SETTINGS | (S3_SETTINGS if scheme in _S3 else {})
+    storage = LOCAL_SETTINGS if scheme in _LOCAL else FAR_SETTINGS | (S3_SETTINGS if scheme == _S3 else {})
     here = {} if cluster.is_cluster(master_of(settings.spark.master)) else HERE
     return {**SETTINGS, **debug_lines.settings(), **storage, **here, **settings.spark.conf}
 

@@ -223,8 +223,11 @@ def test_a_frozen_owner_that_nobody_followed_goes_on(world: World) -> None:
     assert first.writes_until == world.now + LEASE
 
 
+@pytest.mark.parametrize("stays_awake", [False, True])
 @pytest.mark.parametrize("call", ["create", "names"])
-def test_an_owner_that_wakes_up_just_as_it_is_followed_stops_before_the_other_writes(world: World, call: str) -> None:
+def test_an_owner_that_wakes_up_just_as_it_is_followed_stops_before_the_other_writes(
+    call: str, stays_awake: bool
+) -> None:
     """Whatever it does between any two calls of the other one."""
     for at in range(200):
         world = World()
@@ -238,6 +241,7 @@ def test_an_owner_that_wakes_up_just_as_it_is_followed_stops_before_the_other_wr
             seen += name == call
             if seen == at and name == call:
                 first.own.renew()
+                first.frozen = not stays_awake
 
         world.store.between = wake
         try:
@@ -250,6 +254,40 @@ def test_an_owner_that_wakes_up_just_as_it_is_followed_stops_before_the_other_wr
         if seen < at:
             return
     raise AssertionError("it never ended")
+
+
+def test_who_was_frozen_while_it_took_a_folder_learns_that_another_has_taken_it_since(world: World) -> None:
+    """Its thread that renews leases is the first to run when it wakes up."""
+    world.known_to_end = False
+    world.process("a").own.take(FOLDER)
+    world.processes["a"].ended = True
+    second, third = world.process("b"), world.process("c")
+    was_frozen = False
+
+    def freeze(call: str) -> None:
+        nonlocal was_frozen
+        if was_frozen or f"{JOB}/0-abc/claims-1/1" not in world.store.files:
+            return
+        second.frozen = was_frozen = True
+        third.own.take(FOLDER)
+        second.frozen = False
+        second.own.renew()
+
+    world.store.between = freeze
+    with pytest.raises(FencedError, match="process 99 on here has taken"):
+        second.own.take(FOLDER)
+    assert was_frozen
+    assert second.writes_until <= world.now
+    assert third.writes()
+
+
+def test_who_was_never_silent_looks_at_no_claims(world: World) -> None:
+    first = world.process("a")
+    first.own.take(FOLDER)
+    looked: list[str] = []
+    world.store.between = looked.append
+    world.pass_by(10 * RENEW_EVERY)
+    assert looked == ["write"] * 10
 
 
 def test_while_the_store_is_away_an_owner_writes_nothing_once_its_lease_is_over(world: World) -> None:

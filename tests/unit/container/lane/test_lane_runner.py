@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from anabranch.container.checkpoint import damage
 from anabranch.container.checkpoint.lane_folders import LaneFolders
 from anabranch.container.error_text import Failure
 from anabranch.container.lane import attempt, error_attribution, lifecycle, monitor, queries
@@ -17,6 +18,7 @@ from anabranch.container.lane.handover import Handover
 from anabranch.container.lane.lifecycle import LaneState
 from anabranch.container.lane.runner import LaneRunner
 from anabranch.container.retries import Standstill
+from anabranch.errors import DamagedError
 from anabranch.event_time.progress import Progress
 from anabranch.spark.functions import isolation
 from anabranch.spark.query import clock
@@ -59,6 +61,9 @@ class Inputs:
     def take(self, folder: object) -> None:
         pass
 
+    def check(self, folder: object) -> None:
+        pass
+
     def tell(self, positions: object) -> None:
         pass
 
@@ -86,6 +91,9 @@ class LocalLaneFolders:
 
     def folder(self, lane: object, epoch: int, unless: Callable[[], bool], checked: bool, ahead: bool) -> Folder:
         return self.its
+
+    def note_used(self, folder: Folder) -> None:
+        pass
 
     def explained(self, failed: Failure) -> Failure:
         return failed
@@ -179,6 +187,45 @@ def test_a_failure_is_reported_whatever_else_fails(
 
 def full_disk(*_: object) -> Folder:
     raise OSError(28, "disk full", "/data")
+
+
+class Query:
+    """One that runs until it is stopped."""
+
+    isActive = True
+
+    def __init__(self, *, stops: bool) -> None:
+        self.stops = stops
+
+    def stop(self) -> None:
+        if not self.stops:
+            broken()
+        self.isActive = False
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_the_folder_of_a_lane_whose_query_still_runs_does_not_count_as_damaged(
+    stops: bool, lane_folders: LocalLaneFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query changes its folder at any moment, so a file can seem to be missing."""
+    query: Any = Query(stops=stops)
+
+    def fails(self: attempt.Attempt, folder: Any) -> None:
+        self.folder_taken = self.folder_in_use = folder
+        self.started = query
+        raise RuntimeError("the query runs")
+
+    def check(*_: object) -> None:
+        if query.isActive:
+            raise DamagedError("offsets/7 is missing", "restore it")
+
+    monkeypatch.setattr(attempt.Attempt, "take_folder", fails)
+    monkeypatch.setattr(damage, "check", check)
+    runner = made(lane_folders)
+    runner.start()
+    assert runner.join(5)
+    assert query.isActive is not stops
+    assert str(runner.report.error).startswith("RuntimeError: the query runs")
 
 
 def test_a_fault_in_a_lanes_own_thread_fails_the_lane(

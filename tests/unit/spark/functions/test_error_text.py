@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from anabranch.spark.functions import error_text
 
-HERE = __file__
+HERE = str(Path(__file__).parent)
 BIG = 50 * 2**20
 
 
@@ -155,6 +156,19 @@ def test_without_a_folder_all_frames_are_told() -> None:
     assert "test_error_text.py:" in told
     assert told.endswith(" in failing")
     assert error_text.described(raised.value, "/elsewhere") == "ValueError: no"
+
+
+@pytest.mark.parametrize("home", ["/jobs/delays", "/jobs/delays/"])
+def test_a_frame_in_a_folder_whose_name_only_begins_like_the_jobs_folder_is_left_out(home: str) -> None:
+    def raised_in(file: str) -> BaseException:
+        scope: dict[str, Any] = {}
+        exec(compile("def failing():\n    raise ValueError('no')\n", file, "exec"), scope)
+        with pytest.raises(ValueError, match="no") as raised:
+            scope["failing"]()
+        return raised.value
+
+    assert error_text.described(raised_in("/jobs/delays/job.py"), home) == "ValueError: no at job.py:2 in failing"
+    assert error_text.described(raised_in("/jobs/delays-old/job.py"), home) == "ValueError: no"
 
 
 def test_a_deep_trace_is_cut() -> None:

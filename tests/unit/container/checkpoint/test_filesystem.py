@@ -1,0 +1,62 @@
+"""What a power cut leaves of a file on a local disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from anabranch.container.checkpoint.filesystem import Tree
+
+
+class OnDisk(Tree):
+    """On a local disk, without Spark."""
+
+    def __init__(self, root: Path) -> None:
+        self.local = root
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was synced, renamed and removed, in order."""
+    told: list[str] = []
+    fsync, replace, unlink = os.fsync, os.replace, os.unlink
+
+    def synced(descriptor: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        told.append(f"sync {path.suffix or path.name}")
+        fsync(descriptor)
+
+    def replaced(source: Path, target: Path) -> None:
+        told.append(f"rename to {target.name}")
+        replace(source, target)
+
+    def unlinked(path: Path) -> None:
+        unlink(path)
+        told.append(f"remove {path.name}")
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    monkeypatch.setattr(os, "unlink", unlinked)
+    return told
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_durable_file_is_on_the_disk_and_so_is_its_name(tmp_path: Path, steps: list[str], durable: bool) -> None:
+    tree = OnDisk(tmp_path)
+    for text in ("first", "second"):
+        steps.clear()
+        tree.write("offsets/0", text, durable=durable)
+        assert steps == (["sync .part", "rename to 0", "sync offsets"] if durable else ["rename to 0"])
+        assert tree.read("offsets/0") == text
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_file_that_is_removed_durably_does_not_come_back(tmp_path: Path, steps: list[str], durable: bool) -> None:
+    tree = OnDisk(tmp_path)
+    tree.write("offsets/0", "text")
+    steps.clear()
+    tree.remove("offsets/0", durable=durable)
+    assert steps == ["remove 0", *["sync offsets"] * durable]
+    tree.remove("offsets/0", durable=durable)
