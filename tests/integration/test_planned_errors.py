@@ -151,6 +151,10 @@ KEPT: list[tuple[dict[str, Any], Callable[[Stream], Any]]] = [
     (PLAIN, lambda s: s.join_table(table("a int, v int"), on="a").transform(counted)),
     (TIMED, lambda s: s.window(tumbling("1 hour")).agg(n="count(*)", m="first(b)")),
     (PLAIN, lambda s: s.select("* except (a)").with_columns(next="upper(b)", more="next || next")),
+    (
+        PLAIN,
+        lambda s: s.select("k", "a as SortOrder", "b as `Window seat`").select("k", "SortOrder", "'Distinct' as d"),
+    ),
 ]
 
 
