@@ -37,8 +37,8 @@ def steps(printed: str, word: str) -> int:
 
 
 def is_by_chance(frame: DataFrame) -> bool:
-    """Whether any column of a DataFrame depends on an expression of a ``Project`` or ``Aggregate``, anywhere in the
-    plan, that isn't deterministic.
+    """Whether any column of a DataFrame depends on an expression of a ``Project``, ``Aggregate`` or ``Generate``,
+    anywhere in the plan, that isn't deterministic.
 
     Raises:
         UnsupportedSparkError: anabranch can't read this Spark's plans.
@@ -75,6 +75,10 @@ def _is_by_chance(frame: DataFrame) -> bool:
             if not all(each.deterministic() for each in found):
                 return True
             wanted = {_id(used) for each in found for used in java.items(each.references())}
+        if plan.nodeName() == "Generate" and wanted & {_id(column) for column in java.items(plan.generatorOutput())}:
+            if not plan.generator().deterministic():
+                return True
+            wanted |= {_id(used) for used in java.items(plan.generator().references())}
         queue += [(child, wanted) for child in children]
     return False
 
@@ -92,7 +96,8 @@ def _read_wrongly(spark: SparkSession) -> str:
     lost = [word.strip() for word in (GENERATOR, "Aggregate", "Union") if not steps(printed, word)]
     if lost:
         return f"its plans don't name {', '.join(lost)}"
-    if not _is_by_chance(counted.select("chance")) or _is_by_chance(counted.select("id")):
+    drawn = rows.select(F.explode(F.array(F.rand())))
+    if not (_is_by_chance(counted.select("chance")) and _is_by_chance(drawn)) or _is_by_chance(counted.select("id")):
         return "its plans don't say which values are random"
     return ""
 
