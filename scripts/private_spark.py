@@ -34,6 +34,7 @@ NAMES = frozenset(
         "_jvm",
         "_jwrite",
         "_make_type_verifier",
+        "_statefulProcessorApiClient",
         "_streamingCheckpointManager",
     }
 )

@@ -129,6 +129,16 @@ def test_rows_without_event_time_are_put_aside(site: Site) -> None:
     assert [v["c"] for v in site.values("out")] == [1]
 
 
+def test_a_value_that_cannot_be_read_fails_the_lane_and_not_the_event_time_that_it_lacks(site: Site) -> None:
+    site.log.create("in", 1)
+    site.put("in", 0, [b'{"n": 1, "at": "no time"}'], [b"k"])
+    job = Job("j")
+    stream = job.read("in", key="k string", schema=SCHEMA, event_time="at", watermark="1 hour")
+    stream.window(tumbling("1 hour")).agg(c="count(*)", emit="on_update").write("out")
+    error = site.deployed(job, on_error="fail").failure()
+    assert "in/0 at offset 0 can't be read: the column 'at' is no timestamp" in error
+
+
 @pytest.mark.long
 def test_a_wrong_clock_neither_stops_a_lane_nor_moves_its_watermark(site: Site) -> None:
     site.log.create("in", 1)

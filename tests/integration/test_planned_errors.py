@@ -103,6 +103,13 @@ REFUSED: list[tuple[dict[str, Any], Callable[[Stream], Any], str, str]] = [
     (PLAIN, lambda s: s.with_columns(r="rand()").partition_by("r"), "partition_by 'by-r'", "xxhash64"),
     (PLAIN, lambda s: s.select("k", "a + rand() as r").where("r > 0").partition_by("r"), "partition_by", "xxhash64"),
     (PLAIN, lambda s: s.with_columns(r="uuid()").with_columns(q="upper(r)").agg(by=["q"], n="count(*)"), "agg", "xxh"),
+    (PLAIN, lambda s: s.select("explode(array(rand())) as r").partition_by("r"), "partition_by 'by-r'", "xxhash64"),
+    (
+        PLAIN,
+        lambda s: s.with_columns(r="array(rand())").select("posexplode(r) as (n, q)").partition_by("q"),
+        "partition_by 'by-q'",
+        "xxhash64",
+    ),
 ]
 
 
@@ -145,12 +152,17 @@ KEPT: list[tuple[dict[str, Any], Callable[[Stream], Any]]] = [
     (PLAIN, lambda s: s.where("rand() < 2").with_columns(r="rand()", now="current_timestamp()").partition_by("a")),
     (PLAIN, lambda s: s.with_columns(r="rand()").with_columns(r="a").partition_by("r")),
     (PLAIN, lambda s: s.with_columns(r="current_timestamp()").partition_by("r")),
+    (PLAIN, lambda s: s.with_columns(r="rand()").select("r", "explode(array(a, 2)) as n").partition_by("n")),
     (PLAIN, lambda s: s.agg(n="approx_count_distinct(b)", m="percentile(a, 0.5)", o="collect_list(a)", p="mode(b)")),
     (PLAIN, lambda s: s.join_table(table("a long, v int"), on="a")),
     (PLAIN, lambda s: s.select("k", "a").merge(s.select("k", "d as a"), s.select("k", "null as a"))),
     (PLAIN, lambda s: s.join_table(table("a int, v int"), on="a").transform(counted)),
     (TIMED, lambda s: s.window(tumbling("1 hour")).agg(n="count(*)", m="first(b)")),
     (PLAIN, lambda s: s.select("* except (a)").with_columns(next="upper(b)", more="next || next")),
+    (
+        PLAIN,
+        lambda s: s.select("k", "a as SortOrder", "b as `Window seat`").select("k", "SortOrder", "'Distinct' as d"),
+    ),
 ]
 
 

@@ -189,6 +189,39 @@ def test_timers_of_processing_time_need_no_input(site: Site, tmp_path: Path) -> 
     assert len(begun) <= (begun[-1] - begun[0]).total_seconds() + 2
 
 
+class Returning(Processor):
+    """The first of three timers registers itself again, and deletes the last one, which the second registers again."""
+
+    calls = ListState("long")
+
+    def on_message(self, message: dict[str, Any], timers: Timers) -> None:
+        for number in range(3 if message["n"] else 0):
+            timers.register(START + timedelta(minutes=number))
+
+    def on_timer(self, key: dict[str, Any], at: datetime, timers: Timers) -> Iterator[dict[str, Any]]:
+        number = (at - START) // timedelta(minutes=1)
+        self.calls.append(number)
+        last = START + timedelta(minutes=2)
+        if number == 0 and self.calls.get().count(0) < 3:
+            timers.register(at)
+            timers.delete(last)
+        elif number == 1:
+            timers.register(last)
+        yield {"k": key["k"], "calls": self.calls.get()}
+
+
+def test_a_timer_that_is_registered_again_is_called_again(site: Site) -> None:
+    site.log.create("in", 1)
+    job = Job("j")
+    read = job.read("in", key="k string", schema=SCHEMA, event_time="at", watermark="1 minute")
+    read.process(Returning(), schema="k string, calls array<long>", timers="event_time").write("out")
+    run = site.deployed(job)
+    for hours, number in ((0, 1), (9, 0), (10, 0), (11, 0), (12, 0)):
+        put(site, 0, hours, ("a", number))
+        run.ran()
+    assert site.values("out")[-1] == {"k": "a", "calls": [0, 1, 2, 0, 0]}
+
+
 def test_what_is_refused(site: Site) -> None:
     site.log.create("in", 1)
 

@@ -275,8 +275,13 @@ class MapState(State):
         self._known, self._changed, self._cleared = {}, {}, False
 
     def get(self, name: Any, default: Any = None) -> Any:
-        """The value of the entry with this name, or ``default`` if there is none."""
+        """The value of the entry with this name, or ``default`` if there is none.
+
+        Raises:
+            TypeError, ValueError: the name is not of the declared type.
+        """
         if name not in self._known:
+            self._held.check_name(name)
             found = None if self._cleared else self._held.get(name)
             self._known[name] = _GONE if found is None else found
         value = self._known[name]
@@ -299,7 +304,12 @@ class MapState(State):
         self._become(name, _own(value))
 
     def delete(self, name: Any) -> None:
-        """Remove the entry with this name, if there is one."""
+        """Remove the entry with this name, if there is one.
+
+        Raises:
+            TypeError, ValueError: the name is not of the declared type.
+        """
+        self._held.check_name(name)
         self._become(name, _GONE)
 
     def items(self) -> Iterator[tuple[Any, Any]]:

@@ -48,7 +48,7 @@ class RowWriter(Protocol):
         ...
 
     def abort(self) -> None:
-        """Remove what this writer has written, as far as possible."""
+        """Remove what this writer has written, as far as possible. Also called if the Spark task has no rows."""
         ...
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -140,6 +141,22 @@ def test_what_can_t_be_kept_is_told_at_once(value: Any) -> None:
         MapState("string", "long").bound(Store(), journal).set("a", value)
     with pytest.raises((UsageError, TypeError)):
         MapState("string", "long").bound(Store(), journal).set(value, 1)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [lambda state: state.delete("wrong"), lambda state: state.get("wrong"), lambda state: "wrong" in state],
+    ids=["delete", "get", "in"],
+)
+@pytest.mark.parametrize("cleared", [False, True])
+def test_a_name_that_no_entry_can_have_is_told_at_once(use: Callable[[MapState], Any], cleared: bool) -> None:
+    store = Store()
+    state = MapState("string", "long").bound(store, Journal())
+    if cleared:
+        state.clear()
+    with pytest.raises(TypeError):
+        use(state)
+    assert store.asked == 0
 
 
 def test_state_outside_of_a_processor() -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import datetime as dt
 import enum
 import zoneinfo
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from anabranch.spark.functions import result_values
 from anabranch.spark.functions.error_text import shortened
 from anabranch.spark.functions.result_values import Wrong
 
-__all__ = ["Column", "column_of", "fields_of", "is_alike"]
+__all__ = ["Column", "column_of", "fields_of", "is_alike", "refused"]
 
 _NONE = type(None)
 _ZONES = (dt.timezone, zoneinfo.ZoneInfo)
@@ -99,6 +99,43 @@ _INTEGERS = {
 def column_of(type_: pa.DataType, nullable: bool) -> Column:
     kind, usual, convert = _kind(type_)
     return Column(type_, kind, frozenset(usual), convert, nullable)
+
+
+def refused(built: pa.Array, nullable: bool) -> tuple[str, str, str] | None:
+    """The first value of an array, or inside the array's values, that a column doesn't allow: the path to the value,
+    the type that the value should have, and what it is. None if all values are allowed.
+    """
+    column = column_of(built.type, nullable)
+    if built.null_count and not nullable:
+        return "", column.kind, "null"
+    if not column.is_right(built):
+        return "", column.kind, "NaN, infinity or a time beyond 9999"
+    for path, part, may_be_null in _parts(built):
+        found = refused(part, may_be_null)
+        if found is not None:
+            return path + found[0], *found[1:]
+    return None
+
+
+def _parts(built: pa.Array) -> Iterator[tuple[str, pa.Array, bool]]:
+    """The arrays of which an array of arrays, maps or structs consists, without what is hidden behind nulls: for each,
+    the path to its values, and whether they may be null. Nothing for an array of another type.
+    """
+    types = pa.types
+    if types.is_struct(built.type):
+        there = built.drop_null()
+        for number, field in enumerate(built.type):
+            yield f".{field.name}", there.field(number), field.nullable
+    elif types.is_list(built.type) or types.is_large_list(built.type) or types.is_map(built.type):
+        there = built.drop_null()
+        if not len(there):
+            return
+        first, end = there.offsets[0].as_py(), there.offsets[-1].as_py()
+        if types.is_map(built.type):
+            yield "{key}", there.keys[first:end], False
+            yield "[…]", there.items[first:end], True
+        else:
+            yield "[…]", there.values[first:end], built.type.value_field.nullable
 
 
 def is_alike(given: pa.DataType, wanted: pa.DataType) -> bool:

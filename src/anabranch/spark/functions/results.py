@@ -53,8 +53,8 @@ class Results:
     def cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch that a function has returned, converted to the types of the schema. Raises ResultError if a column is
         missing or has an incompatible type, if a value would change (except to the nearest 32-bit number), or if a
-        value isn't allowed: null, NaN, infinity, or a time beyond the year 9999. These values are found only at the top
-        level of a column, not inside arrays, maps and structs.
+        value isn't allowed, even inside an array, a map or a struct: null, NaN, infinity, or a time beyond the year
+        9999.
         """
         arrays = []
         for field, column in zip(self.schema, self._columns, strict=True):
@@ -68,12 +68,10 @@ class Results:
             except pa.ArrowException as error:
                 told = error_text.bounded(str(error))
                 raise ResultError(f"its column {field.name!r} is {column.kind}, but got {given.type}: {told}") from None
-            if not field.nullable and made.null_count:
-                raise ResultError(f"its column {field.name!r} is {column.kind}, but got null")
-            if not column.is_right(made):
-                raise ResultError(
-                    f"its column {field.name!r} is {column.kind}, but got NaN, infinity or a time beyond 9999"
-                )
+            refused = result_columns.refused(made, field.nullable)
+            if refused is not None:
+                path, kind, got = refused
+                raise ResultError(f"its column {field.name + path!r} is {kind}, but got {got}")
             arrays.append(made)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 

@@ -4,6 +4,7 @@ also have Spark plan a DataFrame in advance.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,26 +13,32 @@ from pyspark.sql import functions as F
 from anabranch.spark.internals import java
 from anabranch.spark.internals.surface import JavaMembers, Surface
 
-__all__ = ["GENERATOR", "SURFACE", "count", "is_by_chance", "prepare", "probe"]
+__all__ = ["GENERATOR", "SURFACE", "count", "is_by_chance", "prepare", "probe", "steps"]
 
 GENERATOR = "Generate "
 """How a plan prints the step in which ``explode`` and similar functions turn one row into several rows."""
 
 
 def count(frame: DataFrame, word: str) -> int:
-    """How many times ``word``, the name of a step, occurs in the text of the analyzed plan. Names of columns that
-    contain the word count, too.
+    """How many steps of the analyzed plan have a name that begins with ``word``.
 
     Raises:
         UnsupportedSparkError: anabranch can't read this Spark's plans.
     """
     SURFACE.insist(frame.sparkSession)
-    return _text(frame).count(word)
+    return steps(_text(frame), word)
+
+
+def steps(printed: str, word: str) -> int:
+    """How many steps of a printed plan have a name that begins with ``word``. Each step is on a line of its own, which
+    begins with its name, after marks such as ``+-``.
+    """
+    return len(re.findall(rf"^[^\w\n]*{re.escape(word)}", printed, re.MULTILINE))
 
 
 def is_by_chance(frame: DataFrame) -> bool:
-    """Whether any column of a DataFrame depends on an expression of a ``Project`` or ``Aggregate``, anywhere in the
-    plan, that isn't deterministic.
+    """Whether any column of a DataFrame depends on an expression of a ``Project``, ``Aggregate`` or ``Generate``,
+    anywhere in the plan, that isn't deterministic.
 
     Raises:
         UnsupportedSparkError: anabranch can't read this Spark's plans.
@@ -68,6 +75,10 @@ def _is_by_chance(frame: DataFrame) -> bool:
             if not all(each.deterministic() for each in found):
                 return True
             wanted = {_id(used) for each in found for used in java.items(each.references())}
+        if plan.nodeName() == "Generate" and wanted & {_id(column) for column in java.items(plan.generatorOutput())}:
+            if not plan.generator().deterministic():
+                return True
+            wanted |= {_id(used) for used in java.items(plan.generator().references())}
         queue += [(child, wanted) for child in children]
     return False
 
@@ -82,10 +93,11 @@ def _read_wrongly(spark: SparkSession) -> str:
     several = rows.select(F.explode(F.array("id")).alias("id"), F.rand().alias("chance"))
     counted = several.union(several).groupBy("id").agg(F.max("chance").alias("chance"))
     printed = _text(counted)
-    lost = [word.strip() for word in (GENERATOR, "Aggregate", "Union") if word not in printed]
+    lost = [word.strip() for word in (GENERATOR, "Aggregate", "Union") if not steps(printed, word)]
     if lost:
         return f"its plans don't name {', '.join(lost)}"
-    if not _is_by_chance(counted.select("chance")) or _is_by_chance(counted.select("id")):
+    drawn = rows.select(F.explode(F.array(F.rand())))
+    if not (_is_by_chance(counted.select("chance")) and _is_by_chance(drawn)) or _is_by_chance(counted.select("id")):
         return "its plans don't say which values are random"
     return ""
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, StructType
 
 from anabranch import logs
-from anabranch.errors import GraphError, StateError
+from anabranch.errors import GraphError, OperatorError, StateError
 from anabranch.formats import JSON, Format
 from anabranch.model.graph import Node
 from anabranch.spark.internals import debug_lines
@@ -50,8 +50,9 @@ class Lookups:
         are left out.
 
         Raises:
-            StateError: the table can't be read, or a column is missing or has another type than when the job was
-                planned.
+            OperatorError: the table can't be read. Another attempt may succeed.
+            StateError: a column is missing, or has another type than when the job was planned.
+            PySparkException: Spark quotes an error of anabranch's own, which says why the table can't be read.
             GraphError: as for :func:`load`.
         """
         refresh, before = node.args.get("refresh"), self._held.get(node.id)
@@ -64,10 +65,12 @@ class Lookups:
             # the table is read again.
             table = spark.createDataFrame(found.toArrow(), found.schema)
         except PySparkException as error:
-            raise StateError(
+            if "anabranch.errors." in str(error):
+                raise
+            raise OperatorError(
                 f"{label(node)} can't read its table: {str(error).strip().splitlines()[0]}",
                 "see that it is there, with the columns that it had; the lane continues from this batch",
-            ) from None
+            ) from error
         self._held[node.id] = (at, table)
         return table
 

@@ -37,10 +37,11 @@ from anabranch.spark.functions import error_text, in_flight, isolation, maps, tu
 from anabranch.spark.functions import wrap as user_functions
 from anabranch.spark.functions.buckets import Bucket
 from anabranch.spark.functions.calling import Rejection
+from anabranch.spark.functions.deleted_timers import DeletedTimers
 from anabranch.spark.functions.job_functions import JobFunction
 from anabranch.spark.functions.turns import VALUE, KeyedProcessor, Schemas, Turn, Turns, fields, read, reader
 from anabranch.spark.functions.wrap import CURE, Rejecting
-from anabranch.spark.internals import type_verifiers
+from anabranch.spark.internals import kept_timers, type_verifiers
 from anabranch.spark.query.dead_letters import STATE, Rejects
 from anabranch.spark.query.records import task_number
 from anabranch.spark.values import codec, meta_column
@@ -208,7 +209,8 @@ class _Worker(StatefulProcessor):
         self._meter = meters.meter(process.line, process.label, ordered=False)
         self._rejects: Rejects | None = None
         self._seconds: dict[Bucket, float] = {}
-        self._deleted: set[tuple[bytes, int, int]] = set()
+        self._deleted = DeletedTimers()
+        self._handle = handle
         self._keys = [(field.name, reader(field.dataType)) for field in process.keys]
         columns = to_arrow_schema(self._types, timezone="UTC")
         self._maps = {column.name: each for column in columns if (each := maps.reader(column.type)) is not None}
@@ -241,7 +243,7 @@ class _Worker(StatefulProcessor):
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
         begun = time.perf_counter()
         task, key_bytes, at = key[0], bytes(key[-1]), expiredTimerInfo.getExpiryTimeInMs()
-        if not self._process.owns(task, key_bytes) or (key_bytes, task, at) in self._deleted:
+        if not self._process.owns(task, key_bytes) or self._deleted.has(task, key_bytes, at):
             return
         named = fields(self._keys, key[1:-1])
         origin = {"source": STATE, "partition": task_number(), "offset": 0, "key": key_bytes, "bucket": None}
@@ -251,10 +253,10 @@ class _Worker(StatefulProcessor):
             moment = user_timers.moment(at).isoformat()
             self._reject(rejection, f"on the timer of {named} at {moment}", origin, {**named, "timer": moment})
         yield from self._rows(task, key_bytes, turn)
-        for other, there in turn.timers.items():
-            if not there:
-                self._deleted.add((key_bytes, task, other))
+        self._deleted.note(task, key_bytes, turn.timers)
         self._worked(task, key_bytes, begun)
+        if turn.timers.get(at):
+            kept_timers.keep(self._handle)
 
     def close(self) -> None:
         self._meter.close()

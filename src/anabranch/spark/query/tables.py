@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from anabranch import crash_points
 from anabranch.errors import GraphError
@@ -19,14 +19,13 @@ from anabranch.event_time.control import Control
 from anabranch.model.lane import Lane
 from anabranch.spark.functions import arrow
 from anabranch.spark.query.records import task_number
-from anabranch.spark.values import codec
 from anabranch.systems.output import Output, Target, Written, read_written
 from anabranch.tables.contract import Owner, Table
 
 __all__ = ["TablePublisher", "schema_of", "write"]
 
 _WRITTEN = pa.schema([("written", pa.binary())])
-_WRITTEN_DDL = "written binary"
+_WRITTEN_TYPE = StructType([StructField("written", BinaryType())])
 
 
 def schema_of(columns: StructType, where: str) -> pa.Schema:
@@ -50,7 +49,7 @@ def schema_of(columns: StructType, where: str) -> pa.Schema:
 
 def write(rows: DataFrame, table: Table, output: str, owner: Owner, schema: pa.Schema) -> list[Written]:
     """Write the rows of a batch durably. Readers don't see the rows before the batch is committed."""
-    told = arrow.mapped(rows, _writing(table, output, owner, schema), codec.parse_schema(_WRITTEN_DDL)).collect()
+    told = arrow.mapped(rows, _writing(table, output, owner, schema), _WRITTEN_TYPE).collect()
     return [read_written(bytes(row["written"])) for row in told]
 
 
@@ -69,6 +68,8 @@ def _writing(
         except BaseException:
             writer.abort()
             raise
+        if not count:
+            writer.abort()
         task = task_number()
         # Only the first part reports the number of rows, so rows are counted once.
         told = [

@@ -30,8 +30,8 @@ almost nothing per row. The next higher bits of the same number are a mask of bl
 """
 
 FAULTS = ("value", "key", "null_time", "time")
-"""The names of the faults that make a record unreadable. If a record has several faults, its dead letter names the
-fault that comes first in this list.
+"""The names of the faults that make a record unreadable. If a record has several faults, its dead letter or the lane's
+error names the fault that comes first in this list.
 """
 
 Range = tuple[int, int]
@@ -184,8 +184,9 @@ class RecordDecoding:
         if faults:
             good: Column = ~reduce(or_, faults.values())
             reasons = self._reasons() if fail else {}
-            for name, fault in faults.items() if fail else ():
-                good = F.when(fault, _failing(self.node, stream, reasons[name])).otherwise(good)
+            # In reverse, because Spark evaluates the outermost condition first.
+            for name in reversed([*faults] if fail else []):
+                good = F.when(faults[name], _failing(self.node, stream, reasons[name])).otherwise(good)
             opened = opened.where(good)
         number = self.node.id if source is None else source
         return opened.select(*self._columns(opened), meta_column.of_record(task, number, bucket))

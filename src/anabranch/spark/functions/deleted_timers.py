@@ -1,0 +1,25 @@
+"""Remembers which timers have been deleted by calls of other timers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["DeletedTimers"]
+
+
+class DeletedTimers:
+    """The timers that calls of ``on_timer`` have deleted in a Spark task. (Spark collects due timers before it calls
+    them, so it may call timers that were deleted meanwhile.)
+    """
+
+    def __init__(self) -> None:
+        self._deleted: set[tuple[int, bytes, int]] = set()
+
+    def has(self, task: int, key: bytes, at: int) -> bool:
+        """Whether a timer was deleted, and not registered again."""
+        return (task, key, at) in self._deleted
+
+    def note(self, task: int, key: bytes, timers: Mapping[int, bool]) -> None:
+        """Take notice of the timers that a call has changed; see :class:`anabranch.spark.functions.turns.Turn`."""
+        for at, there in timers.items():
+            (self._deleted.discard if there else self._deleted.add)((task, key, at))

@@ -1,0 +1,50 @@
+"""What a function of Arrow batches returns is looked into as deeply as it goes."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from anabranch.spark.functions.results import ResultError, Results
+
+NAN = math.nan
+DOUBLE, TEXT = pa.float64(), pa.string()
+NAMED, COUNTED = pa.map_(TEXT, DOUBLE), pa.map_(DOUBLE, TEXT)
+TIMES = pa.list_(pa.timestamp("us", "UTC"))
+FULL = pa.list_(pa.field("element", pa.int32(), nullable=False))
+POINT, EXACT = pa.struct([("x", DOUBLE)]), pa.struct([pa.field("x", DOUBLE, nullable=False)])
+
+
+@pytest.mark.parametrize(
+    ("type_", "good", "bad", "told"),
+    [
+        (DOUBLE, 1.5, NAN, "'c' is double, but got NaN"),
+        (pa.list_(DOUBLE), [1.5, None], [1.5, NAN], "'c[…]' is double, but got NaN"),
+        (pa.large_list(pa.float32()), [], [math.inf], "'c[…]' is float, but got NaN, infinity"),
+        (NAMED, [("a", 1.0), ("b", None)], [("a", -math.inf)], "'c[…]' is double, but got NaN"),
+        (COUNTED, [(1.0, "a")], [(NAN, "a")], "'c{key}' is double NOT NULL, but got NaN"),
+        (POINT, {"x": None}, {"x": NAN}, "'c.x' is double, but got NaN"),
+        (pa.struct([("x", pa.list_(POINT))]), {"x": [{"x": 1.0}]}, {"x": [{"x": NAN}]}, "'c.x[…].x' is double, but"),
+        (TIMES, [datetime(2026, 1, 1, tzinfo=UTC)], [2**60], "'c[…]' is timestamp, but got NaN, infinity or a time"),
+        (FULL, [1, 2], [1, None], "'c[…]' is int NOT NULL, but got null"),
+        (EXACT, {"x": 1.0}, {"x": None}, "'c.x' is double NOT NULL, but got null"),
+    ],
+)
+def test_a_value_that_is_refused_is_found_inside_others(type_: pa.DataType, good: Any, bad: Any, told: str) -> None:
+    results = Results(pa.schema([("c", type_)]))
+    whole = pa.RecordBatch.from_arrays([pa.array([bad, good, None, good, bad], type_)], names=["c"])
+    assert results.cast(whole.slice(1, 3)).to_pylist() == [{"c": each} for each in (good, None, good)]
+    for part in (whole, whole.slice(0, 2), whole.slice(3)):
+        with pytest.raises(ResultError) as error:
+            results.cast(part)
+        assert f"its column {told}" in str(error.value)
+
+
+def test_what_is_behind_a_null_is_not_refused() -> None:
+    masked = pa.StructArray.from_arrays([pa.array([1.0, NAN])], names=["x"], mask=pa.array([False, True]))
+    found = Results(pa.schema([("c", POINT)])).cast(pa.RecordBatch.from_arrays([masked], names=["c"]))
+    assert found.to_pylist() == [{"c": {"x": 1.0}}, {"c": None}]

@@ -1,0 +1,46 @@
+"""What is told of a table that can't be read, and whether the lane is tried again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from anabranch import Job
+from anabranch.container import error_text
+from anabranch.container.error_text import Remedy
+from anabranch.errors import OperatorError
+from anabranch.spark.operators.lookups import Lookups
+
+
+def failed(said: str) -> BaseException:
+    """What the reading of a table raises if Spark says this."""
+
+    def load(*_: Any) -> Any:
+        raise PySparkException(said)
+
+    job = Job("j")
+    read = job.read("in", key="k string", schema="dest string")
+    read.join_table("airports.csv", on={"dest": "iata"}, schema="iata string, name string").write("out")
+    with pytest.raises((OperatorError, PySparkException)) as raised:
+        Lookups(load, {}, lambda: 0.0).now(job.graph[1], None)  # type: ignore[arg-type]
+    return raised.value
+
+
+def test_a_table_that_can_t_be_read_is_read_again() -> None:
+    failure = error_text.failure(failed("[FAILED_READ_FILE] Encountered error while reading file\nand why"))
+    assert failure.what.endswith("can't read its table: [FAILED_READ_FILE] Encountered error while reading file")
+    assert failure.remedy is Remedy.ATTEMPT
+
+
+def test_a_lane_waits_for_what_a_table_lacks_wherever_spark_says_so() -> None:
+    error = failed("Job aborted\nCaused by: org.apache.kafka.common.errors.TimeoutException: no answer")
+    assert error_text.failure(error).remedy is Remedy.WAIT
+
+
+def test_an_error_of_our_own_behind_a_table_is_told_and_counts() -> None:
+    told = "Traceback\nanabranch.errors.LogError: /log/airports/0 is missing\n  restore it\n"
+    error = failed(f"An exception was thrown from the Python worker\n{told}")
+    assert error_text.is_final(error)
+    assert error_text.failure(error).what == "/log/airports/0 is missing"
