@@ -202,4 +202,4 @@ def _kind(field: Any) -> str:
 
 
 def _line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0]
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
