@@ -131,6 +131,12 @@ def test_a_partition_that_is_not_there_is_named(system: KafkaSystem, stream: str
             ask()
 
 
+def test_a_position_that_brokers_refuse_is_named(system: KafkaSystem, stream: str) -> None:
+    gone = f"gone-{stream}"
+    with pytest.raises(AnabranchError, match=f"committing the position of group job.0 in {gone}, partition 1 on"):
+        system.commit_positions("job.0", {stream: {0: 0}, gone: {1: 4}})
+
+
 @pytest.mark.parametrize("name", ["a/b", "", "..", ".", "ü", "a" * 250, "a\n"])
 def test_what_can_be_no_topic_is_refused(system: KafkaSystem, name: str) -> None:
     with pytest.raises(UsageError, match="can't be the name of a stream"):

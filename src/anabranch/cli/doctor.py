@@ -59,9 +59,10 @@ def doctor(
 
 
 def _fix(settings: Settings) -> None:
-    """Fetch the jars that all systems (Kafka always, used or not) and the formats in the settings need, and archive
-    Spark's classes. Without this, Spark would look for the jars in a Maven repository."""
-    wanted = [system.session_needs().jars for system in Systems(settings).all]
+    """Fetch the jars that the systems and formats in the settings need, and archive Spark's classes. Without this,
+    Spark would look for the jars in a Maven repository."""
+    systems = Systems(settings)
+    wanted = [system.session_needs().jars for system in systems.all if _is_wanted(system, systems, settings)]
     wanted += [modules.jars(settings.formats, module) for module in modules.needed(settings)]
     for name in filter(None, wanted):
         folder = fetching.fetch(jar_set(name), repository.chosen(), progress.say)
@@ -163,14 +164,19 @@ def _of_systems(settings: Settings) -> dict[str, Callable[[Settings], str]]:
     """
     found: dict[str, Callable[[Settings], str]] = {}
     systems = Systems(settings)
-    used = {system.name for system in systems.used}
     for system in systems.all:
-        wanted = system.name in used or bool(settings.systems.sections[system.name].model_fields_set)
+        wanted = _is_wanted(system, systems, settings)
         if system.connector:
             found[f"{system.name} connector"] = partial(_connector, system, wanted)
         if wanted or system.folders():
             found |= {name: partial(_checked, check) for name, check in system.checks().items()}
     return found
+
+
+def _is_wanted(system: System, systems: Systems, settings: Settings) -> bool:
+    """Whether a system has settings, or a stream uses it."""
+    used = {each.name for each in systems.used}
+    return system.name in used or bool(settings.systems.sections[system.name].model_fields_set)
 
 
 def _checked(check: Callable[[], str], _: Settings) -> str:

@@ -23,13 +23,14 @@ def fence(
     config: options.Config = None,
 ) -> None:
     """Take a container's seat away, and wait until its lanes are fenced. Ctrl-C stops only the waiting."""
-    job = container.split(":")[0]
+    job, _, seat = container.rpartition(":")[0].partition(":")
     with connect.at(configuration.load(config), coordinator) as client:
         client.fence(container, why)
         left: list[str] = []
 
         def look() -> bool | None:
-            left[:] = [one.lane.id for one in client.status(job).lanes if one.lane.unfenced]
+            lanes = [one.lane for one in client.status(job).lanes]
+            left[:] = [lane.id for lane in lanes if lane.unfenced and lane.seat == seat]
             return None if left else True
 
         def late() -> OutOfTimeError:

@@ -16,6 +16,8 @@ from pyspark.sql import SparkSession
 __all__ = ["shown"]
 
 _EVERY = 0.3
+_OF_GROUPS = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+"""The local properties that ``setJobGroup`` sets."""
 
 
 @contextmanager
@@ -37,6 +39,7 @@ def shown(spark: SparkSession) -> Iterator[None]:
         while not over.wait(_EVERY):
             update()
 
+    before: dict[str, Any] = {name: context.getLocalProperty(name) for name in _OF_GROUPS}
     context.setJobGroup(group, "anabranch: a cell of a notebook")
     thread = threading.Thread(target=run, name="notebook-progress", daemon=True)
     thread.start()
@@ -45,8 +48,8 @@ def shown(spark: SparkSession) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-        cleared: Any = None
-        context.setLocalProperty("spark.jobGroup.id", cleared)
+        for name, value in before.items():
+            context.setLocalProperty(name, value)
         update()
 
 

@@ -73,10 +73,11 @@ class TaskName:
         UsageError if the task can't be divided by this factor."""
         if factor == 1:
             return [str(self)]
-        if factor not in FACTORS or self.kind is TaskKind.ORDINAL or self.bucket != WHOLE:
+        if self.bucket != WHOLE:
+            raise UsageError(f"{self} can't be divided: it is a virtual task already", f"divide {self.base}")
+        if factor not in FACTORS or self.kind is TaskKind.ORDINAL:
             dataclasses.replace(self, bucket=0, factor=factor)  # raises the error
-        begin = str(self.base if self.bucket != WHOLE else self)
-        return [f"{begin}-{bucket}-{factor}" for bucket in range(factor)]
+        return [f"{self}-{bucket}-{factor}" for bucket in range(factor)]
 
     @property
     def base(self) -> TaskName:

@@ -96,7 +96,8 @@ class DeltaFolder:
             table = self._table()
             mark = marks.check(self._mark(table, owner.job, owner.lane), owner, str(self))
             if mark.batch >= batch:
-                self._drop(refs)
+                held = {uri.rpartition("/")[2] for uri in table.file_uris()}  # maybe of the same parts
+                self._drop([ref for ref in refs if ref.name not in held])
                 return
             if joined is None:
                 with files.told(str(self)):
@@ -201,4 +202,4 @@ def _kind(field: Any) -> str:
 
 
 def _line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0]
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -222,7 +222,9 @@ class IcebergTable:
             mark = marks.check(_mark(table, owner.job, owner.lane), owner, str(self))
             if mark.batch >= batch:
                 if joined is None:
-                    self._drop(store, refs)
+                    with self._told():
+                        held = _files(table)  # maybe of the same parts
+                    self._drop(store, [ref for ref in refs if ref.name not in held])
                 return
             if joined is None:
                 with files.told(str(self)):
@@ -378,6 +380,13 @@ _read_mark = msgspec.json.Decoder(Mark).decode
 def _mark(table: Table, job: str, lane: str) -> Mark | None:
     text = table.properties.get(_property(job, lane))
     return None if text is None else _read_mark(text)
+
+
+def _files(table: Table) -> set[str]:
+    """The files of the version of the table that was read."""
+    newest = table.current_snapshot()
+    manifests = [] if newest is None else newest.manifests(table.io)
+    return {entry.data_file.file_path for each in manifests for entry in each.fetch_manifest_entry(table.io)}
 
 
 def _line(error: BaseException) -> str:

@@ -26,6 +26,7 @@ __all__ = ["Entry", "ParquetFolder"]
 
 FORMAT = 1
 _HIDDEN = "_anabranch"
+_TABLE = "table.json"
 _PART = ".part"
 
 
@@ -158,10 +159,10 @@ class ParquetFolder:
         self._drop(owner, [ref for ref in refs if ref not in joined])
 
     def _head(self) -> _Head:
-        path = self._root / _HIDDEN / "table.json"
+        path = self._root / _HIDDEN / _TABLE
         try:
             head = _read_head(path.read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise NotFoundError(
                 f"{self} doesn't exist, or isn't a table: {path} is missing",
                 "restore it; only a new job creates it, in a folder that is empty or doesn't exist",
@@ -170,6 +171,8 @@ class ParquetFolder:
             raise AnabranchError(
                 f"{path} can't be read: {error.strerror}", "make sure that this user may read it"
             ) from error
+        except msgspec.MsgspecError as error:
+            raise LogError(f"{path} is damaged: {error}", "restore the file from a backup") from error
         if head.format > FORMAT:
             raise UnsupportedFormatError(
                 f"{self} has format {head.format}, and this version of anabranch knows {FORMAT}", "take a newer one"
@@ -179,7 +182,8 @@ class ParquetFolder:
     def _make(self, schema: pa.Schema) -> None:
         hidden = self._root / _HIDDEN
         try:
-            if not hidden.exists() and self._root.exists() and any(self._root.iterdir()):
+            foreign = any(name != _HIDDEN for name in _names(self._root))
+            if foreign and not (hidden / _TABLE).exists():
                 raise NotFoundError(
                     f"{self} holds files, but isn't a table of anabranch",
                     "choose a folder that is empty or doesn't exist",
@@ -187,7 +191,12 @@ class ParquetFolder:
             hidden.mkdir(parents=True, exist_ok=True)
             packed = base64.b64encode(schema.serialize().to_pybytes()).decode()
             head = _Head(format=FORMAT, id=uuid.uuid4().hex, schema=packed)
-            self._create(hidden / "table.json", msgspec.json.encode(head))
+            self._create(hidden / _TABLE, msgspec.json.encode(head))
+        except NotADirectoryError:
+            raise NotFoundError(
+                f"{self} isn't a folder: it, or a folder above it, is a file",
+                "choose a folder that is empty or doesn't exist",
+            ) from None
         except OSError as error:
             raise AnabranchError(
                 f"{self} can't be made: {error.strerror}", "choose another path, or change the owner or mode"

@@ -260,17 +260,28 @@ class PostgresqlTable:
         )
 
     def _check_key(self, connection: psycopg.Connection[Any]) -> None:
-        query = """
-            select array_agg(a.attname::text) from pg_index i
-            join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)
-            where i.indrelid = to_regclass(%s) and i.indisunique and i.indpred is null group by i.indexrelid
+        """Check that PostgreSQL accepts ``on conflict`` with the columns of the key. An index may include other columns
+        (``include (b)``). If several indexes fit, none of them may be deferrable.
         """
-        found = [set(names) for (names,) in connection.execute(query, [self._regclass(connection, self._table)])]
-        if self._given.key and set(self._given.key) not in found:
-            key = ", ".join(self._given.key)
+        query = """
+            select array_agg(a.attname::text), i.indimmediate from pg_index i
+            join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey[0:i.indnkeyatts - 1])
+            where i.indrelid = to_regclass(%s) and i.indisunique and i.indisvalid
+            and i.indpred is null and i.indexprs is null
+            group by i.indexrelid, i.indimmediate
+        """
+        found = connection.execute(query, [self._regclass(connection, self._table)]).fetchall()
+        fitting = [immediate for names, immediate in found if set(names) == set(self._given.key)]
+        key = ", ".join(self._given.key)
+        if key and not fitting:
             raise ConflictError(
                 f"{self} has no unique index on ({key}), by which outputs.{self._name} upserts",
                 f"make one: create unique index on {self._given.table} ({key})",
+            )
+        if key and not all(fitting):
+            raise ConflictError(
+                f"{self} has a deferrable constraint on ({key}), by which outputs.{self._name} can't upsert",
+                "make the constraint not deferrable",
             )
 
     def _columns(self, connection: psycopg.Connection[Any]) -> dict[str, Column]:

@@ -5,8 +5,10 @@ values to the form that COPY accepts.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -100,7 +102,31 @@ def text(column: pa.Array) -> pa.Array:
     if pa.types.is_binary(column.type):
         return pa.array([None if each is None else f"\\x{each.hex()}" for each in column.to_pylist()], pa.string())
     if pa.types.is_nested(column.type):
-        return pa.array(
-            [None if each is None else json.dumps(each, default=str) for each in column.to_pylist()], pa.string()
-        )
+        plain = [_plain(each, column.type) for each in column.to_pylist()]
+        return pa.array([None if each is None else json.dumps(each) for each in plain], pa.string())
     return column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:
+    """A value of a nested column in the types of JSON. A map becomes an object. What JSON lacks, such as bytes and NaN,
+    becomes a string that PostgreSQL can cast back.
+    """
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return {_name(key, kind.key_type): _plain(each, kind.item_type) for key, each in value}
+    if pa.types.is_struct(kind):
+        return {field.name: _plain(value[field.name], field.type) for field in kind}
+    if pa.types.is_nested(kind):
+        return [_plain(each, kind.value_type) for each in value]
+    if isinstance(value, bytes):
+        return f"\\x{value.hex()}"
+    if isinstance(value, float):
+        return value if math.isfinite(value) else json.dumps(value)
+    return value if isinstance(value, bool | int | str) else str(value)
+
+
+def _name(key: Any, kind: pa.DataType) -> str:
+    """A key of a map as the name of an object's field."""
+    plain = _plain(key, kind)
+    return plain if isinstance(plain, str) else json.dumps(plain)

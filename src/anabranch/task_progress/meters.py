@@ -1,11 +1,13 @@
 """Counts the progress of a Spark task in its Python worker, and reports the counts to the driver twice a second.
 
 If a report can't be sent, the Spark task isn't affected. Counts are totals of an attempt, so the next report makes up
-for a lost one. If no driver listens, nothing is reported.
+for a lost one. The last report of a Spark task is sent again until it succeeds, for a minute at most. If no driver
+listens, nothing is reported.
 """
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 import time
@@ -28,6 +30,8 @@ _CONNECTS_WITHIN = 1.0
 _AGAIN_AFTER, _AT_MOST = 0.5, 30.0
 """After a failed attempt to reach the driver, the first and the longest pause until the next attempt, in seconds. Each
 failed attempt doubles the pause."""
+_LAST_WITHIN = 60.0
+"""For how many seconds sending a Spark task's last report is tried. After that, the driver is gone."""
 LONG_WORK = 1.0
 """In seconds. A message is reported once a function has been working on it for this time."""
 
@@ -101,6 +105,8 @@ class Meter:
     _since: float = 0.0
     _seconds: float = 0.0
     ended: bool = False
+    until: float = math.inf
+    """When the meter is no longer reported, even if its last report wasn't sent. In seconds on a monotonic clock."""
     sent: int = 0
     """The number of the connection through which the meter was last reported."""
 
@@ -166,6 +172,7 @@ class Meter:
 
     def close(self) -> None:
         """Record that the Spark task has finished its work for the operator."""
+        self.until = time.monotonic() + _LAST_WITHIN
         self.ended = True
 
     def now(self, everything: bool) -> TaskReport:
@@ -231,19 +238,24 @@ class _Teller:
             time.sleep(REPORT_EVERY)
             with self._lock:
                 meters = list(self._meters)
-            ended = {each for each in meters if each.ended}
-            for each in meters:
-                with suppress(Exception):  # the report is lost, and the Spark task continues
-                    self._tell(each)
+            done = {each for each in meters if self._is_done(each)}
             with self._lock:
-                self._meters = [each for each in self._meters if each not in ended]
+                self._meters = [each for each in self._meters if each not in done]
 
-    def _tell(self, meter: Meter) -> None:
+    def _is_done(self, meter: Meter) -> bool:
+        """Report a meter. Returns whether this was its last report, or there was no time left for it."""
+        ended, sent = meter.ended, False
+        with suppress(Exception):  # the report is lost, and the Spark task continues
+            sent = self._tell(meter)
+        return ended and (sent or time.monotonic() > meter.until)
+
+    def _tell(self, meter: Meter) -> bool:
         assert meter.line is not None
         connection = self._connections.setdefault(meter.line, _Connection(meter.line))
-        if connection.ready():
-            everything, meter.sent = meter.sent != connection.number, connection.number
-            connection.send(meter.now(everything))
+        if not connection.ready():
+            return False
+        everything, meter.sent = meter.sent != connection.number, connection.number
+        return connection.send(meter.now(everything))
 
 
 class _Connection:
@@ -269,10 +281,9 @@ class _Connection:
             self._not_before, self._pause = now + self._pause, min(2 * self._pause, _AT_MOST)
             return False
         self.number, self._pause = self.number + 1, _AGAIN_AFTER
-        self.send(Greeting(self._line.token))
-        return self._socket is not None
+        return self.send(Greeting(self._line.token))
 
-    def send(self, what: Greeting | TaskReport) -> None:
+    def send(self, what: Greeting | TaskReport) -> bool:
         assert self._socket is not None
         try:
             self._socket.sendall(msgspec.json.encode(what) + b"\n")
@@ -280,6 +291,8 @@ class _Connection:
             with suppress(OSError):
                 self._socket.close()
             self._socket = None
+            return False
+        return True
 
 
 _teller = _Teller()

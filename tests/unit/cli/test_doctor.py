@@ -179,13 +179,16 @@ def test_a_surface_of_spark_that_is_missing_fails_where_there_is_no_other_way(
 @pytest.mark.parametrize(
     ("settings", "wanted"),
     [
-        ("", "connector"),
+        ("", None),
+        ('[systems]\ndefault = "kafka"', "connector"),
+        ('[streams.a]\nsystem = "kafka"', "connector"),
+        ('[systems.kafka]\nrack = "r1"', "connector"),
         ('[systems.kafka]\njars = "mine"\n[streams.a]\nformat = "avro"', "avro"),
         ('[systems.kafka]\njars = "mine"', None),
         ('[systems.kafka]\npackages = "a:b:1"', None),
     ],
 )
-def test_fix_fetches_what_settings_do_not_name(
+def test_fix_fetches_what_settings_need_and_do_not_name(
     look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str, wanted: str | None
 ) -> None:
     """The repository has nothing: the first jar that it refuses ends the fetching, so others may not be asked for."""

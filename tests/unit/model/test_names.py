@@ -113,6 +113,18 @@ def test_parts_that_make_no_name_are_refused(parts: dict[str, object]) -> None:
         TaskName(**parts)  # type: ignore[arg-type]
 
 
+@given(task_names(), st.integers(-1, 5) | st.sampled_from(FACTORS))
+def test_only_a_task_that_is_not_virtual_is_divided_and_only_by_a_factor(name: TaskName, factor: int) -> None:
+    if factor == 1:
+        assert name.parts(factor) == [str(name)]
+    elif factor in FACTORS and name == name.base and name.kind is not TaskKind.ORDINAL:
+        parts = [names.parse(part) for part in name.parts(factor)]
+        assert [(part.base, part.bucket, part.factor) for part in parts] == [(name, n, factor) for n in range(factor)]
+    else:
+        with pytest.raises(UsageError):
+            name.parts(factor)
+
+
 def test_names_are_ordered_by_number() -> None:
     texts = ["Partition_10", "Partition_9", "Partition_9-10-16", "Partition_9-9-16"]
     ordered = sorted(map(names.parse, texts), key=lambda name: name.order)

@@ -10,7 +10,7 @@ import deltalake
 import polars as pl
 import pyarrow as pa
 import pytest
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import PrimitiveType
 
 from anabranch.config import OutputSettings
@@ -100,6 +100,19 @@ def test_a_table_that_others_change_all_the_time_is_told(
     assert not is_final(caught.value)
     table.commit(owner(1), 0, parts)
     assert ids(tmp_path) == [1]
+
+
+@pytest.mark.parametrize(("text", "told"), [("no room\nat all", "no room"), ("", "DeltaError")])
+def test_an_error_of_a_commit_is_told(
+    table: DeltaFolder, monkeypatch: pytest.MonkeyPatch, text: str, told: str
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise DeltaError(text)
+
+    parts = written(table, owner(1), [1])
+    monkeypatch.setattr(deltalake.DeltaTable, "create_write_transaction", fails)
+    with pytest.raises(AnabranchError, match=rf"can't be written: {told}\n"):
+        table.commit(owner(1), 0, parts)
 
 
 def test_marks_outlive_checkpoints_and_compaction(table: DeltaFolder, tmp_path: Path) -> None:

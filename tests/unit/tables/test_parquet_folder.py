@@ -214,6 +214,40 @@ def test_what_is_wrong_is_told(table: ParquetFolder, tmp_path: Path) -> None:
     table.prepare(pa.schema(list(SCHEMA)[::-1]), create=False)
 
 
+@pytest.mark.parametrize("create", [True, False])
+@pytest.mark.parametrize("above", [True, False])
+def test_a_file_in_the_place_of_the_folder_is_no_table(tmp_path: Path, create: bool, above: bool) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    path = file / "table" if above else file
+    with pytest.raises(NotFoundError, match="is a file" if create else "isn't a table"):
+        ParquetFolder("orders", {"path": str(path)}).prepare(SCHEMA, create=create)
+
+
+def test_a_folder_of_files_whose_head_is_gone_does_not_become_another_table(
+    table: ParquetFolder, tmp_path: Path
+) -> None:
+    table.fence(owner(1), new=True)
+    committed(table, owner(1), 0, [1])
+    head = tmp_path / "table" / "_anabranch" / "table.json"
+    whole = head.read_bytes()
+    head.unlink()
+    for create, told in ((True, "holds files, but isn't a table"), (False, "isn't a table: .* is missing")):
+        with pytest.raises(NotFoundError, match=told):
+            table.prepare(SCHEMA, create=create)
+    head.write_bytes(whole[:-1])
+    with pytest.raises(LogError, match=r"table\.json is damaged"):
+        table.prepare(SCHEMA, create=True)
+    head.write_bytes(whole)
+    table.prepare(SCHEMA, create=True)
+
+
+def test_a_table_whose_making_was_broken_off_is_made(tmp_path: Path) -> None:
+    (tmp_path / "table" / "_anabranch").mkdir(parents=True)
+    folder(tmp_path).prepare(SCHEMA, create=True)
+    assert folder(tmp_path).id()
+
+
 def test_a_part_that_is_gone_or_cut_short_is_not_committed(table: ParquetFolder, tmp_path: Path) -> None:
     table.fence(owner(1), new=True)
     parts = written(table, owner(1), [1, 2])

@@ -82,6 +82,44 @@ def test_upserts_leave_the_last_row_of_each_key(url: str, connection: psycopg.Co
     assert found == [(1, "first-1"), (2, "second-2"), (3, "second-3")]
 
 
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ("create unique index on orders (id)", None),
+        ("create unique index on orders (id) include (name)", None),
+        ("alter table orders add unique (id, name)", "no unique index on"),
+        ("create index on orders (id)", "no unique index on"),
+        ("create unique index on orders (name) include (id)", "no unique index on"),
+        ("create unique index on orders (id) where name is not null", "no unique index on"),
+        ("create unique index on orders (id, lower(name))", "no unique index on"),
+        ("create unique index on orders (lower(name))", "no unique index on"),
+        ("alter table orders add unique (id) deferrable", "a deferrable constraint on"),
+        ("alter table orders add unique (id), add unique (id) deferrable", "a deferrable constraint on"),
+    ],
+)
+def test_upserts_need_an_index_by_which_postgresql_finds_the_key(
+    url: str, connection: psycopg.Connection[Any], made: str, told: str | None
+) -> None:
+    table(url)
+    connection.execute(made)
+    upserting = opened(url, mode="upsert", key=["id"])
+    if told is not None:
+        with pytest.raises(ConflictError, match=rf"{told} \(id\)"):
+            upserting.prepare(SCHEMA, create=False)
+        return
+    upserting.prepare(SCHEMA, create=False)
+    committed(upserting, owner(1), 0, [1, 2, 1])
+    assert connection.execute("select id from orders order by id").fetchall() == [(1,), (2,)]
+
+
+def test_an_index_that_could_not_be_built_is_not_used(url: str, connection: psycopg.Connection[Any]) -> None:
+    committed(table(url), owner(1), 0, [1, 1])
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        connection.execute("create unique index concurrently on orders (id)")
+    with pytest.raises(ConflictError, match=r"no unique index on \(id\)"):
+        opened(url, mode="upsert", key=["id"]).prepare(SCHEMA, create=False)
+
+
 def test_the_last_task_and_the_last_row_win(url: str, connection: psycopg.Connection[Any]) -> None:
     made = table(url, mode="upsert", key=["id"])
     first, second = written(made, owner(1), [1], name="a"), written(made, owner(1), [1], name="b")

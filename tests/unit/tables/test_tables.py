@@ -104,6 +104,16 @@ def test_a_table_keeps_its_contract(settings: OutputSettings, ids: Ids) -> None:
         assert (new.writers("orders"), new.writers("none")) == ([LANE], [])
 
 
+def test_a_replay_with_the_same_parts_changes_nothing(settings: OutputSettings, ids: Ids) -> None:
+    table = opened("orders", settings)
+    table.prepare(SCHEMA, create=True)
+    table.fence(owner(1), new=True)
+    parts = written(table, owner(1), [1, 2])
+    for each in (table, table, opened("orders", settings)):
+        each.commit(owner(1), 0, parts)
+        assert ids() == [1, 2]
+
+
 @pytest.mark.parametrize("epoch", [1, 2])
 def test_what_a_failed_batch_has_staged_goes_when_its_lane_starts_again(tmp_path: Path, epoch: int) -> None:
     """In this process or in another one."""

@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.errors import GraphError
 from anabranch.spark.functions import error_text
+from anabranch.spark.query import aborting
 from anabranch.spark.query.records import batch_number, task_number
 from anabranch.systems.contract import Records, System
 from anabranch.systems.fetching import fetch
@@ -167,14 +168,11 @@ class Rejects:
         target = self.aside.letters[stream].target
         output = self.aside.letters[stream].output
         writer, limit = output.writer(task_number(), batch_number()), output.limit(target.stream)
-        try:
+        with aborting.on_error(writer):
             for batch in fitting(letters, limit):
                 same = np.full(batch.num_rows, partition % target.partitions, np.int32)
                 writer.write(target, slot, same, batch)
             written = writer.close()
-        except BaseException:
-            writer.abort()
-            raise
         self.aside.said.add([_TaskReport(self.operator, slot, first, tuple(written))])
 
     def letters_of(

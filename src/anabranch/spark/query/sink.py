@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from pyspark.sql import DataFrame
 from anabranch.errors import OperatorError
 from anabranch.model.hashing import partitions_for
 from anabranch.spark.functions.wrap import Rejecting
+from anabranch.spark.query import aborting
 from anabranch.spark.query.dead_letters import Rejects
 from anabranch.spark.query.records import task_number
 from anabranch.systems import headers
@@ -106,7 +108,7 @@ def _writing(
         with meter.on(everything, 0):
             writer = output.writer(task_number(), number)
         rejects: dict[int, Rejects] = {}
-        try:
+        with aborting.on_error(writer), closing(meter):
             for batch in batches:
                 for slot, of_slot in _parted(batch, SLOT):
                     for sink, all_rows in _parted(of_slot, "output"):
@@ -118,11 +120,6 @@ def _writing(
                 rejected.close()
             with meter.on(everything, 0):
                 written = writer.close()
-        except BaseException:
-            writer.abort()
-            raise
-        finally:
-            meter.close()
         encoded = pa.array([msgspec.msgpack.encode(each) for each in written], pa.binary())
         yield pa.RecordBatch.from_arrays([encoded], schema=_WRITTEN)
 

@@ -18,6 +18,7 @@ from anabranch.errors import GraphError
 from anabranch.event_time.control import Control
 from anabranch.model.lane import Lane
 from anabranch.spark.functions import arrow
+from anabranch.spark.query import aborting
 from anabranch.spark.query.records import task_number
 from anabranch.systems.output import Output, Target, Written, read_written
 from anabranch.tables.contract import Owner, Table
@@ -58,16 +59,13 @@ def _writing(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writer, count = table.writer(owner, schema), 0
-        try:
+        with aborting.on_error(writer):
             for batch in batches:
                 if batch.num_rows:
                     columns = [batch.column(n).cast(field.type) for n, field in enumerate(schema)]
                     writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
                     count += batch.num_rows
             parts = writer.close() if count else []
-        except BaseException:
-            writer.abort()
-            raise
         if not count:
             writer.abort()
         task = task_number()

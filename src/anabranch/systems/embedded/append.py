@@ -13,6 +13,7 @@ import pyarrow as pa
 from anabranch.errors import LogError
 from anabranch.model.hashing import partitions_for
 from anabranch.systems.embedded.log import Log
+from anabranch.systems.embedded.manifest import NOTHING
 from anabranch.systems.embedded.segments import SegmentRef, SegmentWriter
 from anabranch.systems.embedded.writer import LaneWriter
 
@@ -44,7 +45,8 @@ class Appender:
         self._log = log
         self._stream = stream
         self._writer = LaneWriter(log, PUT_JOB, f"put-{producer.hex}", epoch=1)
-        self._batch = 0
+        self._batch = NOTHING
+        self._failed = False
         self._next = producer.int % log.describe(stream).partitions
 
     def append(self, batch: pa.RecordBatch) -> int:
@@ -63,17 +65,19 @@ class Appender:
         published = 0
         try:
             # All segments are written before the first entry, so that a full disk usually fails the whole batch.
-            for number, ref in self._segments(pieces).items():
+            refs = self._segments(pieces)
+            self._batch += 1  # not used again after a failure, because some partitions may have the batch
+            for number, ref in refs.items():
                 self._writer.publish(self._stream, number, self._batch, [ref])
                 published += ref.rows
         except OSError as error:
+            self._failed = True
             raise PartlyWrittenError(
                 f"only {published} of {batch.num_rows} records could be added to {self._stream}, in {self._log.root}: "
                 f"{error.strerror or error}",
                 "make room on that disk, or see what is wrong with it",
                 published,
             ) from error
-        self._batch += 1
         return int(batch.num_rows)
 
     def _segments(self, pieces: Mapping[int, pa.RecordBatch]) -> dict[int, SegmentRef]:
@@ -93,8 +97,13 @@ class Appender:
 
     def close(self) -> None:
         """Mark this producer as closed in the stream."""
-        if self._batch:
+        if self._batch == NOTHING:
+            return
+        try:
             self._writer.close([self._stream])
+        except OSError:
+            if not self._failed:  # otherwise the error of append, which counts the records, is the one to report
+                raise
 
     def __enter__(self) -> Self:
         return self

@@ -221,7 +221,9 @@ class Topics:
         )
 
     def commit(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
-        """Commit offsets, by stream and partition, of a group that has no members."""
+        """Commit offsets, by stream and partition, of a group that has no members. If the brokers refuse some of them,
+        raises an error for the first of these; the others are committed.
+        """
         places = [
             TopicPartition(self.topic(stream), number, offset)
             for stream, each in positions.items()
@@ -232,6 +234,10 @@ class Topics:
         answer = answers[group]
         if isinstance(answer, KafkaError):
             raise self.cluster.explained(answer, f"committing positions of group {group}")
+        for place in answer.topic_partitions:
+            if place.error is not None:
+                where = f"{self._streams.get(place.topic, place.topic)}, partition {place.partition}"
+                raise self.cluster.explained(place.error, f"committing the position of group {group} in {where}")
 
     def _offsets(
         self, stream: str, at: Any, isolation: IsolationLevel, partitions: Iterable[int] | None

@@ -132,6 +132,25 @@ def test_a_driver_that_is_reached_again_is_told_everything(listener: Listener, m
     meter.close()
 
 
+def test_a_last_report_waits_until_the_driver_is_reached(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = threading.Event()
+
+    def refused(*_: Any) -> Any:
+        tried.set()
+        raise ConnectionRefusedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(meters.socket, "create_connection", refused)
+        meter = meters.meter(listener.line, "map 'slow'")
+        with in_flight.on(meter, ORIGIN, 1):
+            pass
+        meter.close()
+        tried.clear()
+        until(tried.is_set)
+    until(lambda: (found := heard(listener)) and found.told.ended)
+    assert rows(listener) == 4
+
+
 def meter_of(received: list[tuple[int, int]]) -> Meter:
     meter = meters.meter(None, "map")
     for rows, offset in received:

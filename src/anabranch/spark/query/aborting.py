@@ -1,0 +1,30 @@
+"""Aborts a worker's writer after an error, without hiding the error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from anabranch import logs
+
+__all__ = ["Writer", "on_error"]
+
+
+class Writer(Protocol):
+    def abort(self) -> None: ...
+
+
+@contextmanager
+def on_error(writer: Writer) -> Iterator[None]:
+    """If the block raises an error, abort the writer. The error is raised even if the writer can't be aborted: of
+    several errors in a worker, Spark reports only the last one.
+    """
+    try:
+        yield
+    except BaseException:
+        try:
+            writer.abort()
+        except Exception as error:
+            logs.say(f"warning: what a failed Spark task has written couldn't be removed: {error!r}")
+        raise
