@@ -242,9 +242,7 @@ class Coordinator(Operations):
         until: float = 0.0,
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
-        """See :meth:`Reads.events`; 0 means no bound. If there are no such events, wait for one, for up to ``wait``
-        seconds, but no longer than :data:`MOST_WAIT`.
-        """
+        """See :meth:`Reads.events`; 0 means no bound. Waits up to ``wait`` seconds if there are no such events."""
         above, below = min(after, _LAST_ID) or None, min(before, _LAST_ID) or None
         wanted = EventRange(after=above, before=below, since=since or None, until=until or None, kind=kind, lane=lane)
         end = time.monotonic() + min(wait, MOST_WAIT)
@@ -315,9 +313,7 @@ class Coordinator(Operations):
         self._sweep_schedule.look()
 
     def look(self) -> None:
-        """Check the inputs of jobs (see :func:`expand.look`), store how far jobs have read, sample figures for
-        histories, and delete old history. Call this about every second.
-        """
+        """Check jobs' inputs (see :func:`expand.look`), store how far jobs have read, and sample and delete history."""
         self.reads.histories.sample()  # because nothing calls tick for a job in one process
         self._sweep_schedule.look()
         self.reader_positions.look()
@@ -334,9 +330,8 @@ class Coordinator(Operations):
             return found
 
     def fenced(self, lane: Lane) -> None:
-        """Record that a lane was fenced at all its outputs under its epoch. Other processes can then run the lane.
-        Does nothing if the lane has another epoch by now, or needs no fence any more.
-        """
+        """Record that a lane was fenced at all its outputs under its epoch, so other processes can run the lane. Does
+        nothing if the lane has another epoch by now, or needs no fence any more."""
         with self.registry.locked_all():
             running_job = self.registry.jobs.get(lane.job)
             held = None if running_job is None else running_job.known.get(lane.id)
@@ -357,9 +352,7 @@ class Coordinator(Operations):
     # Requests of a launcher
 
     def demands(self, jobs: Collection[str]) -> list[Demand]:
-        """What each served job needs from a launcher. The result also contains those of ``jobs`` that have ended: they
-        need no processes any more.
-        """
+        """What each served job needs from a launcher. Those of ``jobs`` that have ended are included: they need none."""
         with self.registry.locked_all():
             clock, lease = self.registry.clock, self.registry.lease
             found = [seats.demand(running_job, clock(), lease) for running_job in self.registry.jobs.values()]

@@ -132,9 +132,7 @@ class Store:
         return ContainerRecord(**row) if row is not None else None
 
     def former(self, registration: Registration) -> ContainerRecord | None:
-        """The stored entry of the process that is now registering, if this process had a seat of the job before and
-        no longer holds it.
-        """
+        """The stored entry of the process that is now registering, if it had a seat of the job and holds none now."""
         with self._reading() as connection:
             return lookups.former(connection, registration)
 
