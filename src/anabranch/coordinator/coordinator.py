@@ -352,7 +352,7 @@ class Coordinator(Operations):
     # Requests of a launcher
 
     def demands(self, jobs: Collection[str]) -> list[Demand]:
-        """What each served job needs from a launcher. Those of ``jobs`` that have ended are included: they need none."""
+        """What each served job needs from a launcher. ``jobs`` that have ended are included: they need nothing."""
         with self.registry.locked_all():
             clock, lease = self.registry.clock, self.registry.lease
             found = [seats.demand(running_job, clock(), lease) for running_job in self.registry.jobs.values()]
