@@ -65,6 +65,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[broker.C
         )
 
 
+@pytest.mark.long
 def test_a_login_that_is_refused_is_told_at_once(
     guarded: tuple[broker.Cluster, KafkaSettings], capfd: pytest.CaptureFixture[str]
 ) -> None:

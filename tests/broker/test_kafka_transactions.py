@@ -175,6 +175,7 @@ def test_a_worker_that_dies_after_its_commit_has_written(servers: str) -> None:
     assert place.seen() == ["a"]
 
 
+@pytest.mark.long
 def test_workers_that_take_turns_never_meet_a_producer_that_was_superseded(servers: str) -> None:
     place = Place(servers)
     with worker(place) as one, worker(place) as other:

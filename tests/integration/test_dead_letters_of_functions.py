@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pytest
 
-from anabranch import Job, Processor
+from anabranch import Job, Processor, tumbling
 from anabranch.api.timers import Timers
 from tests.integration.dead_letters import counted, letters
 from tests.integration.harness import Site
@@ -74,6 +74,40 @@ def test_a_function_after_a_partition_by_has_its_own_dead_letters(site: Site) ->
     assert letters(site) == []
 
 
+def test_rows_that_lost_their_event_time_are_put_aside_at_the_next_partition_by(site: Site) -> None:
+    """Otherwise, Spark would leave them out of the windows behind it, and nobody would know."""
+    site.log.create("in", 1)
+    site.put("in", 0, [{"n": n, "d": "a", "at": f"2020-01-01T0{n}:30:00Z"} for n in range(7)])
+    job = Job("j")
+    rows = job.read("in", schema=SCHEMA, event_time="at", watermark="10 minutes")
+    spoilt = {2: {"at": None}, 3: {"d": None}, 4: {"at": None, "d": None}}
+    by_d = rows.map(lambda m: {**m, **spoilt.get(m["n"], {})}).partition_by("d", name="by-d")
+    by_d.window(tumbling("1 hour")).agg(n="sum(n)", emit="on_close").write("out")
+    run = site.deployed(job, on_error="dead-letter", on_null_key="dead-letter")
+    run.ran()
+    assert sorted(v["n"] for v in site.values("out")) == [0, 1, 5]
+    errors = {int(ours["offset"]): ours["error"] for _, _, ours in letters(site)}
+    assert errors == {2: "the event time is null", 3: "the key is null", 4: "the event time is null"}
+    assert counted(run) == (3, 0)
+
+
+def test_rows_without_key_and_event_time_are_put_aside_once_each(site: Site) -> None:
+    site.log.create("in", 1)
+    site.put("in", 0, [{"n": n, "at": f"2020-01-01T0{n}:30:00Z"} for n in range(7)], [b"k"] * 7)
+    job = Job("j")
+    rows = job.read("in", key="k string", schema="n int, at timestamp", event_time="at", watermark="10 minutes")
+    spoilt = {2: {"at": None}, 3: {"k": None}, 4: {"at": None, "k": None}}
+    rows = rows.map(lambda m: {**m, **spoilt.get(m["n"], {})}, schema="k string, n int, at timestamp")
+    rows.window(tumbling("1 hour")).agg(s="sum(n)", emit="on_close").write("out")
+    run = site.deployed(job, on_error="dead-letter", on_null_key="dead-letter")
+    run.ran()
+    assert sorted(v["s"] for v in site.values("out")) == [0, 1, 5]
+    errors = {int(ours["offset"]): ours["error"] for _, _, ours in letters(site)}
+    assert errors == {2: "the event time is null", 3: "the key is null", 4: "the key is null"}
+    assert counted(run) == (3, 0)
+
+
+@pytest.mark.long
 def test_a_row_that_comes_of_no_single_record_is_put_aside_as_it_is(site: Site) -> None:
     site.log.create("in", 1)
     site.put("in", 0, [{"n": n, "d": "a" if n else None} for n in range(3)], [b"k"] * 3)

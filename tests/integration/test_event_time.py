@@ -116,6 +116,7 @@ def test_windows_without_a_stage_between_and_on_a_merge_of_streams(site: Site) -
     assert len(written(site)) > 15
 
 
+@pytest.mark.long
 def test_a_broadcast_moves_the_watermark_too_and_its_rows_are_in_each_task(site: Site) -> None:
     site.log.create("flights", PARTITIONS)
     site.log.create("all", 1)

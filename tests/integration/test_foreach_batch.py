@@ -60,6 +60,7 @@ def deployed(site: Site, on_error: str) -> Deployed:
     return site.deployed(job, on_error=on_error, max_rows_per_batch=11)
 
 
+@pytest.mark.long
 def test_dead_letters_are_complete_and_once_whatever_a_function_looks_at(site: Site) -> None:
     SEEN.clear()
     run = deployed(site, "dead-letter")

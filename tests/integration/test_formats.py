@@ -105,6 +105,7 @@ def test_what_is_no_avro_is_put_aside(site: Site, tmp_path: Path) -> None:
     assert said[2]["anabranch.error"] == b"the value is null"
 
 
+@pytest.mark.long
 def test_times_and_state_go_by_avro_columns(site: Site, tmp_path: Path) -> None:
     """Only the columns that are needed are read; event time is one of them."""
     site.log.create("flights", 1)

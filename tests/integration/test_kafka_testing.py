@@ -106,6 +106,7 @@ def test_dead_letters_name_the_job_and_the_stream_as_the_test_does(broker: str) 
         assert dict(letter.headers)["anabranch.job"] == b"dividing"
 
 
+@pytest.mark.long
 def test_what_fails_says_so_in_the_names_of_the_test_and_leaves_nothing(broker: str) -> None:
     before = left(broker)
     job = Job("failing")

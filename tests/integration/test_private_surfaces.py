@@ -105,6 +105,7 @@ def same(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
+@pytest.mark.long
 def test_batches_keep_the_size_that_they_begin_with(site: Site) -> None:
     site.log.create("in", 1)
     site.put("in", 0, [{"n": n} for n in range(400)])

@@ -98,6 +98,7 @@ def test_state_and_timers_of_event_time(site: Site) -> None:
     assert all(letter["anabranch.operator"].startswith("process 'silence' (test_process.py:") for letter in letters)
 
 
+@pytest.mark.long
 def test_a_limit_passes_the_first_rows_of_each_key_also_after_a_restart(site: Site) -> None:
     site.log.create("in", 2)
     job = Job("j")

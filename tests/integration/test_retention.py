@@ -64,6 +64,7 @@ def test_records_that_are_gone_before_they_were_read_fail_the_lane_or_are_skippe
     assert written(site) == [1, 2, 5, 6]
 
 
+@pytest.mark.long
 def test_what_was_not_read_is_kept_whatever_the_retention_is(site: Site) -> None:
     """From before the lane's first batch on."""
     deployed = filtering(site)
@@ -87,6 +88,7 @@ def test_what_was_not_read_is_kept_whatever_the_retention_is(site: Site) -> None
     assert site.log.readers("in").all()["j"].positions == {0: 2}
 
 
+@pytest.mark.long
 def test_what_was_read_may_be_deleted_and_a_new_lane_begins_with_what_there_is(site: Site) -> None:
     deployed = filtering(site)
     put(site, 1, 2, 3)
@@ -128,6 +130,7 @@ def test_a_planned_batch_that_lost_its_first_records_is_run_again_with_the_other
     assert written(site) == [1, 4]
 
 
+@pytest.mark.long
 def test_a_lane_that_runs_and_is_overtaken_says_so(site: Site) -> None:
     """It isn't looked at by its container again before it plans its next batch."""
     deployed = filtering(site)

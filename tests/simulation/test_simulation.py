@@ -46,6 +46,7 @@ def test_a_broken_step_of_the_protocol_is_found(name: str, monkeypatch: pytest.M
     assert any(found is not None and found.name in mutant.BREAKS for found in broken)
 
 
+@pytest.mark.long
 def test_faults_reach_what_they_should() -> None:
     told = [what for seed in range(70) for _, _, what in running.run(seed)[0]]
     for part in (

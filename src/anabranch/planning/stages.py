@@ -9,7 +9,7 @@ from anabranch.errors import GraphError
 from anabranch.model.graph import Graph, Node
 from anabranch.operators import rule
 from anabranch.operators.keys import KeyColumns
-from anabranch.operators.rules import is_boundary, is_shuffle, is_timed
+from anabranch.operators.rules import is_boundary, is_shuffle, is_timed, is_windowed
 from anabranch.operators.times import EventTime
 
 LAYOUT_VERSION = 1
@@ -214,6 +214,21 @@ def timed(graph: Graph) -> set[int]:
         if any(reader.id in needing for reader in graph.readers(node.id)):
             needing.add(node.id)
     return {i for i in needing if is_boundary(graph[i])}
+
+
+def untimed_refused(graph: Graph, stage: Stage) -> set[int]:
+    """The boundaries at the end of the stage that refuse rows without event time: a function of the stage may have made
+    such rows, and they would reach a window of event time or a ``join``, from which Spark would silently leave them
+    out. A boundary with a function on each way to these operators refuses nothing, because the function may give the
+    rows an event time.
+    """
+    needing = {node.id for node in graph.nodes if is_windowed(node) or node.kind == "join"}
+    for node in reversed(graph.nodes):
+        readers = [reader for reader in graph.readers(node.id) if reader.id in needing]
+        if any(not (rule(reader).function or reader.kind == "transform") for reader in readers):
+            needing.add(node.id)
+    spoilt = changed(graph, stage)
+    return {node.id for node in stage.sinks if is_boundary(node) and node.id in needing & spoilt}
 
 
 def upstream(graph: Graph, stage: Stage, node: Node) -> Iterator[Node]:

@@ -30,6 +30,7 @@ def test_what_is_left_out_shows(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert any(text.split(":")[0].replace("_", " ") in mutant.breaks for text in found)
 
 
+@pytest.mark.long
 def test_loads_bring_about_what_they_should() -> None:
     """There are rises and falls, backlogs that are cleared, jumps, and advice of each kind."""
     runs = {kind: [simulator.run(traces.made(kind, seed)) for seed in range(3)] for kind in traces.KINDS}

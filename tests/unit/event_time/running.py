@@ -100,7 +100,7 @@ class Running:
             plain={},
             targets=dict(enumerate(writes)),
             timed=writes,
-            without_key=None,
+            refusals={},
             rejections=Rejections(**{**unused, **nothing}),
             time=LaneTime(self.lane, cast(Any, self._sources), self._clock, self._delays),
             planned=self.batches.__getitem__,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -90,6 +91,7 @@ def test_windows_hold_the_same_rows_whatever_the_lanes_have_gone_through(shape: 
     assert counted(site.drained()) == expected
 
 
+@pytest.mark.long
 @examples(150)
 @given(shapes(), HISTORIES)
 def test_the_watermark_gets_as_far_as_the_slowest_source(shape: Shape, history: list[Action]) -> None:

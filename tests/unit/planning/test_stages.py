@@ -241,3 +241,21 @@ def test_functions_and_what_comes_after_them_may_change_keys_and_times() -> None
     found = stages.changed(job.graph, stage)
     assert ids(job.graph, "mapped", "where", "two", "transformed", "three") <= found
     assert not found & ids(job.graph, "a", "select")
+
+
+def test_boundaries_refuse_rows_without_event_time_if_a_function_may_make_them_and_a_window_needs_it() -> None:
+    job = Job("j")
+    rows = job.read("a", key="k string", schema="x int, at timestamp", event_time="at", watermark="1 minute")
+    mapped = rows.map(str, schema="k string, x int, at timestamp")
+    hour = tumbling("1 hour")
+    mapped.partition_by("x", name="to-window").window(hour).agg(n="count(*)").write("one")
+    mapped.partition_by("x", name="to-count").agg(n="count(*)").write("two")
+    again = mapped.partition_by("x", name="to-function").map(str, schema="x int, at timestamp")
+    again.partition_by("x", name="after-function").window(hour).agg(n="count(*)").write("three")
+    mapped.partition_by("x", name="two-before").partition_by("k", name="one-before").window(hour).agg(
+        n="count(*)"
+    ).write("four")
+    rows.partition_by("x", name="as-read").window(hour).agg(n="count(*)").write("five")
+    graph = job.graph
+    found = {graph[i].name for stage in stages.cut(graph) for i in stages.untimed_refused(graph, stage)}
+    assert found == {"to-window", "after-function", "two-before"}

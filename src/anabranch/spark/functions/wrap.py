@@ -8,7 +8,7 @@ import itertools
 import math
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
@@ -153,19 +153,21 @@ def origin_of(origins: pa.Array, place: int) -> dict[str, Any]:
     return {name: pc.struct_field(origins.slice(place, 1), name)[0].as_py() for name in fields}
 
 
-def rejecting(condition: str, error: str, label: str, on_error: Rejecting) -> Callable[[Batches], Batches]:
-    """A function for ``mapInArrow`` that rejects rows whose column ``condition`` is true, and drops this column."""
+def rejecting(fault: str, errors: Sequence[str], label: str, on_error: Rejecting) -> Callable[[Batches], Batches]:
+    """A function for ``mapInArrow`` that rejects rows, and drops the column ``fault``. In this column, 0 stands for a
+    row without a fault, 1 for the first of ``errors``, and so on.
+    """
 
     def run(batches: Batches) -> Batches:
         rejects = on_error(label)
         for batch in batches:
-            wrong = batch.column(condition)
-            rows = batch.drop_columns([condition])
-            for index in pc.indices_nonzero(wrong).to_pylist():
+            faults = batch.column(fault)
+            rows = batch.drop_columns([fault])
+            for index in pc.indices_nonzero(faults).to_pylist():
                 row = rows.slice(index, 1)
                 origin = origin_of(row.column(meta_column.NAME), 0)
-                rejects.add(origin, error, row.drop_columns([meta_column.NAME]))
-            yield rows.filter(pc.invert(wrong))
+                rejects.add(origin, errors[faults[index].as_py() - 1], row.drop_columns([meta_column.NAME]))
+            yield rows.filter(pc.equal(faults, 0))
         rejects.close()
 
     return run

@@ -38,6 +38,8 @@ class Sink:
         named: determines the name of a row's task, which is added to the row's headers. None if no name is added.
         windowed: whether output rows have the end of their window. A drain needs this to mark the rows of windows that
             it cuts short.
+        time: the event-time column, if rows without event time are refused. Such rows get a null key, and so are found
+            where rows with a null key are; see :class:`anabranch.spark.query.sink.Refusal`.
     """
 
     number: int
@@ -47,6 +49,7 @@ class Sink:
     slots: Mapping[tuple[int, int], int] | None = None
     named: TaskNames | None = None
     windowed: bool = False
+    time: str = ""
 
 
 def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tuple[Node, DataFrame] | None:
@@ -285,7 +288,8 @@ def _headers(named: TaskNames | None) -> Column:
 
 def _key(frame: DataFrame, sink: Sink) -> Column:
     if is_boundary(sink.node):
-        return stage_key(frame, sink.node.args["columns"])
+        key = stage_key(frame, sink.node.args["columns"])
+        return F.when(F.col(codec.quoted(sink.time)).isNotNull(), key) if sink.time else key
     if "key" not in sink.node.args:
         return meta_column.field("key")
     expression = F.expr(sink.node.args["key"])

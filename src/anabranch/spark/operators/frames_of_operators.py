@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -24,14 +24,14 @@ from anabranch.spark.functions import wrap as user_functions
 from anabranch.spark.functions.buckets import Bucket
 from anabranch.spark.functions.wrap import Batches, Rejecting
 from anabranch.spark.internals import debug_lines, query_plan
-from anabranch.spark.operators import joining, late_rows, lookups, processing
+from anabranch.spark.operators import faulty_rows, joining, late_rows, lookups, processing
+from anabranch.spark.operators.faulty_rows import Fault
 from anabranch.spark.operators.labels import label
 from anabranch.spark.operators.routing import Routing
-from anabranch.spark.query import sql_errors
 from anabranch.spark.values import codec, meta_column
 from anabranch.task_progress.counts import ReportAddress
 
-_FLAG, _WINDOW, _INTAKE = "_anabranch_wrong", "_anabranch_window", "_anabranch_intake"
+_WINDOW, _INTAKE = "_anabranch_window", "_anabranch_intake"
 _END = "_anabranch_end"
 _BEHIND = 1
 """How many ms a session window stays open after the watermark has reached its end. Spark adds a row to a session even
@@ -266,25 +266,15 @@ def keyless() -> Column:
     return meta_column.field("key").isNull()
 
 
-def _without(frame: DataFrame, wrong: Column, error: str, what: str, setting: str, by: Rejecting | None) -> DataFrame:
-    """The DataFrame without the rows that are ``wrong``. These rows are rejected or, if ``by`` is None, the first of
-    them fails the lane.
-    """
-    if by is not None:
-        flagged = frame.withColumn(_FLAG, wrong)
-        return arrow.mapped(flagged, user_functions.rejecting(_FLAG, error, what, by), frame.schema)
-    cure = f'filter such rows before, or set [job] {setting} = "dead-letter" or "drop"'
-    origin = meta_column.field("partition"), meta_column.field("offset")
-    failing = sql_errors.for_record(f"{error} in a row that reached {what}, of partition ", F.lit(""), cure, *origin)
-    return frame.where(F.when(wrong, failing).otherwise(F.lit(True)))
+def _keyless(context: Context) -> Fault:
+    return Fault(keyless(), "the key is null", "on_null_key", context.on_null_key)
 
 
 def _shuffle(node: Node, frame: DataFrame, context: Context) -> DataFrame:
     key = stage_key(frame, node.args["columns"])
     zero = F.lit(0)
     keyed = frame.withColumn(meta_column.NAME, F.col(meta_column.NAME).withField("key", key).withField("task", zero))
-    null = meta_column.field("key").isNull()
-    checked = _without(keyed, null, "the key is null", label(node), "on_null_key", context.on_null_key)
+    checked = faulty_rows.without(keyed, label(node), [_keyless(context)])
     return checked.repartition(context.shuffle_partitions, meta_column.field("key"))
 
 
@@ -387,13 +377,11 @@ def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> 
     say. A row is rejected here only if a function of this stage may have changed its key or event time. Other rejected
     records are found by :class:`anabranch.spark.query.rejections.Rejections`.
     """
+    fault = _keyless(context)
     if not any(i in context.changed for i in node.inputs):
-        if context.on_null_key is None:
-            return _without(frame, keyless(), "the key is null", label(node), "on_null_key", None)
-        return frame.where(~keyless())
-    key = stage_key(frame, context.keys[before].columns)
-    checked = _without(frame, key.isNull(), "the key is null", label(node), "on_null_key", context.on_null_key)
-    if not is_windowed(node) and node.kind != "join":
-        return checked
-    time = F.col(codec.quoted(context.times[before].column))
-    return _without(checked, time.isNull(), "the event time is null", label(node), "on_error", context.on_error)
+        return frame.where(~fault.wrong) if fault.by is not None else faulty_rows.without(frame, label(node), [fault])
+    faults = [replace(fault, wrong=stage_key(frame, context.keys[before].columns).isNull())]
+    if is_windowed(node) or node.kind == "join":
+        time = F.col(codec.quoted(context.times[before].column))
+        faults.append(Fault(time.isNull(), "the event time is null", "on_error", context.on_error))
+    return faulty_rows.without(frame, label(node), faults)

@@ -33,7 +33,7 @@ from anabranch.spark.query.plan import LanePlan
 from anabranch.spark.query.planned_batch import Batch
 from anabranch.spark.query.publishing import Publishing
 from anabranch.spark.query.rejections import Rejections
-from anabranch.spark.query.sink import Keyless
+from anabranch.spark.query.sink import Refusal
 from anabranch.spark.query.sources import LaneSources
 from anabranch.spark.query.tables import TablePublisher
 from anabranch.spark.query.workers import LaneWorkers
@@ -80,7 +80,14 @@ class LaneOutputs:
         return min((publisher.batch_seconds for publisher in slotted), default=math.inf)
 
     def rejecting(self, policy: str) -> Rejecting | None:
-        return None if policy == _FAIL else partial(self.aside.rejects, keep=policy != _DROP)
+        """What receives rejected rows; None if they fail the lane. The same object for the same policy, so that an
+        operator writes its dead letters of a Spark task at once.
+        """
+        return None if policy == _FAIL else self._rejecting[policy != _DROP]
+
+    @cached_property
+    def _rejecting(self) -> dict[bool, Rejecting]:
+        return {keep: partial(self.aside.rejects, keep=keep) for keep in (True, False)}
 
     @property
     def repeats(self) -> str:
@@ -228,10 +235,17 @@ class LaneOutputs:
                 self._slots(node),
                 self._named(node),
                 windowed,
+                self._times.get(node.id, ""),
             )
             for number, node in enumerate(self.plan.group.sinks)
             if node.kind != "foreach_batch" and not self.table(node)
         }
+
+    @cached_property
+    def _times(self) -> dict[int, str]:
+        """The event-time columns of the intermediate streams that refuse rows without event time, by node."""
+        times = stages.event_times(self.plan.graph)
+        return {i: times[i].column for i in stages.untimed_refused(self.plan.graph, self.plan.stage)}
 
     def _named(self, node: Node) -> TaskNames | None:
         """The names of tasks, if this output's settings ask for a header with the task's name; otherwise None."""
@@ -282,7 +296,11 @@ class LaneOutputs:
         streams = {s.number: stages.stream_of(self.plan.graph, s.node) for s in self.sinks.values()}
         targets = {n: Target(stream, self.plan.lane.outputs[stream]) for n, stream in streams.items()}
         boundaries = {s.number: s.node for s in self.sinks.values() if is_boundary(s.node)}
-        keyless = {number: label(node) for number, node in boundaries.items()}
+        keyless, faulty = self.rejecting(job.on_null_key), self.rejecting(job.on_error)
+        refusals = {
+            number: Refusal(label(node), keyless, faulty, self._times.get(node.id, ""))
+            for number, node in boundaries.items()
+        }
         wanted = stages.timed(self.plan.graph)
         stateful = self.plan.group.stateful
         return Publishing(
@@ -291,7 +309,7 @@ class LaneOutputs:
             plain=self.plain(streams),
             targets=targets,
             timed=[targets[n] for n, node in boundaries.items() if node.id in wanted and self.sources.delays],
-            without_key=Keyless(keyless, self.rejecting(job.on_null_key)) if keyless else None,
+            refusals=refusals,
             rejections=self._rejections,
             time=self.time,
             planned=self.planned,

@@ -18,7 +18,7 @@ from anabranch.spark.query.gate import Gate
 from anabranch.spark.query.lane_time import LaneTime
 from anabranch.spark.query.planned_batch import Batch
 from anabranch.spark.query.rejections import Rejections
-from anabranch.spark.query.sink import Keyless
+from anabranch.spark.query.sink import Refusal
 from anabranch.spark.query.source import Measured
 from anabranch.spark.values import meta_column
 from anabranch.spark.values.decoding import Marks
@@ -36,8 +36,7 @@ class Publishing:
         plain: the writers of at-least-once outputs, by the number of the output.
         targets: the streams to which rows are written, by the number of the output.
         timed: the streams among ``targets`` whose readers need the lane's watermark.
-        without_key: handles rows with a null key that go to the next stage. None if no output is an intermediate
-            stream.
+        refusals: which rows intermediate streams refuse, by the number of the output.
         time: the lane's event time.
         planned: returns the entry of a batch in the offset log.
         unruly: whether rows of one slot may be in several Spark tasks. If so, the rows of each slot are moved to one
@@ -51,7 +50,7 @@ class Publishing:
     plain: Mapping[int, PlainWriter]
     targets: Mapping[int, Target]
     timed: Sequence[Target]
-    without_key: Keyless | None
+    refusals: Mapping[int, Refusal]
     rejections: Rejections
     time: LaneTime
     planned: Callable[[int], Batch]
@@ -126,7 +125,7 @@ class Publishing:
             # If two Spark tasks had rows of the same slot, the second would find the marker of the first, and write
             # nothing.
             rows = rows.repartitionById(len(self.lane.slots), F.col(sink.SLOT))
-        return sink.writing(rows, publisher.output, self.targets, batch, self.without_key, self.line)
+        return sink.writing(rows, publisher.output, self.targets, batch, self.refusals, self.line)
 
     def settle(self) -> None:
         """Wait until readers can see everything that was published; see :meth:`Publisher.settle`."""

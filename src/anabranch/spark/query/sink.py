@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -33,35 +34,45 @@ _WRITTEN_DDL = "written binary"
 
 
 @dataclass(frozen=True)
-class Keyless:
-    """Rejects rows with a null key that would be written to an intermediate stream.
+class Refusal:
+    """Rejects rows that must not reach the next stage. Such rows have a null key.
 
     Attributes:
-        outputs: the name in messages of the operator that writes an output, by the number of the output.
-        rejecting: receives the rejected rows. If it is None, such a row fails the lane.
+        operator: the name in messages of the operator that writes the output.
+        keyless: receives the rows that have no key. If it is None, such a row fails the lane.
+        untimed: receives the rows that have no event time. If it is None, such a row fails the lane.
+        time: the event-time column; empty if rows need no event time.
     """
 
-    outputs: dict[int, str]
-    rejecting: Rejecting | None
+    operator: str
+    keyless: Rejecting | None
+    untimed: Rejecting | None = None
+    time: str = ""
 
-    def taken_out(self, number: int, rows: pa.RecordBatch, rejects: dict[int, Rejects]) -> pa.RecordBatch:
-        """The rows of an output that have a key; the other rows are rejected. If the output isn't in ``outputs``, all
-        its rows. Raises OperatorError for a row without a key if ``rejecting`` is None.
+    def taken_out(self, rows: pa.RecordBatch, rejects: dict[Rejecting, Rejects]) -> pa.RecordBatch:
+        """The rows with a key; the other rows are rejected.
+
+        Raises:
+            OperatorError: there is a row to reject, and such rows fail the lane.
         """
         keys = rows.column("key")
-        if number not in self.outputs or not keys.null_count:
+        if not keys.null_count:
             return rows
-        if self.rejecting is None:
-            raise OperatorError(
-                f"the key is null in a row that reached {self.outputs[number]}",
-                'filter such rows before, or set [job] on_null_key = "dead-letter" or "drop"',
-            )
-        if number not in rejects:
-            rejects[number] = self.rejecting(self.outputs[number])
         lost = rows.filter(pc.is_null(keys)).select(["source", "partition", "origin", "value"]).to_pylist()
         for row in lost:
+            values = _decoded(row["value"])
+            is_untimed = bool(self.time) and values.get(self.time) is None
+            what, setting = ("event time", "on_error") if is_untimed else ("key", "on_null_key")
+            by = self.untimed if is_untimed else self.keyless
+            if by is None:
+                raise OperatorError(
+                    f"the {what} is null in a row that reached {self.operator}",
+                    f'filter such rows before, or set [job] {setting} = "dead-letter" or "drop"',
+                )
+            if by not in rejects:
+                rejects[by] = by(self.operator)
             origin = {"source": row["source"], "partition": row["partition"], "offset": row["origin"], "key": None}
-            rejects[number].add(origin, "the key is null", _decoded(row["value"]))
+            rejects[by].add(origin, f"the {what} is null", values)
         return rows.filter(pc.is_valid(keys))
 
 
@@ -79,14 +90,18 @@ def writing(
     output: Output,
     targets: Mapping[int, Target],
     batch: int,
-    keyless: Keyless | None = None,
+    refusals: Mapping[int, Refusal] = MappingProxyType({}),
     line: ReportAddress | None = None,
 ) -> DataFrame:
-    """The DataFrame from which :func:`write` writes all output rows of a batch durably. ``targets`` has the target of
-    each output, by the number of the output. ``line`` says where workers report their progress.
+    """The DataFrame from which :func:`write` writes all output rows of a batch durably.
+
+    Args:
+        targets: the target of each output, by the number of the output.
+        refusals: which rows outputs refuse, by the number of the output.
+        line: where workers report their progress.
     """
     now = time.time_ns() // 1000  # read once, because executors' clocks may differ
-    return rows.mapInArrow(_writing(output, dict(targets), batch, keyless, now, line), _WRITTEN_DDL)
+    return rows.mapInArrow(_writing(output, dict(targets), batch, dict(refusals), now, line), _WRITTEN_DDL)
 
 
 def write(rows: DataFrame) -> list[Written]:
@@ -98,7 +113,7 @@ def _writing(
     output: Output,
     targets: dict[int, Target],
     number: int,
-    keyless: Keyless | None,
+    refusals: dict[int, Refusal],
     now: int,
     line: ReportAddress | None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -107,16 +122,17 @@ def _writing(
         everything = meter.tally(0, 0, 0)
         with meter.on(everything, 0):
             writer = output.writer(task_number(), number)
-        rejects: dict[int, Rejects] = {}
+        rejects: dict[int, dict[Rejecting, Rejects]] = {}
         with aborting.on_error(writer), closing(meter):
             for batch in batches:
                 for slot, of_slot in _parted(batch, SLOT):
                     for sink, all_rows in _parted(of_slot, "output"):
                         with meter.on(*_counted(meter, slot if SLOT in batch.schema.names else NO_SLOT, all_rows)):
-                            rows = all_rows if keyless is None else keyless.taken_out(sink, all_rows, rejects)
+                            refusal, its = refusals.get(sink), rejects.setdefault(sink, {})
+                            rows = all_rows if refusal is None else refusal.taken_out(all_rows, its)
                             target = targets[sink]
                             writer.write(target, slot, partitions(rows, target.partitions), _records(rows, now))
-            for rejected in rejects.values():
+            for rejected in (each for its in rejects.values() for each in its.values()):
                 rejected.close()
             with meter.on(everything, 0):
                 written = writer.close()

@@ -35,6 +35,7 @@ def plan(answer: Answer) -> object:
     return changed(answer, seconds=0.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.suite(cases=5)
 def test_the_same_after_100_shuffles(name: str) -> None:

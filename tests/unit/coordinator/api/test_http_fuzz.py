@@ -124,6 +124,7 @@ def test_names_that_are_paths_or_nothing(target: Target, name: str) -> None:
             assert 400 <= status < 500 or path.endswith("/lanes"), (method, path)  # no job has none
 
 
+@pytest.mark.long
 def test_bodies_that_are_no_documents(target: Target) -> None:
     dice = random.Random(1)
     bodies = [

@@ -111,6 +111,7 @@ def test_one_that_fails_while_it_is_planned_is_not_changed(
     assert coordinator.status(JOB).generation == 1
 
 
+@pytest.mark.long
 @settings(max_examples=30)
 @given(
     start=st.tuples(st.sampled_from([1, 2, 4]), st.integers(1, 3)),

@@ -89,6 +89,7 @@ def test_a_table_is_no_stream(embedded: System, tmp_path: Path) -> None:
             served.early_output("delays", "archive")
 
 
+@pytest.mark.long
 def test_a_long_stream_is_looked_at_from_its_end_and_that_is_said(embedded: System, coordinator: Coordinator) -> None:
     put(embedded, *({"n": at, "drained": at < 5} for at in range(60_000)))
     found = coordinator.early_output("delays")

@@ -216,6 +216,7 @@ time.sleep(4)
 """
 
 
+@pytest.mark.long
 def test_a_worker_that_is_within_its_limit_goes_on() -> None:
     """Though it works longer on many messages; and nothing is left to end it afterwards."""
     done = subprocess.run([sys.executable, "-c", GOES_ON], capture_output=True, text=True, timeout=50, check=False)

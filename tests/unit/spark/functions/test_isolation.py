@@ -109,6 +109,7 @@ def test_messages_that_kill_their_process_are_rejected_and_no_others(kind: str, 
     assert told[152].startswith("SystemExit: 1 at test_isolation.py:")
 
 
+@pytest.mark.long
 def test_a_message_that_kills_once_is_worked_on(tmp_path: Path) -> None:
     """As one that memory hadn't sufficed for."""
     mark = tmp_path / "mark"

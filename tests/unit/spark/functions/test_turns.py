@@ -185,6 +185,7 @@ def test_a_message_that_kills_leaves_nothing_behind_and_takes_nothing_with_it() 
     assert (turn.rows, turn.timers, key.seen) == (same.rows, same.timers, without.seen)
 
 
+@pytest.mark.long
 def test_a_timer_that_kills_changes_nothing() -> None:
     key = Key()
     with isolated(key) as isolated_turns:

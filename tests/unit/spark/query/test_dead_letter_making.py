@@ -178,6 +178,7 @@ def test_records_in_are_records_out_and_dead_letters(
         assert 0 < len(ours["anabranch.error"]) <= 2000
 
 
+@pytest.mark.long
 def test_messages_of_50_mb() -> None:
     """Their error may be as long, and so may the row that stands for one that comes of no record."""
 

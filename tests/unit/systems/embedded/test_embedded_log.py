@@ -181,6 +181,7 @@ def test_a_range_that_is_not_there(filled: Log, start: int, end: int) -> None:
     assert contents(filled, "s", 0) == [b"a", b"b", b"c", b"d", b"e"]
 
 
+@pytest.mark.long
 def test_a_cold_search_reads_few_entries(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     log.create("s", 1)
     writer = LaneWriter(log, "job", "lane", 1)
@@ -201,6 +202,7 @@ def test_a_cold_search_reads_few_entries(log: Log, monkeypatch: pytest.MonkeyPat
     assert contents(cold, "s", 0) == [b"%d" % n for n in range(300)]
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(
     batches=st.lists(st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=3), max_size=8),

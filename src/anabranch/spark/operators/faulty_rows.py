@@ -1,0 +1,61 @@
+"""Takes rows that can't be processed further out of a DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from anabranch.spark.functions import arrow
+from anabranch.spark.functions import wrap as user_functions
+from anabranch.spark.functions.wrap import Rejecting
+from anabranch.spark.query import sql_errors
+from anabranch.spark.values import meta_column
+
+__all__ = ["Fault", "without"]
+
+_NUMBER = "_anabranch_fault"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why rows can't be processed further.
+
+    Attributes:
+        wrong: a condition that is true for these rows.
+        setting: the setting in ``[job]`` that says what becomes of these rows.
+        by: receives these rows. If it is None, the first of them fails the lane.
+    """
+
+    wrong: Column
+    error: str
+    setting: str
+    by: Rejecting | None
+
+
+def without(frame: DataFrame, what: str, faults: Sequence[Fault]) -> DataFrame:
+    """The DataFrame without the rows that have any of the faults. ``what`` is the name of the operator that the rows
+    reach. Rows for the same receiver are rejected together, because each receiver writes once in a Spark task.
+    """
+    for by in dict.fromkeys(fault.by for fault in faults):
+        its = [fault for fault in faults if fault.by is by]
+        if by is None:
+            for fault in its:
+                frame = frame.where(F.when(fault.wrong, _failing(what, fault)).otherwise(F.lit(True)))
+            continue
+        number = F.lit(0)
+        for index, fault in reversed([*enumerate(its, 1)]):
+            number = F.when(fault.wrong, F.lit(index)).otherwise(number)
+        errors = [fault.error for fault in its]
+        frame = arrow.mapped(
+            frame.withColumn(_NUMBER, number), user_functions.rejecting(_NUMBER, errors, what, by), frame.schema
+        )
+    return frame
+
+
+def _failing(what: str, fault: Fault) -> Column:
+    cure = f'filter such rows before, or set [job] {fault.setting} = "dead-letter" or "drop"'
+    origin = meta_column.field("partition"), meta_column.field("offset")
+    return sql_errors.for_record(f"{fault.error} in a row that reached {what}, of partition ", F.lit(""), cure, *origin)
