@@ -104,8 +104,9 @@ class StoreUnavailableError(AnabranchError):
 
 
 class FencedError(ConflictError):
-    """Another process has taken over a lane of this process. This process can write nothing more for the lane, and must
-    stop."""
+    """This process no longer has a lane or its seat: another process has taken the lane over, the lane is closed, or the
+    seat was taken away. This process can write nothing more for what it has lost, and must stop.
+    """
 
 
 class LogError(AnabranchError):

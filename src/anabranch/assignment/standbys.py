@@ -52,8 +52,10 @@ def place(
 
 
 def numbered(keepers: Sequence[str], former: Mapping[str, int]) -> dict[int, str]:
-    """Number a lane's standbys from 0 on. A process keeps the number that it has in ``former``, if that number is low
-    enough and no other process has it."""
+    """Number a lane's standbys from 0 on. A process keeps the number that it has in ``former``, if that number is less
+    than the number of standbys. If several processes have the same number, the first by name keeps it. The other
+    processes get the free numbers.
+    """
     found: dict[int, str] = {}
     for keeper in sorted(keepers):
         if former.get(keeper, -1) in range(len(keepers)):

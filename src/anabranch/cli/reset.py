@@ -32,7 +32,7 @@ def reset(
     config: Annotated[Path | None, typer.Option(help="The configuration file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Forget a job's positions and state: its next start begins like that of a new job. Streams stay as they are."""
+    """Forget a job's positions and state, so that the job next starts as a new one. Streams stay as they are."""
     settings = configuration.load(config)
     with stopped_job.alone(settings.coordinator.store, job) as store:
         its = connect.stored_settings(settings, store, job)

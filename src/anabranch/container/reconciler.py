@@ -197,8 +197,8 @@ class Container:
         )
 
     def _restarts_for(self, lane: str, why: str = "") -> Restarts | None:
-        """The replacements of this process, including one for the lane; None if the process can't be replaced for the
-        lane."""
+        """The replacements of this process so far, plus the one that the lane needs now; None if the process can't be
+        replaced for the lane."""
         return None if self._replaced is None else self._replaced.after(lane, self.batches, why)
 
     def _check_process(self) -> None:

@@ -36,8 +36,8 @@ def place(it: Instance, *, moves_first: bool = False) -> Placement:
     """Place the stateful tasks in such a way that the stateless tasks can still be balanced, and then the stateless
     tasks.
 
-    The placement has the least cost and, among such placements, the fewest moves; with ``moves_first``, it has the
-    fewest moves and, among such placements, the least cost.
+    Each of these two steps finds a placement with the least cost and, among such placements, the fewest moves; with
+    ``moves_first``, the fewest moves and, among such placements, the least cost.
     """
     return complete(it, stateful(it, moves_first=moves_first), moves_first=moves_first)
 

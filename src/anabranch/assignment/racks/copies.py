@@ -31,14 +31,16 @@ class Question:
 
     Attributes:
         it: the problem.
-        tasks: the tasks; a row of the other arrays belongs to each of them.
+        tasks: the tasks. ``taken``, ``lower``, ``upper`` and ``new`` have a row for each of them.
         copies: how many copies of each task must be placed.
-        taken: the containers that a task already has: its active task's first, then those of earlier copies.
+        taken: the containers that a task already has: first the container of the active task, then those of earlier
+            copies.
         lower: the least number of copies that a task must have in each place.
         upper: the greatest number of copies that a task can have in each place.
         new: the number of racks and tag values that the first copy in a place adds to the spread, if the spread counts.
-        warm: rows, containers and values of the existing copies. A value says how much it is worth to keep the copy.
-            Keeping one more copy is always worth more than keeping more valuable copies.
+        warm: the existing copies, as three arrays: their rows, containers and values. A value says how much it is worth
+            to keep the copy. Keeping a greater number of copies is always worth more than keeping fewer copies with
+            higher values.
     """
 
     it: Instance

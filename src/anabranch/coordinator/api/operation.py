@@ -160,8 +160,8 @@ def operation(
     bytes is the body, and all other parameters are in the query.
 
     Args:
-        private: if False, users with the role ``read`` also get the answer, so the answer must not contain settings,
-            code or records of users. Only a GET can have False.
+        private: if False, clients with the role ``read`` also get the answer, so the answer must not contain settings,
+            code, or records that jobs process. Only a GET can have ``private=False``.
         by_leader: whether only the coordinator that leads may carry out the operation. By default, this is so if the
             operation changes anything.
 

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class _Connection(psycopg.Connection[Any]):
-    """A connection that is closed if the server doesn't answer for too long. The server's own limits aren't enough,
+    """A connection that is closed if the server takes too long to answer. The server's own limits aren't enough,
     because the server may be frozen.
     """
 
