@@ -116,8 +116,8 @@ class Evaluator:
         self._results = Results(user.schema)
 
     async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome:
-        """The results for some rows. ``fails`` says whether a rejection fails the lane; if so, the function isn't called
-        again after a call that fails. (Whether results have the declared schema is checked after the last call.)
+        """The results for some rows. ``fails`` says whether a rejection fails the lane; if so, the function is not
+        called again after a call that fails. (Whether results have the declared schema is checked after the last call.)
         """
         match self._user.kind:
             case "map_arrow":
