@@ -1,5 +1,5 @@
-"""Finds the coordinator that serves a job: the configured coordinator, or a coordinator on this machine. If none is
-configured, and none on this machine serves the job, the store is read directly.
+"""Finds the coordinator that serves a job: the configured coordinator; if none is configured, the one that leads on a
+store that several machines can reach, or one on this machine. If there is none of these, the store is read directly.
 """
 
 from __future__ import annotations
@@ -168,8 +168,9 @@ def _client(url: str, settings: CoordinatorSettings) -> Client:
 
 
 def token(url: str, settings: CoordinatorSettings) -> str | None:
-    """The token for the coordinator at this URL: the configured token; if there is none, the token that the coordinator
-    on this machine has created.
+    """The token for the coordinator at this URL: the configured token; if there is none, the token that a coordinator
+    on this machine has created. None if no token is configured, and the URL isn't a loopback address or the created
+    token can't be read.
     """
     if settings.token is not None:
         return secrets.resolved("coordinator.token", settings.token)

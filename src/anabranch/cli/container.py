@@ -214,7 +214,7 @@ def _serve(
 
 def check_ended_well(client: Client, job: str, deployment: int) -> None:
     """Raises JobFailedError if the job is known to have failed, and ConflictError if another deployment of the job
-    follows."""
+    follows and isn't stopped."""
     try:
         status = client.status(job)
     except AWAY as error:
@@ -259,7 +259,7 @@ def _seated(
 
 
 class _Leaving:
-    """The first SIGINT or SIGTERM makes the container end at a batch boundary; a second signal ends the process at
+    """The first SIGINT or SIGTERM makes the container end its lanes and leave; a second signal ends the process at
     once."""
 
     def __init__(self) -> None:

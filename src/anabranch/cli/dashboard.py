@@ -65,7 +65,8 @@ def _redirect(token_path: Path, address: str) -> str:
 
 def _url(settings: CoordinatorSettings, job: str | None) -> str:
     """The URL of the coordinator that serves the job. If ``job`` is None, the URL of the configured coordinator or, if
-    none is configured, of the coordinator that leads on the store, or of any coordinator on this machine."""
+    none is configured, of the coordinator that leads on a store that several machines can reach, or of any coordinator
+    on this machine that uses the store."""
     if job is not None:
         with connect.client(settings, job) as client:
             return client.url

@@ -143,7 +143,7 @@ def wished(
     now: bool = False,
 ) -> DeployRequest:
     """The request to deploy the new version. With ``dry``, the coordinator only makes the plan. Without ``dry``, this
-    function also creates new streams and tables, and hands over the code.
+    function also registers schemas, creates new streams and tables, and hands over the code.
     """
     if not dry:
         registered = preparation.formats(prepared.file, settings, prepared.formats, register=True)

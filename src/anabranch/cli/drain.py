@@ -74,8 +74,9 @@ def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float
     Raises:
         JobFailedError: the job has failed, or was stopped.
         ConflictError: the drain was cancelled.
-        OutOfTimeError: the drain took longer than ``timeout`` seconds, or a function has been working on one message
-            for too long. The error also names the messages on which functions have been working for a long time.
+        OutOfTimeError: the drain took longer than ``timeout`` seconds; or a function has been working on one message
+            for a minute, and the job has no ``message_timeout``. The error also names the messages on which functions
+            have been working for a long time.
     """
     status: JobStatus | None = None
     last = ""

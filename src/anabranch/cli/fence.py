@@ -1,4 +1,5 @@
-"""``anabranch fence``: takes a container's seat away. Nothing that the container writes afterwards becomes visible."""
+"""``anabranch fence``: takes a container's seat away, and waits until its lanes are fenced. Their fenced outputs refuse
+whatever the container writes afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``anabranch inspect``: shows the contents of a job's lane folders without changing them."""
+"""``anabranch inspect``: shows how much state the folders of a job's lanes contain. Changes nothing."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ _PATIENCE = 1.0
 
 
 def batches(descriptor: int) -> Iterator[list[bytes]]:
-    """The lines of a file or pipe, in lists of up to 50,000. If the writer pauses, the lines that were read so far are
-    yielded without waiting for more."""
+    """The lines of a file or pipe, in lists of up to 50,000. If the writer pauses, or a list has been growing for more
+    than a second, the lines that were read so far are yielded without waiting for more."""
     rest, lines, since = b"", list[bytes](), 0.0
     while chunk := os.read(descriptor, 1 << 20):
         since = since if lines else time.monotonic()
@@ -84,7 +84,9 @@ def records(
 
 
 def key_bytes(value: Any) -> bytes | None:
-    """A JSON value as a message key: text as UTF-8, integers as 8 bytes big-endian, everything else as a JSON array."""
+    """A JSON value as a message key: text as UTF-8, integers as 8 bytes big-endian, null as None, and everything else
+    as a JSON array with the value. Raises OverflowError for an integer that doesn't fit into 8 bytes.
+    """
     if value is None:
         return None
     if isinstance(value, str):

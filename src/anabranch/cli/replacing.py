@@ -1,5 +1,5 @@
-"""Replaces this Python process and its Java process by new processes. The new Python process has the same pid and
-arguments, and its lanes continue as after a crash.
+"""Replaces this Python process and its Java process by new processes. The new Python process has the same pid, and its
+lanes continue as after a crash.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Replacer:
     """Replaces the process of a verb that runs lanes, and remembers earlier replacements.
 
     A process can be replaced only if it was started as ``anabranch`` and has started Java itself. The new process gets
-    the original arguments and environment of this process.
+    the original environment of this process, and its original arguments without options that have taken effect (see
+    :meth:`is_done`).
     """
 
     def __init__(self, may: bool = True) -> None:
@@ -69,9 +70,9 @@ class Replacer:
     ) -> Iterator[Any]:
         """A Spark session for the duration of the block, started by :func:`anabranch.spark.session.start`.
 
-        This process is replaced if its Java process ends. It is also replaced if the block raises ProcessBrokenError
-        and hasn't stopped everything within ``STOPS_WITHIN`` seconds. ``ended`` is set when watchdogs have nothing left
-        to watch.
+        If the Java process ends, this process is replaced or, if it can't be replaced, ended. It is also replaced if
+        the block raises ProcessBrokenError and Spark hasn't stopped within ``STOPS_WITHIN`` seconds. ``ended`` is set
+        when watchdogs have nothing left to watch.
         """
         from anabranch.container import error_text, watchdog
         from anabranch.spark.internals import java_process

@@ -93,7 +93,7 @@ def execute(
     Raises:
         AnabranchError: the job failed, or can't be started.
         ProcessBrokenError: only a new process can help, and ``replacer`` can start one.
-        KeyboardInterrupt: after SIGINT, once every lane has ended at a batch boundary.
+        KeyboardInterrupt: after SIGINT, once every lane has ended.
     """
     from anabranch.cli import replacing
 
@@ -264,7 +264,7 @@ def _registration(job: str) -> Registration:
 
 
 class _Signals:
-    """The first SIGINT or SIGTERM makes the job end at a batch boundary; a second signal ends the process at once."""
+    """The first SIGINT or SIGTERM stops the job, like ``anabranch stop``; a second signal ends the process at once."""
 
     def __init__(self, coordinator: Coordinator, job: str) -> None:
         self.received: int | None = None

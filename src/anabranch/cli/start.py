@@ -1,5 +1,5 @@
-"""``anabranch start``: hands a job over to a coordinator, so that containers can run the job; or continues a stopped
-job."""
+"""``anabranch start``: hands a job over to a coordinator, so that containers can run the job; or continues a job that
+the coordinator knows."""
 
 from __future__ import annotations
 
