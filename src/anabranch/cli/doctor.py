@@ -184,8 +184,8 @@ def _checked(check: Callable[[], str], _: Settings) -> str:
 
 
 def _connector(system: System, wanted: bool, _: Settings) -> str:
-    """Where a system's Spark connector comes from. If this is a Maven repository, the connector is ``wanted``, and there
-    is an ``mvn`` here, checks that the repository has the connector."""
+    """Where a system's Spark connector comes from. If this is a Maven repository, and the connector is ``wanted``,
+    checks that the repository has the connector. (This isn't checked if there is no ``mvn`` here.)"""
     needs = system.session_needs()
     packages = needs.conf.get("spark.jars.packages", "")
     for each in packages.split(",") if packages and wanted else ():
@@ -196,8 +196,8 @@ def _connector(system: System, wanted: bool, _: Settings) -> str:
 
 
 def _module(module: str, settings: Settings) -> str:
-    """Where a format's Spark module comes from. If this is a Maven repository, and there is an ``mvn`` here, checks that
-    the repository has the module, because the job couldn't start without it."""
+    """Where a format's Spark module comes from. If this is a Maven repository, checks that the repository has the
+    module, because the job couldn't start without it. (This isn't checked if there is no ``mvn`` here.)"""
     where = modules.found(settings.formats, module)
     if isinstance(where, Path):
         return str(where)

@@ -1,5 +1,5 @@
-"""``anabranch fence``: takes a container's seat away, and waits until its lanes are fenced. Their fenced outputs refuse
-whatever the container writes afterwards."""
+"""``anabranch fence``: takes a container's seat away, so that its lanes are fenced. Outputs that can be fenced then
+refuse what the container writes."""
 
 from __future__ import annotations
 
