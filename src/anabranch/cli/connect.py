@@ -125,8 +125,8 @@ def client(settings: CoordinatorSettings, job: str) -> Client:
     """A client of the coordinator that serves the job.
 
     Raises:
-        NotFoundError: there is no such job.
-        ConflictError: the job exists, but no process is running it.
+        NotFoundError: no coordinator is found, and the store has no such job.
+        ConflictError: no coordinator is found, although the store has the job.
     """
     url = coordinator_url(settings) or endpoint.find(settings.store).get(job)
     if url is not None:
@@ -138,8 +138,8 @@ def client(settings: CoordinatorSettings, job: str) -> Client:
 
 
 def at(settings: Settings, url: str | None) -> Client:
-    """A client of the coordinator at ``url`` or, if ``url`` is None, of the configured coordinator. Raises UsageError
-    if none is configured.
+    """A client of the coordinator at ``url`` or, if ``url`` is None, of the coordinator whose URL is
+    :func:`coordinator_url`. Raises UsageError if there is no such URL.
     """
     found = url or coordinator_url(settings.coordinator)
     if found is None:

@@ -132,7 +132,7 @@ def execute(
 
 
 def _planned(file: JobFile, settings: Settings, reset_state: bool) -> tuple[Plan, bool]:
-    """The plan, and whether the job starts after a drain. Raises AnabranchError if the job can't be started here."""
+    """The plan, and whether the job was drained or reset. Raises AnabranchError if the job can't be started here."""
     if "://" not in settings.storage.root:
         writable(Path(settings.storage.root), "storage root")
     for folder in (folder for system in Systems(settings).all for folder in system.folders()):
