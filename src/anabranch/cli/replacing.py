@@ -70,9 +70,9 @@ class Replacer:
     ) -> Iterator[Any]:
         """A Spark session for the duration of the block, started by :func:`anabranch.spark.session.start`.
 
-        If the Java process ends, this process is replaced or, if it can't be replaced, ended. It is also replaced if
-        the block raises ProcessBrokenError and Spark hasn't stopped within ``STOPS_WITHIN`` seconds. ``ended`` is set
-        when watchdogs have nothing left to watch.
+        If the Java process ends, this process is replaced or, if it can't be replaced, ended. If the block raises
+        ProcessBrokenError, this process is replaced after ``STOPS_WITHIN`` seconds at the latest. ``ended`` is set when
+        watchdogs have nothing left to watch.
         """
         from anabranch.container import error_text, watchdog
         from anabranch.spark.internals import java_process
