@@ -28,8 +28,8 @@ class Reading(Protocol):
 
 def of(lanes: Iterable[Reading], where: Where) -> Traffic | None:
     """The traffic of these lanes between racks. None if no stream's racks are known, or if the rack of a lane's seat,
-    or of a replica of a partition that the lane reads, isn't known. Streams without racks, and streams that don't exist
-    yet, don't count.
+    or of a replica of a partition that the lane reads, isn't known. Streams of systems without racks, and streams that
+    don't exist yet, don't count.
 
     A partition is read from the container's own rack if the partition has a replica there, otherwise from the rack of
     the partition's leader.

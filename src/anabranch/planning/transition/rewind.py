@@ -83,9 +83,9 @@ def rewound(
 
 
 def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> Change:
-    """The generation that undoes a rewind: the lanes that the rewind made are closed, and their successors continue
-    where their predecessors had ended before the rewind. (A stateless lane begins later if a lane of the rewind has
-    read beyond that.) ``model`` is the generation of the rewind.
+    """The generation that undoes a rewind: the lanes that the rewind made are closed, and each successor continues
+    where the lane from before the rewind ended. (A stateless successor begins later if the lane that it replaces has
+    read further.) ``model`` is the generation of the rewind.
     """
     present = follow.heads(lanes.values())
     closing = [lane for lane in present if lane.id in model.rewound]
