@@ -119,7 +119,8 @@ class Publisher(Protocol):
 
         Raises:
             FencedError: a process with a higher epoch has the lane.
-            StateError: the lane is new but an output has a batch of it, or the lane isn't new and its marker is missing.
+            StateError: the lane is new but an output has one of its batches, or the lane isn't new and a marker is
+                missing.
         """
         ...
 

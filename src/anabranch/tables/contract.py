@@ -13,7 +13,7 @@ __all__ = ["Owner", "RowWriter", "Table"]
 
 @dataclass(frozen=True)
 class Owner:
-    """Identifies the process that runs a lane, or will run it, by its epoch.
+    """The process that runs a lane, or will run it, under a certain epoch.
 
     Attributes:
         job: the job's name.

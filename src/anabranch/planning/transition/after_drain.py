@@ -77,7 +77,8 @@ def begun(
     part of this state is followed by one new lane with the same tasks.
 
     Args:
-        planned: the lanes as planned, from :func:`anabranch.planning.plan.lanes_of` or :func:`again`.
+        planned: the lanes as planned for the factor and the containers of the drained deployment, from
+            :func:`anabranch.planning.plan.lanes_of` or :func:`again`.
         graph: the graph of the next deployment.
         lanes: all lanes that the job ever had, by id.
         new_id: returns 8 random hex digits per call.
