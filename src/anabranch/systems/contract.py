@@ -24,7 +24,7 @@ from anabranch.systems.readers import Readers
 from anabranch.systems.retention import Retention
 
 if TYPE_CHECKING:
-    from anabranch.config import Settings  # slow to import, and needless in the process of a lane's clock
+    from anabranch.config import Settings  # slow to import, and not needed in the process of a lane's clock
 
 __all__ = ["Appender", "Folder", "Offsets", "Range", "Records", "SessionNeeds", "StreamFault", "System"]
 

@@ -45,7 +45,7 @@ class KafkaSystem(System):
     spark = "anabranch.systems.kafka.spark"
     stream_settings = KafkaSettings.stream_settings
     real_time = True
-    gapless = False  # transactions take offsets, too
+    gapless = False  # transactions take up offsets, too
     foreign_producers = True
     connector = True
     begins_in_folder = True

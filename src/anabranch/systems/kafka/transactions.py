@@ -117,7 +117,7 @@ class SlotWriter:
             before.drop()
 
     def _if_still_ours(self, kept: Holder, slot: int) -> Marker | None:
-        """The slot's marker; None if another producer has written to the slot since, or is doing so."""
+        """The slot's marker; None if another producer has written to the slot since, or may be doing so."""
         try:
             marker = self.marker(slot, _SETTLED)
         except OutOfTimeError:
