@@ -82,8 +82,8 @@ class Table(Protocol):
 
         Args:
             schema: the columns of the rows.
-            create: whether to create the table if it does not exist. True if the job is new, was drained, or is
-                deployed in another version.
+            create: whether to create the table if it does not exist. True if the job is new, was drained or reset, or
+                is deployed in another version.
 
         Raises:
             NotFoundError: the table does not exist, and ``create`` is False; or something that is not a table is in its
