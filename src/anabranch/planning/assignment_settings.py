@@ -35,7 +35,8 @@ def as_in(model: JobModel) -> Placing:
 
 
 def lanes_reading(lanes: Iterable[Lane]) -> dict[str, dict[str, int]]:
-    """For each stage and ``system/stream``, how many groups read the stream. Each group reads it separately."""
+    """For each stage and ``system/stream``, how many of the stage's groups read the stream. Each of these groups reads
+    it separately."""
     groups: dict[str, dict[str, set[str]]] = {}
     for lane in lanes:
         for name in {f"{ssp.system}/{ssp.stream}" for ssp in lane.ssps}:

@@ -127,7 +127,8 @@ def _settings(before: Version, after: Version, factor: int, containers: int, sta
 
 
 def _streams(before: Version, after: Version) -> Iterator[Reason]:
-    """A reason for each stream that the two versions bind, deliver or encode differently."""
+    """A reason for each difference in the system, promise, format or pattern of a stream, or in the identity of an
+    output, that both versions name."""
     old, new = _homes(before), _homes(after)
     for stream in sorted(old.keys() & new.keys()):
         if old[stream] != new[stream]:
@@ -259,8 +260,8 @@ class _Stateful:
         return tuple((name, columns.get(name, "")) for name in names)
 
     def _used(self, version: Version, node: Node) -> dict[str, str]:
-        """The columns of an operator's inputs that occur in the operator's arguments or are its event time, with their
-        types."""
+        """The columns of an operator's inputs, with their types: those that occur in the operator's arguments, and the
+        event-time column."""
         text = msgspec.json.encode(node.args).decode().lower()
         words = {*_NAME.findall(text), stages.event_times(version.graph)[node.inputs[0]].column.lower()}
         columns = {name: kind for i in node.inputs for name, kind in version.columns(i).items()}
@@ -317,7 +318,8 @@ def _moved(before: Version, after: Version) -> Iterator[str]:
 
 
 def _changes(old: Mapping[str, str], new: Mapping[str, str], common: bool = False) -> str:
-    """The columns that differ, as text. ``common`` says whether to compare only columns that both versions have."""
+    """The columns whose types differ, as text. ``common`` says whether to leave out columns that only one version has.
+    """
     names = [name for name in {**old, **new} if not common or (name in old and name in new)]
     return ", ".join(
         f"{name} {old.get(name, 'none')} → {new.get(name, 'none')}" for name in names if old.get(name) != new.get(name)
@@ -329,7 +331,7 @@ def _listed(key: Sequence[tuple[str, str]]) -> str:
 
 
 def _text(kind: object) -> str:
-    """A type as short text."""
+    """A column's type as text of limited length."""
     if isinstance(kind, str):
         return kind
     found = msgspec.json.encode(kind, order="sorted").decode()

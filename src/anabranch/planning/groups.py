@@ -1,6 +1,8 @@
-"""Divides a stage into groups. The stateless outputs to one system, with the same promise, share a group; each stateful
-operator and each stateless ``foreach_batch`` has a group of its own. In each container, a group becomes one lane; a
-stateless group can become several, according to ``[job] lanes``.
+"""Divides a stage into groups. The stateless outputs to one system, or to one kind of table, share a group if they have
+the same promise. Each stateful operator and each stateless ``foreach_batch`` has a group of its own.
+
+In a new deployment, a group has one lane in each container with tasks for it. A stateless group can have several, up to
+``[job] lanes``.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ OUTPUTS = "outputs"
 
 @dataclass(frozen=True)
 class Group:
-    """A part of a stage: operators that run in the same lanes. ``nodes`` are all of its operators, in the graph's
-    order, including ``sources`` and ``sinks``. ``stateful`` is the operator to which the lane's state belongs.
+    """A part of a stage: operators that run in the same lanes. ``nodes`` are all operators of the group, in the graph's
+    order, including ``sources`` and ``sinks``. ``stateful`` is the operator to which the lanes' state belongs; None for
+    a stateless group.
     """
 
     name: str
@@ -50,7 +53,7 @@ class Group:
         return list(found.values())
 
     def readers(self, node: Node) -> tuple[Node, ...]:
-        """The operators of this group that read the node's rows."""
+        """The operators of this group that get the node's rows."""
         return tuple(n for n in self.nodes if node.id in n.inputs and n not in self.sources)
 
     @property
@@ -79,7 +82,8 @@ def cut(graph: Graph, stage: Stage, kinds: Mapping[str, str]) -> tuple[Group, ..
     Args:
         graph: the job's graph.
         stage: the stage to divide.
-        kinds: the kind of each stream that the stage writes. Outputs of different kinds can't be in one group.
+        kinds: the kind of each output to a stream or a table; see :func:`anabranch.planning.plan.promises.kind`.
+            Outputs of different kinds can't be in one group, unless they come from the same stateful operator.
 
     Raises:
         GraphError: a stateful operator lacks its stage key or its event time; it comes after another stateful operator,
@@ -162,8 +166,8 @@ def _check_stateful(graph: Graph, stage: Stage, node: Node, keys: dict[int, KeyC
 
 
 def _check_key(graph: Graph, sink: Node, keys: dict[int, KeyColumns]) -> None:
-    """Raise GraphError if an output after ``map_arrow`` has no key. The function of ``map_arrow`` may change the number
-    of rows, so the key must be computed from columns."""
+    """Raise GraphError if an output after ``map_arrow`` has no key, neither its own nor the stage key. The function of
+    ``map_arrow`` may change the number of rows, so the key must be computed from columns."""
     if sink.kind != "write" or "key" in sink.args:
         return
     node = graph[sink.inputs[0]]

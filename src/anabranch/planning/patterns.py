@@ -79,7 +79,8 @@ def of_model(model: JobModel) -> dict[str, Matched]:
 
 
 def coming(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> list[str]:
-    """The streams, as ``system/stream``, that match a pattern but aren't read by the job yet."""
+    """Those streams in ``counts`` that match one of the job's patterns, but that the job doesn't read yet. Streams are
+    named ``system/stream``."""
     patterns = of_model(model).values()
     if not patterns:
         return []
@@ -92,8 +93,8 @@ def coming(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> list[str
 
 
 def widened(stage: StageModel, new: Collection[str]) -> StageModel:
-    """A stage to which the new streams (``system/stream``) that match its patterns have been added, after its other
-    inputs.
+    """The stage with those ``new`` streams (``system/stream``) that match its patterns. These streams come after the
+    stage's other inputs.
 
     Raises:
         ConflictError: a stream matches the patterns of two inputs.

@@ -1,5 +1,5 @@
-"""What a job in Spark's real-time mode may contain: operators that run in the JVM, on systems whose records arrive one
-by one."""
+"""Checks what a job in Spark's real-time mode contains: only operators that run in the JVM, and only streams of systems
+whose records arrive one by one."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ _SHORTEST = 5.0
 
 @dataclass(frozen=True)
 class RealTime:
-    """What determines whether a job can run in real-time mode: settings, and which systems deliver records one by
-    one."""
+    """What determines, together with the graph, whether a job can run in real-time mode."""
 
     on_error: str
     on_null_key: str
@@ -33,11 +32,12 @@ class RealTime:
     """The systems whose records arrive one by one."""
 
     interval: float = 0.0
-    """The length of a batch in seconds; 0.0 for the default."""
+    """The length of a batch in seconds; 0.0 for the default length."""
 
 
 def check(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], settings: RealTime) -> None:
-    """Raise an error if the job uses anything that real-time mode doesn't support.
+    """Raise an error if the job uses anything that real-time mode doesn't support. ``systems`` maps each stream to its
+    system.
 
     Raises:
         GraphError: an operator isn't supported; the message names it.

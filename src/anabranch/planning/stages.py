@@ -17,8 +17,8 @@ LAYOUT_VERSION = 1
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of a graph. ``nodes`` are in the graph's order. A boundary, a ``partition_by`` through a stream, is a
-    sink of one stage and a source of the next."""
+    """A stage of a graph. A boundary, a ``partition_by`` through a stream, is a sink of one stage and a source of the
+    next. ``nodes`` are in the graph's order, and don't include the boundaries among the stage's sources."""
 
     id: str
     nodes: tuple[Node, ...]
@@ -65,8 +65,9 @@ def dead_letters_of(stream: str) -> str:
 
 
 def systems(graph: Graph, bound: Mapping[str, str], default: str) -> dict[str, str]:
-    """The system of every stream of the job. Unless settings bind it, a stream that the job creates for itself is in
-    the system that its records come from, or in the default system if the records come from several systems.
+    """The system of every stream of the job, except the streams that the job joins as tables. Unless settings bind it,
+    a stream that the job creates for itself is in the system that its records come from, or in the default system if
+    the records come from several systems.
 
     Args:
         graph: the job's graph.
@@ -164,8 +165,8 @@ def _stage(graph: Graph, stage_id: str, members: set[_Role]) -> Stage:
 
 
 def key_columns(graph: Graph, stage: Stage) -> dict[int, KeyColumns]:
-    """For every source of the stage, and every node that isn't a sink, the columns of its rows that contain the stage
-    key, or why no columns do."""
+    """For every source of the stage, and every other node that isn't a sink, the columns of its rows that contain the
+    stage key, or why no columns do."""
     found: dict[int, KeyColumns] = {}
     for source in stage.sources:
         found[source.id] = rule(source).key(source, KeyColumns())
@@ -246,7 +247,8 @@ def upstream(graph: Graph, stage: Stage, node: Node) -> Iterator[Node]:
 
 
 def read_streams(graph: Graph) -> list[str]:
-    """The streams that a job reads, without its intermediate streams. Streams that it joins as tables come last."""
+    """The streams that a job reads, without its intermediate streams. Streams that the job joins as tables come
+    last."""
     return [*_streams(graph, "read"), *table_streams(graph)]
 
 

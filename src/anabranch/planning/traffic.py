@@ -1,4 +1,4 @@
-"""How much the lanes of a job read from each rack."""
+"""Determines how many partitions the lanes of a job read from each rack."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Reading", "of"]
 
 
 class Reading(Protocol):
-    """A lane, with or without an id."""
+    """What a lane reads, and in which seat. Lanes and planned lanes have this form."""
 
     @property
     def seat(self) -> str: ...
@@ -27,8 +27,9 @@ class Reading(Protocol):
 
 
 def of(lanes: Iterable[Reading], where: Where) -> Traffic | None:
-    """The traffic of lanes in these seats. None if no stream's racks are known, or if the rack of a lane's seat, or of
-    a partition that the lane reads, isn't known.
+    """The traffic of these lanes between racks. None if no stream's racks are known, or if the rack of a lane's seat,
+    or of a replica of a partition that the lane reads, isn't known. Streams of systems without racks, and streams that
+    don't exist yet, don't count.
 
     A partition is read from the container's own rack if the partition has a replica there, otherwise from the rack of
     the partition's leader.

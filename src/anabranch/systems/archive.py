@@ -1,5 +1,5 @@
 """How the streams of a system become part of a job's backup, and how they are restored. Only a system whose streams are
-files has an archive; the streams of other systems aren't part of backups."""
+files has an archive. The streams of other systems aren't part of backups."""
 
 from __future__ import annotations
 
@@ -92,6 +92,6 @@ class Archive(Protocol):
         ...
 
     def adopt(self, stream: str, folder: Path) -> None:
-        """Turn the files in ``folder``, which is next to the folders of the streams, into a stream: completely, or not
-        at all."""
+        """Turn the restored files of a stream into a stream: completely, or not at all. The files are in ``folder``,
+        which is next to the folders of the streams."""
         ...

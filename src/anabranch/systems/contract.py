@@ -24,7 +24,7 @@ from anabranch.systems.readers import Readers
 from anabranch.systems.retention import Retention
 
 if TYPE_CHECKING:
-    from anabranch.config import Settings  # slow to import, and needless in the process of a lane's clock
+    from anabranch.config import Settings  # slow to import, and not needed in the process of a lane's clock
 
 __all__ = ["Appender", "Folder", "Offsets", "Range", "Records", "SessionNeeds", "StreamFault", "System"]
 
@@ -34,17 +34,17 @@ Records = tuple[Offsets, pa.RecordBatch]
 """The ascending offsets of some records of one partition, and the records in the columns of ``RECORD_SCHEMA``."""
 
 Range = tuple[int, int]
-"""The first offset of a range, and the offset after its last one."""
+"""The first offset of a range, and one past its last offset."""
 
 
 class Appender(Protocol):
     """Adds records to one stream from outside any job. Not thread-safe."""
 
     def append(self, batch: pa.RecordBatch) -> int:
-        """Add a batch in the columns of ``RECORD_SCHEMA``, and return its number of records. The batch is durable when
+        """Add records in the columns of ``RECORD_SCHEMA``, and return how many there are. The records are durable when
         this returns.
 
-        A record's partition is determined by the murmur2 hash of its key; a record with a null key can go to any
+        The murmur2 hash of a record's key determines the record's partition. A record with a null key can go to any
         partition.
         """
         ...
@@ -61,7 +61,8 @@ class SessionNeeds:
         origin: where these needs come from, for messages.
         summary: what the packages are, for messages.
         cure: what to do if no Maven repository has the packages.
-        jars: the set of :data:`anabranch.jars.pinned.SETS` that would replace the packages, if it were fetched.
+        jars: the set of :data:`anabranch.jars.pinned.SETS` that sessions use instead of the packages once it has been
+            fetched; empty if there is none.
     """
 
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -132,8 +133,8 @@ class System(Protocol):
     """
 
     remote: ClassVar[bool] = True
-    """Whether the system is reached over a network. If so, anabranch doesn't ask for the ends of its streams at every
-    batch."""
+    """Whether the system is reached over a network. If so, a lane doesn't look up the ends of its output streams at
+    every batch."""
 
     error_cures: ClassVar[Sequence[tuple[str, str]]] = ()
     """Cures for errors of the system's clients, in Python or Java: pairs of a regular expression for ``kind: message``
@@ -184,10 +185,11 @@ class System(Protocol):
 
     @abstractmethod
     def create(self, stream: str, partitions: int, internal: bool = False) -> None:
-        """Create a stream, unless it exists with that count. ``internal`` says whether it is an intermediate stream.
+        """Create a stream, unless it exists with that partition count. ``internal`` says whether it is an intermediate
+        stream.
 
         Raises:
-            ConflictError: the stream exists with another count.
+            ConflictError: the stream exists with another partition count.
         """
         ...
 
@@ -237,7 +239,7 @@ class System(Protocol):
         """All records in these ranges, in order. The ranges are ascending and don't overlap.
 
         Raises:
-            LogError: part of a range doesn't exist any more.
+            LogError: part of a range doesn't exist, for example because it was deleted.
         """
         ...
 
@@ -249,8 +251,8 @@ class System(Protocol):
     @abstractmethod
     def controls(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
         """The control records of an intermediate stream that apply to a reader at ``position`` of a partition: those
-        after ``cursor`` whose preceding records have all been read. Also returns the new cursor, which is -1 before the
-        first control record.
+        after ``cursor`` whose preceding records have all been read. Also returns the new cursor. A reader that has no
+        cursor yet passes -1.
         """
         ...
 
@@ -316,9 +318,9 @@ class System(Protocol):
     def fence(self, lane: Lane, epoch: int, new: bool | None) -> None:
         """Make a lane's outputs refuse every epoch lower than ``epoch``: once this returns, no process with a lower
         epoch can publish for the lane any more.
-        Called by the coordinator, which has no Spark. Must be idempotent; after an error, it is called again.
+        Called by the coordinator, which has no Spark. Must be idempotent, because it is called again after an error.
 
-        ``new`` says whether no batch of the lane was ever planned; None if unknown.
+        ``new`` says whether no batch of the lane was ever planned; None if that isn't known.
 
         Raises:
             ConflictError, FencedError: a process with a higher epoch has the lane.
@@ -365,7 +367,7 @@ class System(Protocol):
 
     def faults(self, stream: str) -> Sequence[StreamFault]:
         """The problems of a stream's files, for ``anabranch check``. Empty for a system whose streams another program
-        stores: that program checks them.
+        stores and checks.
         """
         return ()
 

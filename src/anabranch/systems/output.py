@@ -31,13 +31,15 @@ class Target:
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a batch that a worker has written durably. If the publisher is ``slotted``, this is everything that was
-    written for a slot, to all streams and partitions. Otherwise, it is what a Spark task has written to a partition.
+    written for a slot, to all streams and partitions. Otherwise, it is what a Spark task has written to a partition, or
+    one of the parts that a Spark task has written to a table.
 
     Attributes:
-        stream: the stream's name; for a slot, the first stream that was written.
-        partition: the partition's number; -1 for a slot.
+        stream: the stream's name; for a slot, the first stream that was written; for a table, the output's name.
+        partition: the partition's number; -1 for a slot; for a table, the part's number in the Spark task.
         slot: the slot's number. If the publisher isn't ``slotted``, the number of the Spark task.
-        rows: the number of records.
+        rows: the number of records. For a table, the first part has the number for the whole Spark task, and the other
+            parts have 0.
         ref: what the driver must publish; empty if the worker has published it.
         total: how many records the slot has ever written, if the system counts them by slot.
     """
@@ -56,7 +58,9 @@ read_written = msgspec.msgpack.Decoder(Written).decode
 
 
 class Writer(Protocol):
-    """Accepts one Spark task's part of a batch. A writer isn't used after :meth:`close` or :meth:`abort`."""
+    """Accepts one Spark task's part of a batch. If a method fails, even :meth:`close`, :meth:`abort` is called. After
+    that, or after a :meth:`close` that succeeded, the writer isn't used any more.
+    """
 
     def write(self, target: Target, slot: int, partitions: Numbers, records: pa.RecordBatch) -> None:
         """Write records in the columns of ``RECORD_SCHEMA``. ``partitions`` contains the partition of each record."""
@@ -77,12 +81,13 @@ class Output(Protocol):
         ...
 
     def limit(self, stream: str) -> float:
-        """The size limit of a stream's records in bytes, less a margin for what is sent along with a record."""
+        """The size limit of a stream's records in bytes, less a margin for what is sent along with a record; infinite
+        if there is no limit."""
         ...
 
 
 class Publisher(Protocol):
-    """The driver's part of a lane's exactly-once output to one system."""
+    """The driver's part of a lane's exactly-once output to one system, or to tables of one kind."""
 
     @property
     def output(self) -> Output:
@@ -107,14 +112,15 @@ class Publisher(Protocol):
         ...
 
     def take(self, new: bool) -> None:
-        """Take the lane's slots, before a query starts or to renew their markers. After that, no process with a lower
-        epoch can write for the lane any more.
+        """Take over the lane's outputs before a query starts, or, if the publisher is ``slotted``, to renew the slots'
+        markers. After that, no process with a lower epoch can write for the lane any more.
 
         ``new`` says whether no batch of the lane was ever planned.
 
         Raises:
-            FencedError: a process with a higher epoch owns the slots.
-            StateError: the lane is new but the slots aren't, or the other way round.
+            FencedError: a process with a higher epoch has the lane.
+            StateError: the lane is new but an output has one of its batches, or the lane isn't new and a marker is
+                missing.
         """
         ...
 
@@ -126,10 +132,11 @@ class Publisher(Protocol):
         ...
 
     def settle(self) -> None:
-        """Wait a short time until readers can see what was published. (In some systems, this happens after
-        :meth:`publish` has returned.)"""
+        """Called after a lane has ended: wait a short time until readers can see what was published, and remove
+        temporary data. (In some systems, readers see what was published only after :meth:`publish` has returned.)"""
         ...
 
     def put_aside(self, streams: Sequence[str]) -> int:
-        """How many records this lane has ever written to these dead-letter streams."""
+        """How many records this lane has ever written to these dead-letter streams. In a system that counts by slot,
+        the result includes the lane's other dead-letter streams."""
         ...

@@ -63,7 +63,8 @@ class Readers(Protocol):
     def hold(self, stream: str, job: str, positions: Mapping[int, int]) -> None:
         """Make a job a reader of a stream, with these positions or lower ones. Once this returns, the reader is
         durable, and every deletion that began earlier has ended. So all records that then exist at or after these
-        positions are kept.
+        positions are kept. (If the process isn't allowed to store the reader, and the stream has no retention, a
+        warning is enough.)
 
         Raises:
             LogError: the reader can't be stored.

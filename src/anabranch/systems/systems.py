@@ -21,8 +21,8 @@ __all__ = ["Systems"]
 
 
 class Systems:
-    """All systems that settings name. A system doesn't connect before it is used. ``job`` is '' if the systems aren't
-    used for a job.
+    """anabranch's own systems, and those that settings name. A system doesn't connect before it is used. ``job`` is ''
+    if the systems aren't used for a job.
 
     Raises:
         ConfigError: two streams are bound to one topic.
@@ -38,8 +38,8 @@ class Systems:
         return Systems, (self._settings, self._job)
 
     def named(self, name: str) -> System:
-        """The system of this name. Raises ConfigError if there is none, if its class or settings aren't valid, or if a
-        stream that is bound to the system has a setting that the system doesn't support."""
+        """The system of this name. Raises ConfigError if there is no such system, if its class or settings aren't
+        valid, or if a stream that is bound to the system has a setting that the system doesn't support."""
         if name in self._opened:
             return self._opened[name]
         output = next((output for output, each in self._settings.outputs.items() if each.to == name), None)
@@ -58,8 +58,8 @@ class Systems:
         return [self.named(name) for name in self._settings.systems.sections]
 
     def racks(self, streams: Iterable[str]) -> dict[str, dict[int, tuple[str | None, ...]]]:
-        """What :meth:`System.racks` returns for each of these streams, by ``system/stream``. Streams that have no racks
-        or don't exist are left out.
+        """What :meth:`System.racks` returns for each of these streams, by ``system/stream``. Streams without racks, and
+        streams that don't exist, are left out.
         """
         found = {}
         for name in streams:
@@ -120,8 +120,8 @@ class Systems:
         return {output: self.table(output) for output in sorted(lane.outputs) if self.is_table(output)}
 
     def fence_tables(self, lane: Lane, epoch: int, *, new: bool | None, foreign: bool) -> None:
-        """Make a lane's tables refuse every epoch lower than ``epoch``. ``foreign`` says whether to include tables with
-        a user's class.
+        """Make a lane's tables refuse every epoch lower than ``epoch``. ``foreign`` says whether to include tables that
+        have a class of the user's.
 
         Raises:
             FencedError: a process with a higher epoch has the lane.
@@ -136,14 +136,14 @@ class Systems:
         return max((table.last(lane.job, lane.id) for table in self.tables(lane).values()), default=-1)
 
     def bound(self) -> dict[str, str]:
-        """The system of each stream that is bound to a system; for an output to a table, the table's kind."""
+        """The system of each stream that is bound to a system, and the kind of table of each output to a table."""
         tables = {output: each.to for output, each in self._settings.outputs.items()}
         streams = {stream: each.system for stream, each in self._settings.streams.items() if each.system is not None}
         return {**tables, **streams}
 
     @property
     def streams_by_topic(self) -> dict[str, str]:
-        """The stream of each topic, for streams whose topic has another name."""
+        """The stream of each topic to which settings bind a stream."""
         return {topic: stream for stream, topic in _topics(self._settings).items()}
 
     @property
@@ -177,7 +177,8 @@ class Systems:
         return "fail" if bound is None else bound.on_data_loss
 
     def bound_as(self, stream: str) -> str:
-        """The name under which settings bind a stream: the stream's own, or that of the input whose pattern matches."""
+        """The name under which settings bind a stream: the stream's own name, or the name of the input whose pattern
+        the stream matches. If settings don't bind the stream, its own name."""
         taking = (name for name, pattern in self._settings.patterns.items() if re.fullmatch(pattern, stream))
         return stream if stream in self._settings.streams else next(taking, stream)
 

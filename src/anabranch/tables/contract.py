@@ -1,4 +1,4 @@
-"""The interface of a table that contains each batch of each lane exactly once."""
+"""The interface of a table that takes the rows of each batch exactly once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["Owner", "RowWriter", "Table"]
 
 @dataclass(frozen=True)
 class Owner:
-    """The process that runs a lane under a certain epoch.
+    """The process that runs a lane, or will run it, under a certain epoch.
 
     Attributes:
         job: the job's name.
         lane: the lane's id.
-        epoch: a number of the job that rises whenever a process takes or loses a seat.
+        epoch: the epoch under which the process runs the lane. Each epoch of a job is higher than all earlier ones.
     """
 
     job: str
@@ -30,13 +30,14 @@ class Owner:
 
 
 class RowWriter(Protocol):
-    """Takes the rows of one Spark task, in a Python worker. A writer is not used after :meth:`close` or :meth:`abort`.
+    """Takes the rows of one attempt of a Spark task, in a Python worker.
 
-    Spark may run a Spark task twice, even at the same time, so each writer must choose unique names for what it writes.
+    A writer is not used after :meth:`abort`, or after a :meth:`close` that succeeded. Spark may run a Spark task twice,
+    even at the same time, so each writer must choose unique names for what it writes.
     """
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Take a batch of rows, in order. A batch is never empty."""
+        """Take the next rows of the Spark task. ``rows`` is never empty."""
         ...
 
     def close(self) -> list[bytes]:
@@ -48,19 +49,23 @@ class RowWriter(Protocol):
         ...
 
     def abort(self) -> None:
-        """Remove what this writer has written, as far as possible. Also called if the Spark task has no rows."""
+        """Remove what this writer has written, as far as possible.
+
+        Called if the Spark task fails, even in :meth:`close`, and if the Spark task has no rows.
+        """
         ...
 
 
 class Table(Protocol):
-    """A table to which one output writes. A class of your own is called with the output's name and settings:
-    ``Class("orders", settings)``.
+    """A table to which one output writes. To create an instance of a class of your own, anabranch calls the class with
+    the output's name and settings: ``Class("orders", settings)``.
 
     The constructor raises ConfigError for a setting that is not allowed, and must not connect to anything. An instance
     must be picklable, because it is sent to Python workers.
 
-    A table keeps a *marker* for each lane (:class:`Mark`): the highest epoch that has owned the lane, and the lane's
-    last committed batch. The marker is stored with the table, and is changed atomically with the rows.
+    A table keeps a *marker* (:class:`Mark`) for each lane that writes to it: the highest epoch under which a process
+    has owned the lane, and the lane's last committed batch. The marker is stored with the table, and is changed
+    atomically with the rows.
     """
 
     def id(self) -> str:
@@ -77,11 +82,13 @@ class Table(Protocol):
 
         Args:
             schema: the columns of the rows.
-            create: whether to create the table if it does not exist, because the job is new.
+            create: whether to create the table if it does not exist. True if the job is new, was drained or reset, or
+                is deployed in another version.
 
         Raises:
             NotFoundError: the table does not exist, and ``create`` is False; or something that is not a table is in its
                 place.
+            ConfigError: a setting does not fit the columns.
             ConflictError: the table does not accept such rows, for example because a column is missing or has another
                 type.
         """
@@ -90,12 +97,12 @@ class Table(Protocol):
     def fence(self, owner: Owner, new: bool | None) -> None:
         """Write the owner's epoch into the lane's marker. After this, no process with a lower epoch can commit.
 
-        Must be idempotent, because it is called again after an error. When this method returns, readers must see every
-        batch that a former owner has committed. Processes other than the owner may call this at any time.
+        This method must be idempotent, because it is called again after an error. When it returns, readers must see
+        every batch that a former owner has committed. Processes other than the owner may call it at any time.
 
         Args:
             owner: the new owner of the lane.
-            new: whether the lane has never run a batch; None if that is not known.
+            new: whether no batch of the lane was ever planned; None if that is not known.
 
         Raises:
             FencedError: the marker has a higher epoch.
@@ -129,16 +136,16 @@ class Table(Protocol):
         ...
 
     def commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
-        """Add the rows that Spark tasks have written to the table, in the order of ``parts``, and make ``batch`` the
-        lane's last committed batch. Either both happen or neither does.
+        """Make the rows of Spark tasks visible in the table, in the order of ``parts``, and make ``batch`` the lane's
+        last committed batch. Either both happen or neither does.
 
-        If ``batch`` isn't higher than the lane's last committed batch, this is a replay, and nothing must be changed.
-        The parts of a replay may differ from the parts that were committed.
+        If ``batch`` isn't higher than the lane's last committed batch, the call is a replay, and must change neither
+        the rows nor the marker. The parts of a replay may differ from the parts that were committed.
 
         Args:
             owner: the lane, and the epoch of the process that commits.
             batch: the batch's number.
-            parts: what the writers' ``close`` returned.
+            parts: the references that the writers' ``close`` returned; never empty.
 
         Raises:
             FencedError: the marker has a higher epoch. Nothing was changed.

@@ -29,8 +29,8 @@ except ModuleNotFoundError as error:
 __all__ = ["DeltaFolder"]
 
 _ATTEMPTS = 20
-"""How many times a commit is tried if commits of other programs conflict with it. Commits of other lanes never conflict
-with it.
+"""How many times a commit is tried if other commits conflict with it. Other programs make such commits, and so does a
+fence of the same lane. Commits of other lanes don't conflict with it.
 """
 
 
@@ -96,7 +96,7 @@ class DeltaFolder:
             table = self._table()
             mark = marks.check(self._mark(table, owner.job, owner.lane), owner, str(self))
             if mark.batch >= batch:
-                held = {uri.rpartition("/")[2] for uri in table.file_uris()}  # maybe of the same parts
+                held = {uri.rpartition("/")[2] for uri in table.file_uris()}  # may include files of ``parts``
                 self._drop([ref for ref in refs if ref.name not in held])
                 return
             if joined is None:

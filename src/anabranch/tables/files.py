@@ -32,11 +32,13 @@ __all__ = [
 
 _GROUP_BYTES = 64 << 20
 GROUP_ROWS = 1 << 20
-"""A worker writes a row group as soon as it holds this many rows in memory, or ``_GROUP_BYTES``."""
+"""A FileWriter writes a row group as soon as it holds at least this many rows, or ``_GROUP_BYTES`` bytes, in memory."""
 
 
 class FileRef(msgspec.Struct, frozen=True):
-    """A durable file. ``name`` is its name in its :class:`FileStore`."""
+    """A reference to a file, with the file's number of rows and size. ``name`` is the file's name in its
+    :class:`FileStore`; in an entry of a Parquet table's log, its name in the table's folder.
+    """
 
     name: str
     rows: int
@@ -97,7 +99,7 @@ class Folder:
 
 @dataclass
 class FileWriter:
-    """Writes rows to new files of about ``target`` bytes."""
+    """Writes rows to new files, and begins another file whenever a file has reached ``target`` bytes."""
 
     store: FileStore
     schema: pa.Schema
@@ -123,7 +125,7 @@ class FileWriter:
             self._write_group()
 
     def close(self) -> list[FileRef]:
-        """Make the files durable, and return references to them."""
+        """Write the rows that are still in memory, make the files durable, and return references to them."""
         with told(str(self.store)):
             self._write_group()
             self._close_file()
@@ -132,7 +134,7 @@ class FileWriter:
         return self._done
 
     def abort(self) -> None:
-        """Remove the files that were written, even if nothing more can be written."""
+        """Remove the files that were written, even if an open file can't be closed without an error."""
         for open_one in (self._file, self._sink):
             if open_one is not None:
                 with suppress(OSError):
@@ -181,8 +183,8 @@ class Rows:
 
 
 def named(parts: Sequence[bytes]) -> list[FileRef]:
-    """The files that Spark tasks have written. ``parts`` contains what :meth:`Rows.close` returned in these Spark
-    tasks."""
+    """References to the files that Spark tasks have written. ``parts`` contains what :meth:`Rows.close` returned in
+    these Spark tasks."""
     return [_read(part) for part in parts]
 
 
@@ -193,7 +195,8 @@ def columns(store: FileStore, ref: FileRef) -> pa.Schema:
 
 
 def merged(store: FileStore, refs: Sequence[FileRef], target: int) -> list[FileRef]:
-    """The files of several Spark tasks, after consecutive small files were merged into files of about ``target`` bytes.
+    """Merge consecutive small files into files of about ``target`` bytes, and return references to all files that then
+    contain the rows.
 
     At most ``target`` bytes are rewritten, however many files there are. The files that were merged aren't deleted. All
     files must have the same columns.
@@ -241,7 +244,7 @@ def _joined(store: FileStore, refs: Sequence[FileRef], target: int) -> list[File
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """A context in which a disk error is raised as an AnabranchError. ``where`` names the place of the files in the
+    """A context in which an OSError is raised as an AnabranchError. ``where`` names the place of the files in the
     error's message.
     """
     try:

@@ -45,8 +45,9 @@ __all__ = ["LONGEST_WAIT", "IcebergTable"]
 
 _ATTEMPTS = 20
 _FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
-"""Any two commits conflict, so the loser waits for a random time before the next attempt. The first number is the
-longest wait, in seconds, after the first attempt. This limit doubles with each attempt, up to the second number.
+"""Any two simultaneous commits to a table conflict. The one that fails is tried again after a random time. The first
+number is the longest wait, in seconds, after the first attempt. This limit doubles with each attempt, up to the second
+number.
 """
 _MADE = {
     "commit.manifest-merge.enabled": "true",
@@ -93,8 +94,8 @@ class _OneCommit(Transaction):
 
     @property
     def table_metadata(self) -> TableMetadata:
-        """The metadata, which is copied only if there are changes. (With a hundred snapshots, copying it in any case
-        would take nine tenths of the time of a commit.)
+        """The table's metadata with the changes of this commit. Without changes, the metadata isn't copied. (With a
+        hundred snapshots, copying it in any case would take nine tenths of the time of a commit.)
         """
         return super().table_metadata if self._updates else self._table.metadata
 
@@ -104,7 +105,7 @@ class _OneCommit(Transaction):
         return self._table
 
     def clear_away(self) -> None:
-        """Remove the manifests of this commit, after another commit came first."""
+        """Remove the manifests and the manifest list of this commit, which has failed. The data files stay."""
         for added in [update.snapshot for update in self._updates if isinstance(update, AddSnapshotUpdate)]:
             io = self._table.io
             for manifest in added.manifests(io):
@@ -115,7 +116,7 @@ class _OneCommit(Transaction):
 
 @dataclass(frozen=True)
 class _Data:
-    """The folder for the table's data files. The names of files are complete URIs."""
+    """Stores the table's data files. A file's name is its whole location: a URI or an absolute path."""
 
     table: Table
     owner: Owner
@@ -146,7 +147,9 @@ class _Data:
 
 @dataclass(frozen=True)
 class _Rows(Rows):
-    """Writes rows after a cast to the types of the table's columns."""
+    """Writes rows after a cast to the types of the table's columns. Raises ConflictError for a null in a required
+    column.
+    """
 
     where: str
 
@@ -165,9 +168,10 @@ class _Rows(Rows):
 class IcebergTable:
     """An Iceberg table of a catalog.
 
-    Each commit and each fence creates a snapshot on top of the version that was read, and sets the lane's marker, a
-    property of the table, at the same time. So a commit fails if there was a fence after the table was read. (Snapshots
-    also name the lane, epoch and batch, but can't replace markers, because snapshots expire.)
+    Each commit of a batch, and each fence that changes the lane's marker, creates a snapshot on top of the version that
+    was read, and sets the marker, a property of the table, at the same time. So a commit fails if there was such a
+    fence after the table was read. (Snapshots also name the job, lane, epoch and batch, but can't replace markers,
+    because snapshots expire.)
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -223,7 +227,7 @@ class IcebergTable:
             if mark.batch >= batch:
                 if joined is None:
                     with self._told():
-                        held = _files(table)  # maybe of the same parts
+                        held = _files(table)  # may include files of ``parts``
                     self._drop(store, [ref for ref in refs if ref.name not in held])
                 return
             if joined is None:
@@ -240,8 +244,8 @@ class IcebergTable:
         """Does nothing, because maintenance of the table removes files that no snapshot names."""
 
     def _catalog(self) -> Catalog:
-        """The catalog. References to secrets are resolved at each call, and a new catalog object is made if their
-        values have changed.
+        """The catalog. References to secrets are resolved at each call. If their values have changed, a new catalog
+        object is made.
         """
         setting = f"outputs.{self._name}.catalog"
         given = {key: resolved(f"{setting}.{key}", text) for key, text in self._given.items()}
@@ -310,7 +314,7 @@ class IcebergTable:
     @staticmethod
     def _kind(column: pa.Field, table: Table) -> Any:
         """The Iceberg type of a column that the job writes, with the field ids of the table's column of that name. None
-        if Iceberg has no such type.
+        if Iceberg has no such type, or if a nested field of the column is missing in the table.
         """
         try:
             return io.pyarrow_to_schema(pa.schema([column]), table.schema().name_mapping).fields[0].field_type
@@ -383,7 +387,7 @@ def _mark(table: Table, job: str, lane: str) -> Mark | None:
 
 
 def _files(table: Table) -> set[str]:
-    """The files of the version of the table that was read."""
+    """The locations of the data files in the version of the table that was read."""
     newest = table.current_snapshot()
     manifests = [] if newest is None else newest.manifests(table.io)
     return {entry.data_file.file_path for each in manifests for entry in each.fetch_manifest_entry(table.io)}

@@ -16,10 +16,10 @@ NOTHING = -1
 
 @dataclass(frozen=True)
 class Mark:
-    """The marker of a lane: its state in a table.
+    """The marker of a lane: what a table stores about the lane.
 
     Attributes:
-        epoch: the highest epoch that has owned the lane.
+        epoch: the highest epoch under which a process has owned the lane.
         batch: the lane's last committed batch; -1 if there is none.
     """
 
@@ -37,7 +37,7 @@ def check(mark: Mark | None, owner: Owner, where: str) -> Mark:
 
     Raises:
         FencedError: the marker has a higher epoch.
-        StateError: there is no marker, although the owner's fence had created one.
+        StateError: there is no marker, although the owner's fence has created one.
     """
     if mark is None:
         raise _unmarked(owner, where)

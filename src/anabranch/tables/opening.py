@@ -21,7 +21,7 @@ KINDS = {
 
 
 def is_foreign(settings: OutputSettings) -> bool:
-    """Whether an output's table is a class of the user's. (A coordinator doesn't import such a class.)"""
+    """Whether an output's table has a class of the user's. (The coordinator doesn't import such a class.)"""
     return ":" in settings.to
 
 
@@ -29,7 +29,7 @@ def opened(name: str, settings: OutputSettings) -> Table:
     """The table of an output.
 
     Raises:
-        ConfigError: the kind of table or a setting is unknown, or the user's class can't be imported.
+        ConfigError: the kind of table is unknown, a setting isn't allowed, or the table's class can't be imported.
     """
     if not is_foreign(settings) and settings.to not in KINDS:
         near = difflib.get_close_matches(settings.to.lower(), KINDS, n=1)

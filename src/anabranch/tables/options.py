@@ -1,4 +1,4 @@
-"""Checks the settings of a kind of table."""
+"""Checks the settings of outputs to tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["FolderOptions", "Options", "checked"]
 
 
 class Options(BaseModel):
-    """The settings that a kind of table accepts; all others are refused."""
+    """The settings that a kind of table accepts. All others are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -23,8 +23,8 @@ class FolderOptions(Options):
     """The settings of a table in a folder.
 
     Attributes:
-        NOT_LOCAL: the message for a path that isn't a folder on a disk.
-        path: a folder on a disk that all containers share.
+        NOT_LOCAL: the message for a path that is a URL.
+        path: a folder on a disk that all containers and the coordinator share.
         target_file_mb: the approximate size, in MB, at which a new file is started.
     """
 
@@ -45,7 +45,9 @@ Kind = TypeVar("Kind", bound=Options)
 
 
 def checked(kind: type[Kind], name: str, given: Mapping[str, Any]) -> Kind:
-    """Check the settings of an output. Raises ConfigError, which names the first wrong setting."""
+    """Check the settings of an output, and return them as a ``kind``. Raises ConfigError, which names the first wrong
+    setting.
+    """
     try:
         return kind(**given)
     except ValidationError as error:

@@ -35,7 +35,7 @@ class ParquetOptions(options.FolderOptions):
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True):
-    """The file that makes a folder a table. ``schema`` is the Arrow schema, in base64."""
+    """The content of the file that makes a folder a table. ``schema`` is the Arrow schema, in base64."""
 
     format: int
     id: str
@@ -46,11 +46,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of a lane's log.
 
     Attributes:
-        number: the entry's number, counted from the first entry of the log.
+        number: the entry's number, counted from 0.
         epoch: the epoch of the lane's owner.
-        batch: the lane's last committed batch.
-        files: the files of this batch. Empty for a fence, whose entry is written only when the files of all earlier
-            batches are in place.
+        batch: the lane's last committed batch; -1 if there is none.
+        files: the files of this batch. Empty for a fence, whose entry is written only after the files of the last
+            batch were moved to the table's folder.
     """
 
     number: int
@@ -71,9 +71,9 @@ class ParquetFolder:
     """A table whose rows are in ``<path>/*.parquet``.
 
     A batch is committed when its entry is in the lane's log. After that, the lane's owner moves the batch's files from
-    ``_anabranch/staged`` to ``<path>``. An entry is a new file with the next number, and only one process can create
-    this file. A former owner that is too late to create the file finds the entry of a fence, with a higher epoch than
-    its own.
+    ``_anabranch/staged`` to ``<path>``. If the owner fails to do this, the next fence of the lane does it. An entry is
+    a new file with the next number, and only one process can create this file. A former owner that is too late to
+    create the file finds the entry of a fence, with a higher epoch than its own.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -245,8 +245,8 @@ class ParquetFolder:
         return True
 
     def _show(self, owner: Owner, entry: Entry) -> None:
-        """Move the files of a committed batch to the folder that readers see. Files that another process has already
-        moved are left as they are.
+        """Move the files of a committed batch to the folder that readers see. Files that are already there are left as
+        they are.
         """
         lane = self._staged(owner).parent
         for ref in entry.files:
@@ -277,7 +277,7 @@ class ParquetFolder:
             (self._staged(owner) / ref.name).unlink(missing_ok=True)
 
     def _forget(self, owner: Owner) -> None:
-        """Remove uncommitted files of former owners."""
+        """Remove the staged files of former owners."""
         lane = self._staged(owner).parent
         for name in _names(lane):
             if int(name) < owner.epoch:

@@ -30,14 +30,15 @@ __all__ = ["PostgresqlTable"]
 
 _MARKS = "anabranch_marks"
 _CLEARS_WITHIN = "2s"
-"""How long clearing a staging table may wait for the table's lock, which a frozen worker may hold."""
+"""How long a statement that clears or drops a staging table waits for the table's lock, which a frozen worker may
+hold."""
 
 
 class PostgresqlOptions(options.Options):
     """The settings of a table in PostgreSQL.
 
     Attributes:
-        url: the database's URL, for example, ``postgresql://user:${env:PASSWORD}@host:5432/database``.
+        url: the database's URL, for example ``postgresql://user:${env:PASSWORD}@host:5432/database``.
         table: the table's name, optionally with its schema.
         mode: ``append``, or ``upsert`` to keep only the last row of each key.
         key: the columns of the key, for ``upsert``.
@@ -63,7 +64,8 @@ class PostgresqlOptions(options.Options):
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """The rows that one Spark task wrote."""
+    """Identifies the rows that one attempt of a Spark task has written to the staging table, with their number and
+    their columns."""
 
     attempt: str
     rows: int
@@ -75,7 +77,8 @@ _read = msgspec.msgpack.Decoder(_Part).decode
 
 @dataclass
 class _Rows:
-    """Copies the rows of a Spark task into the staging table, marked with an id of this attempt of the Spark task."""
+    """Copies the rows of a Spark task into the staging table. Each row gets the id of this attempt of the Spark task,
+    and a number."""
 
     connection: psycopg.Connection[Any]
     stage: sql.Identifier
@@ -203,7 +206,9 @@ class PostgresqlTable:
         self._clear("drop table if exists {}", self._stage(owner))
 
     def _take_in(self, connection: psycopg.Connection[Any], owner: Owner, wrote: Sequence[_Part]) -> None:
-        """Insert the rows of these parts, which are in the staging table, into the table itself."""
+        """Insert the rows of these parts from the staging table into the table itself. With ``upsert``, of several rows
+        with the same key, only the last is inserted. Raises AnabranchError if rows are missing in the staging table.
+        """
         attempts, stage = [part.attempt for part in wrote], self._at(self._stage(owner))
         named = sql.SQL("attempt = any(%(attempts)s)")
         query = sql.SQL("select count(*) from {} where {}").format(stage, named)
@@ -260,8 +265,9 @@ class PostgresqlTable:
         )
 
     def _check_key(self, connection: psycopg.Connection[Any]) -> None:
-        """Check that PostgreSQL accepts ``on conflict`` with the columns of the key. An index may include other columns
-        (``include (b)``). If several indexes fit, none of them may be deferrable.
+        """Check that PostgreSQL accepts ``on conflict`` with the columns of the key, if the output has a key. The
+        unique index may include other columns (``include (b)``). If several indexes fit, none of them may be
+        deferrable.
         """
         query = """
             select array_agg(a.attname::text), i.indimmediate from pg_index i
@@ -332,9 +338,9 @@ class PostgresqlTable:
                 self._clear("drop table if exists {}", name)
 
     def _clear(self, statement: str, stage: str) -> None:
-        """Run a statement that clears or drops a staging table, unless the table is locked or no longer exists. Rows
-        that stay do no harm, because a commit inserts only rows of the attempts that it names. If the lane was fenced
-        meanwhile, the fence has removed the table.
+        """Run a statement that clears or drops a staging table, unless the table stays locked or doesn't exist. Rows
+        that stay do no harm, because a commit inserts only rows of the attempts that it names. The table doesn't exist
+        if, for example, a fence of the lane has removed it.
         """
         with (
             session.told(str(self)),

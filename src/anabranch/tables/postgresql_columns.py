@@ -39,15 +39,15 @@ _ALSO = {
     "text": ("character", "uuid"),
     "jsonb": ("json",),
 }
-"""For each type that anabranch gives to a new column, the beginnings of the names of other types that an existing
-column can have instead.
+"""For some of the types that anabranch gives to new columns, the beginnings of the names of other types that an
+existing column can have instead.
 """
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table. ``needed`` says whether the job must write the column, because it has no default and can't
-    be null.
+    """A column of an existing table. ``needed`` says whether the job must write the column, because the column has no
+    default and can't be null.
     """
 
     type: str
@@ -55,10 +55,11 @@ class Column:
 
 
 def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str, table: str) -> None:
-    """Check that a table, called ``shown`` in messages, accepts rows with the wanted columns.
+    """Check that a table with the columns ``held`` accepts rows with the columns ``wanted``. In messages, the table is
+    called ``shown``, and in SQL, ``table``.
 
     Raises:
-        ConflictError: a column doesn't fit. The message names the first such column, and how to fix it.
+        ConflictError: a column doesn't fit. The message names the first such column, and says how to fix it.
     """
     for name, written in wanted.items():
         kind = written.as_string()
@@ -82,8 +83,8 @@ def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str,
 
 
 def type_of(column: pa.Field, shown: str) -> sql.SQL:
-    """The PostgreSQL type that a column gets when the table is created. Raises ConflictError if there is no such type.
-    ``shown`` is the table's name in messages.
+    """The PostgreSQL type for a column that the job writes. Raises ConflictError if there is no such type. ``shown`` is
+    the table's name in messages.
     """
     kind = column.type
     if pa.types.is_decimal(kind):
@@ -98,7 +99,7 @@ def type_of(column: pa.Field, shown: str) -> sql.SQL:
 
 
 def text(column: pa.Array) -> pa.Array:
-    """A column as text in the form that COPY accepts."""
+    """A column's values as text, in the form that COPY accepts."""
     if pa.types.is_binary(column.type):
         return pa.array([None if each is None else f"\\x{each.hex()}" for each in column.to_pylist()], pa.string())
     if pa.types.is_nested(column.type):
@@ -108,8 +109,8 @@ def text(column: pa.Array) -> pa.Array:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """A value of a nested column in the types of JSON. A map becomes an object. What JSON lacks, such as bytes and NaN,
-    becomes a string that PostgreSQL can cast back.
+    """A value of a nested column in the types of JSON. A map or a struct becomes an object. A value that JSON lacks,
+    such as bytes or NaN, becomes a string that PostgreSQL can cast to the value's type.
     """
     if value is None:
         return None
@@ -127,6 +128,6 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def _name(key: Any, kind: pa.DataType) -> str:
-    """A key of a map as the name of an object's field."""
+    """A key of a map, as the name of a field of a JSON object."""
     plain = _plain(key, kind)
     return plain if isinstance(plain, str) else json.dumps(plain)

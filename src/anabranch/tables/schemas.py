@@ -15,7 +15,7 @@ def check(held: pa.Schema, written: pa.Schema, where: str, cure: str) -> None:
     Args:
         held: the table's columns.
         written: the columns that the job writes.
-        where: the table, for the message.
+        where: the table's name in messages.
         cure: what the error advises the user to do.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Connects to a PostgreSQL server, for tables, and turns the server's errors into anabranch's own errors."""
+"""Connects tables to a PostgreSQL server, and turns the server's errors into anabranch's own errors."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["LIMITS", "connect", "told"]
 
 _CONNECTS_WITHIN = 5
 _PATIENCE, _STEP = 60.0, 0.5
-"""For how many seconds anabranch tries to connect, and the seconds between two attempts."""
+"""For how many seconds anabranch tries to connect, and how many seconds it waits between two attempts."""
 LIMITS = {
     "lock_timeout": "30s",
-    "idle_in_transaction_session_timeout": "10s",  # the longest that a frozen process keeps its locks
+    "idle_in_transaction_session_timeout": "10s",  # how long a frozen process can keep its locks
     "statement_timeout": "600s",
     "timezone": "UTC",
 }
 
 
 def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psycopg.Connection[Any]:
-    """A new connection. If the server can't be reached, tries again for up to a minute, but not if the server refuses
-    the login or has no such database. ``setting`` is the setting that contains ``url``, for messages.
+    """Open a new connection. If this fails, anabranch tries again for up to a minute, but not if the server refuses the
+    login or has no such database. ``setting`` is the setting that contains ``url``, for messages.
 
     Raises:
         AnabranchError: no connection could be made.

@@ -79,7 +79,7 @@ def lane(
         seat: the seat in which the lane runs.
         tasks: the tasks of the seat that the lane runs.
         before: the lanes that have been planned already, some of which may write this lane's inputs.
-        written: the outputs of the stage that are streams, by operator.
+        written: the stage's outputs to streams and tables, by operator.
         around: what the plan needs in addition to the graph.
     """
     factor = around.factor
@@ -150,7 +150,8 @@ def with_dead_letters(
 
 
 def _rejects(group: Group, node: Node) -> bool:
-    """Whether there may be rows that an operator can't process. Sources, which read records, don't count."""
+    """Whether there may be rows that an operator can't process. Sources don't count: see ``reports`` in
+    :func:`with_dead_letters`."""
     return node not in group.sources and (rule(node).stateful or rule(node).function or node.kind == "partition_by")
 
 
@@ -160,7 +161,7 @@ def _elsewhere(outputs: Iterable[Output]) -> dict[str, str]:
 
 
 def reads(lanes: Iterable[PlannedLane]) -> dict[str, int]:
-    """How many lanes read each SSP."""
+    """How many lanes read each partition, by whole SSP."""
     found: Counter[SSP] = Counter()
     for lane in lanes:
         found.update(set(wholes((*lane.ssps, *lane.broadcast))))

@@ -31,7 +31,8 @@ def make(graph: Graph, around: Surroundings) -> Plan:
     Raises:
         GraphError: the graph can't be run as written.
         NotFoundError: a stream that is read doesn't exist.
-        ConfigError: a grouper, factor or container count isn't allowed.
+        ConfigError: the grouper returned invalid tasks, or a setting isn't allowed for this job, for example because of
+            an output's promise or in real-time mode.
     """
     cut = stages.cut(graph)
     planned_outputs.check_written(graph, cut)
@@ -126,7 +127,8 @@ def _groups(graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surr
 
 
 def _where(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], around: Surroundings) -> Where:
-    """The racks of the seats and of the partitions of existing streams."""
+    """The racks of the seats and of the partitions of existing streams, and what else the assignment of tasks needs to
+    know about the streams that each stage reads."""
     own = {f"{systems[stream]}/{stream}" for stage in cut for stream in _between(graph, stage)}
     lanes: dict[str, Counter[str]] = {}
     for stage in cut:

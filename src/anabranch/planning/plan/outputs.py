@@ -18,7 +18,7 @@ __all__ = ["check_all", "check_written", "dead_letters", "is_stream", "output"]
 
 
 def is_stream(node: Node) -> bool:
-    """Whether a sink writes a stream."""
+    """Whether a sink writes to a stream or a table, and isn't a ``foreach_batch``."""
     return node.kind == "write" or is_boundary(node)
 
 
@@ -49,9 +49,9 @@ def output(
 def dead_letters(
     graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surroundings, counts: Mapping[str, int]
 ) -> dict[str, Output]:
-    """For each source, the dead-letter stream for its records that can't be processed. Records that the job itself
-    wrote are always readable, so an intermediate stream needs a dead-letter stream only if a function may raise an
-    error, or if late rows become dead letters.
+    """For each source, the dead-letter stream for the source's records that can't be processed. Records that the job
+    itself wrote are readable, so an intermediate stream needs a dead-letter stream only if a function of the stage may
+    raise an error, or if late rows become dead letters.
     """
     found: dict[str, Output] = {}
     for source in stage.sources:
@@ -71,7 +71,7 @@ def dead_letters(
 
 
 def check_written(graph: Graph, cut: Iterable[Stage]) -> None:
-    """Raise GraphError if the job reads a stream that it writes."""
+    """Raise GraphError if the job reads a stream that it writes, apart from its intermediate streams."""
     written = {stages.stream_of(graph, s): s for stage in cut for s in stage.sinks if is_stream(s)}
     for node in graph.nodes:
         if node.kind == "read" and node.args["stream"] in written:

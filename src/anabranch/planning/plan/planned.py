@@ -46,7 +46,9 @@ class Output(Document, frozen=True, kw_only=True):
     """An output and its promise.
 
     Attributes:
-        partitions: the count with which the stream is created if it doesn't exist; 0 if the output isn't a stream.
+        stream: the name of the stream or, for a table, of the output; None for a ``foreach_batch``.
+        partitions: the partition count of the stream; the stream is created with this count if it doesn't exist. 0 for
+            a ``foreach_batch``; without meaning for a table.
         dead_letters: whether the output is a dead-letter stream. If so, ``operator`` reads the records that can't be
             processed.
     """
@@ -62,13 +64,13 @@ class Output(Document, frozen=True, kw_only=True):
 
 
 class Plan(Document, frozen=True, kw_only=True):
-    """The plan that ``anabranch plan`` shows, and with which ``run`` starts a job.
+    """The plan that ``anabranch plan`` shows, and with which a job is started or deployed.
 
     Attributes:
         model: the job model.
         lanes: the planned lanes.
         outputs: the outputs with their promises.
-        reads_per_ssp: how many lanes read each SSP.
+        reads_per_ssp: how many lanes read each partition, by whole SSP in text form.
         warnings: what might differ from the user's expectations.
         traffic: the traffic between racks; None if racks aren't known.
     """

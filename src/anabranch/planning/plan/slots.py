@@ -14,9 +14,8 @@ _STATE = "state"
 
 
 def slots_of(lane: PlannedLane | Lane, state_partitions: int) -> tuple[str, ...]:
-    """The parts of a lane's output, with names that don't depend on where the lane runs: first the slots for rows, then
-    the slots for each operator's dead letters. A slot's number is its index in the result, so the order must never
-    change.
+    """The names of a lane's slots, which don't depend on where the lane runs: first the slots for rows, then the slots
+    for each operator's dead letters. A slot's number is its index in the result, so the order must never change.
     """
     ssps = tuple(map(str, dict.fromkeys(wholes((*lane.ssps, *lane.broadcast)))))
     state = tuple(f"{_STATE}-{number}" for number in range(state_partitions)) if lane.stateful else ()

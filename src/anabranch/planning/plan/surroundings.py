@@ -39,13 +39,13 @@ class Surroundings:
     """The inputs that stand for several streams; see :func:`anabranch.planning.patterns.found`."""
 
     at_least_once: Collection[str] = ()
-    """The outputs with an at-least-once promise."""
+    """The outputs whose settings ask for an at-least-once promise. In real-time mode, all outputs have this promise."""
 
     real_time: RealTime | None = None
     """The settings of real-time mode; None if the job runs in micro-batches."""
 
     lanes: int = 1
-    """How many lanes a stateless group has in each container."""
+    """How many lanes a stateless group can have in each container."""
 
     bases: Mapping[str, int] = field(default_factory=dict)
     """For an existing job: the partition count of each stream when state for it was first written. Keys that had the

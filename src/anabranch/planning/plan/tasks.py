@@ -24,8 +24,8 @@ def partition_counts(
     graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], around: Surroundings
 ) -> dict[str, int]:
     """The partition counts of all inputs. An intermediate stream that doesn't exist yet, and whose count isn't given,
-    gets the largest count among the inputs of the stage that writes it. An input of several streams has the largest of
-    their counts. Raises NotFoundError if a stream that is read doesn't exist.
+    gets the largest count among the inputs of the stage that writes it. An input that stands for several streams has
+    the largest of their counts. Raises NotFoundError if an input's stream doesn't exist.
     """
     counts: dict[str, int] = {}
     for stage in cut:
@@ -104,8 +104,8 @@ def _apart(request: Request, tasks: tuple[Task, ...], around: Surroundings) -> g
 
 
 def check_shuffled(stage: Stage, factor: int, containers: int) -> None:
-    """Raise GraphError if a stage has a shuffle inside the query, and the factor or the number of containers is above
-    1."""
+    """Raise GraphError if a stage has a shuffle inside the query, although the factor or the number of containers is
+    above 1."""
     shuffle = stage.shuffled
     if shuffle is not None and (factor > 1 or containers > 1):
         raise GraphError(

@@ -18,12 +18,12 @@ from anabranch.planning.transition import follow
 __all__ = ["again", "begun", "keeps_state", "positions"]
 
 _SYSTEM_STATE = frozenset({"join"})
-"""The kinds of operators whose state only waits for time to advance. After a drain, no such state is left."""
+"""Kinds of operators whose state only waits for time to advance. After a drain, no such state is left."""
 
 
 def keeps_state(graph: Graph, group: str) -> bool:
-    """Whether the operator of this name has state that survives a drain. (The state of windows doesn't: a drain emits
-    all windows.)
+    """Whether the operator of this name has state that survives a drain. (The state of windows and joins doesn't: a
+    drain emits all windows, and ends the wait of all rows in a join.)
     """
     node = next((each for each in graph.nodes if each.name == group), None)
     return node is not None and rule(node).stateful and "window" not in node.args and node.kind not in _SYSTEM_STATE
@@ -77,15 +77,16 @@ def begun(
     part of this state is followed by one new lane with the same tasks.
 
     Args:
-        planned: from :func:`anabranch.planning.plan.lanes_of`, made for the factor and the containers of the drained
-            deployment.
+        planned: the lanes as planned for the factor and the containers of the drained deployment, from
+            :func:`anabranch.planning.plan.lanes_of` or :func:`again`.
         graph: the graph of the next deployment.
         lanes: all lanes that the job ever had, by id.
         new_id: returns 8 random hex digits per call.
         reset_state: whether to drop all state.
 
     Raises:
-        ConflictError: state that should be kept belongs to tasks that the plan doesn't have.
+        ConflictError: state that should be kept belongs to tasks that the plan doesn't have, or to a lane that read
+            other streams, or to a seat in which the plan has no lane of the operator.
         StateError: as for :func:`positions`.
     """
     last = max((lane.deployment for lane in lanes.values()), default=0)
@@ -139,7 +140,8 @@ def _last(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
 
 
 def _ends(lanes: Iterable[Lane]) -> dict[SSP, int]:
-    """The end offsets of streams after the last of their writers had ended."""
+    """The end offsets of intermediate streams: the highest offsets that the streams' writers reported when they ended.
+    """
     found: dict[SSP, int] = {}
     for lane in lanes:
         for text, end in lane.wrote.items():

@@ -16,7 +16,7 @@ class Change(Document, frozen=True, kw_only=True):
         model: the job model of the generation.
         closing: the lanes to close.
         lanes: the new lanes.
-        why_not: why racks were ignored, although the settings ask for them.
+        why_not: why racks were ignored, although the settings ask for them; empty if they weren't.
     """
 
     model: JobModel

@@ -57,8 +57,7 @@ def expanded(
     """The next generation, with these partition counts of the streams that the job reads and doesn't write, and with
     all streams that match a pattern.
 
-    If no count differs, no lane is closed. The other arguments are those of
-    :func:`anabranch.planning.transition.rescale.rescaled`.
+    The other arguments are those of :func:`anabranch.planning.transition.rescale.rescaled`.
 
     Raises:
         ConflictError: a stream is gone, has fewer partitions than before, or has a partition count to which the job's

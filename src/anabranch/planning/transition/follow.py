@@ -36,7 +36,7 @@ def following(
     placing: Placing,
 ) -> Change:
     """The next generation, after a change of tasks or of their seats. A lane that owns exactly what a new lane would
-    own is kept.
+    own is kept, unless it has failed.
 
     For the other arguments, see :func:`anabranch.planning.transition.rescale.rescaled`.
 

@@ -1,4 +1,5 @@
-"""Plans a rewind: a change whose new lanes begin at requested offsets, and not where their predecessors ended."""
+"""Plans a rewind: a change whose new lanes begin at requested offsets if their predecessors have read beyond these
+offsets."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def rewound(
         model: the current generation.
         lanes: all lanes of the deployment, by id.
         to: the SSPs to rewind: maps each whole SSP of an input stream, in text form, to the next offset to read. Other
-            SSPs continue where they are.
+            SSPs of input streams continue where they are, and so does an SSP that isn't read up to this offset yet.
         state: what to do with the state of the operators downstream of these SSPs: "keep" or "clear". None if there is
             no such state.
         new_id: returns 8 random hex digits per call.
@@ -82,8 +83,9 @@ def rewound(
 
 
 def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> Change:
-    """The generation that undoes a rewind: all lanes continue where they were before the rewind. ``model`` is the
-    generation of the rewind.
+    """The generation that undoes a rewind: the lanes that the rewind made are closed, and each successor continues
+    where the lane from before the rewind ended. (A stateless successor begins later if the lane that it replaces has
+    read further.) ``model`` is the generation of the rewind.
     """
     present = follow.heads(lanes.values())
     closing = [lane for lane in present if lane.id in model.rewound]
@@ -134,8 +136,9 @@ def _lowered(position: Position, lane: Lane, how: Rewind, ends: Mapping[str, int
 
 
 def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
-    """The position at which the predecessor of ``rewound`` ended (``position``), or the position at which ``rewound``
-    ended, whichever is further. For a stateful lane, always the former, because the lane gets the state from there."""
+    """``position``, at which the predecessor of ``rewound`` ended, or the position at which ``rewound`` ended,
+    whichever is further. For a stateful lane, always ``position``, because the lane takes over the state that belongs
+    to it."""
     read = next((each.offset for each in rewound.final if each.ssp == position.ssp.whole), None)
     if lane.stateful or read is None:
         return position

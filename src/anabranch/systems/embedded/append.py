@@ -32,8 +32,8 @@ class PartlyWrittenError(LogError):
 
 
 class Appender:
-    """Assigns records to partitions by key, like Kafka's default partitioner; records with null keys are distributed
-    round-robin. Not thread-safe.
+    """Adds records to one stream. A record's key determines its partition, as with Kafka's default partitioner. Records
+    with null keys are distributed round-robin. Not thread-safe.
 
     Each batch is published before ``append`` returns, partition by partition, not in one transaction. Close the
     appender, or use it in ``with``; otherwise the manifests of the partitions to which it has written keep its marker
@@ -96,7 +96,7 @@ class Appender:
         return refs
 
     def close(self) -> None:
-        """Mark this producer as closed in the stream."""
+        """Mark this producer's lane as closed in the stream, if the producer has added records."""
         if self._batch == NOTHING:
             return
         try:

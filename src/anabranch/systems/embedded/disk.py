@@ -29,7 +29,7 @@ def sync_folder(path: str) -> None:
 
 
 def link_new(path: str, content: bytes) -> bool:
-    """Create a file completely and durably, or not at all. Returns False if another process created it first.
+    """Create a file completely and durably, or not at all. Returns False if the file exists already.
 
     After an error, the file may or may not exist: find out before the next attempt.
     """

@@ -66,8 +66,9 @@ class Expiry:
             )
 
     def expire(self, info: StreamInfo, tails: Mapping[int, Tail], *, past_readers: bool) -> int:
-        """Delete all records that a stream's retention doesn't keep, and return how many. ``past_readers`` says whether
-        to delete even records that jobs still have to read.
+        """Delete the entries with the records that a stream's retention doesn't keep, and return the number of deleted
+        records. A partition's last entry always stays. ``past_readers`` says whether to delete even records that jobs
+        still have to read.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.
@@ -77,7 +78,7 @@ class Expiry:
 
     def lags(self, info: StreamInfo, tails: Mapping[int, Tail]) -> list[ReaderLag]:
         """For each reader of a stream, how many records the reader still has to read, and how many records the
-        retention doesn't delete for this reason. Raises LogError if a file is damaged.
+        retention would delete otherwise. Raises LogError if a file is damaged.
         """
         folder = layout.readers_folder(self._root, info.name)
         known = readers.StreamReaders(self._root, info.name, info.partitions).all()
@@ -95,8 +96,8 @@ class Expiry:
         ]
 
     def purge(self, info: StreamInfo, tails: Mapping[int, Tail], before: Mapping[int, int]) -> int:
-        """Delete entries whose records all come before these offsets. Stops after about two seconds. Returns the number
-        of deleted records. Raises the same errors as :meth:`expire`.
+        """Delete the entries whose records all come before these offsets, except a partition's last entry. Stops after
+        about two seconds. Returns the number of deleted records. Raises the same errors as :meth:`expire`.
         """
         until = self._monotonic() + _PURGE_SECONDS
         return self._delete(info, tails, lambda number: lambda _: trimming.before(before[number]), until)
@@ -124,8 +125,8 @@ class Expiry:
         return lambda of: trimming.expired(of, retention, self._now())
 
     def _limit(self, stream: str, number: int) -> _Limit:
-        """A function that returns the lowest offset that readers still have to read. The function must be called while
-        the partition is locked."""
+        """A function that returns the lowest offset that readers still have to read, or None if there are no readers.
+        The function must be called while the partition is locked."""
         return lambda: readers.limit(layout.readers_folder(self._root, stream), number)
 
     def _due_entries(self, info: StreamInfo, number: int, tail: Tail) -> list[tuple[int, int]]:

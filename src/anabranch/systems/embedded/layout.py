@@ -53,8 +53,8 @@ class _StreamFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def check_name(stream: str) -> str:
-    """Return ``stream`` if it is allowed as a stream's name (the rules are Kafka's, without a leading dot). Raises
-    UsageError."""
+    """Return ``stream`` if it is allowed as a stream's name. Otherwise raise UsageError. (The rules are those of Kafka,
+    but a name can't begin with a dot.)"""
     if not _NAME.fullmatch(stream):
         raise UsageError(
             f"{stream!r} can't be the name of a stream",

@@ -47,7 +47,7 @@ class Log:
         halfway, the stream doesn't exist.
 
         Raises:
-            ConflictError: the stream exists with another count.
+            ConflictError: the stream exists with another number of partitions.
             UsageError: the name isn't allowed, or ``partitions`` is less than 1.
             ConfigError: the root's file system isn't suitable for the log.
             LogError: the root can't be written.
@@ -68,8 +68,9 @@ class Log:
         return self._streams.retain(stream, retention)
 
     def expire(self, stream: str, *, past_readers: bool = False) -> int:
-        """Delete all records that a stream's retention doesn't keep, and return how many. ``past_readers`` says whether
-        to delete even records that jobs still have to read.
+        """Delete the entries with the records that a stream's retention doesn't keep, and return the number of deleted
+        records. A partition's last entry always stays. ``past_readers`` says whether to delete even records that jobs
+        still have to read.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.
@@ -87,8 +88,8 @@ class Log:
 
     def purge(self, stream: str, before: Mapping[int, int]) -> int:
         """Delete the records before these offsets, by partition. Stops after about two seconds. An entry that also
-        contains later records is kept as a whole. Returns the number of deleted records. Raises the same errors as
-        :meth:`expire`.
+        contains later records is kept as a whole, and so is a partition's last entry. Returns the number of deleted
+        records. Raises the same errors as :meth:`expire`.
         """
         return self._expiry.purge(self.describe(stream), self.ends(stream, before), before)
 
@@ -98,7 +99,7 @@ class Log:
 
     def describe(self, stream: str) -> StreamInfo:
         """The current content of ``stream.json``. If the file hasn't changed, this costs one ``stat`` call. Raises
-        NotFoundError, which names the most similar stream.
+        NotFoundError, which names a similar stream, if there is one.
         """
         return self._streams.describe(stream)
 
@@ -132,7 +133,7 @@ class Log:
         return tails
 
     def entry(self, stream: str, number: int, sequence: int) -> Entry | None:
-        """The entry of a partition's manifest with this number; None if it doesn't exist yet."""
+        """The entry of a partition's manifest with this number; None if it doesn't exist, or doesn't exist any more."""
         return partition.read(layout.manifest_folder(self._root, stream, number), sequence)
 
     def controls(self, stream: str, number: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:

@@ -90,7 +90,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tail(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a partition: its last entry's sequence, the next record's offset, and what each lane has done.
+    """The end of a partition: the number of its last entry, the next record's offset, and the markers of lanes.
 
     Attributes:
         stream: the stream's id, which distinguishes the tail of a deleted stream from that of a later stream with the

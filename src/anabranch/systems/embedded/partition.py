@@ -43,7 +43,7 @@ def sequences(folder: str) -> set[int]:
 
 
 def read(folder: str, sequence: int) -> Entry | None:
-    """The entry with this number; None if it doesn't exist yet."""
+    """The entry with this number; None if it doesn't exist, or doesn't exist any more."""
     path = path_of(folder, sequence)
     try:
         with open(path, "rb") as file:

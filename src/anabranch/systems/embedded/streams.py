@@ -36,7 +36,8 @@ class Streams:
         return sorted(name for name in names if os.path.exists(layout.info_path(self._root, name)))
 
     def describe(self, stream: str) -> StreamInfo:
-        """The content of a stream's ``stream.json``. Raises NotFoundError, with the most similar existing name."""
+        """The content of a stream's ``stream.json``. Raises NotFoundError, which names a similar stream, if there is
+        one."""
         path = layout.info_path(self._root, layout.check_name(stream))
         try:
             found = os.stat(path)

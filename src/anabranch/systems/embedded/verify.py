@@ -31,7 +31,7 @@ def faults(log: Log, stream: str) -> list[StreamFault]:
         log.readers(stream).all()
     except (LogError, UnsupportedFormatError) as error:
         folder = layout.readers_folder(root, stream)
-        name = _problem(error, f"{folder}/").partition(" ")[0]  # of a job's file, which has no spaces in its name
+        name = _problem(error, f"{folder}/").partition(" ")[0]  # the name of a job's file has no spaces
         path = f"{folder}/{name}"
         found.append(
             StreamFault(path, _problem(error, path), f"nothing of {stream}, but its retention deletes nothing")

@@ -73,8 +73,8 @@ class LaneWriter:
         return NOTHING if mark is None else mark.batch
 
     def close(self, streams: Iterable[str]) -> None:
-        """Mark the lane as closed in every partition of these streams: after that, no process can write for it.
-        Idempotent.
+        """Mark the lane as closed in every partition of these streams. After that, no process can write to them for the
+        lane. Idempotent.
 
         Raises:
             FencedError: a newer process has the lane.

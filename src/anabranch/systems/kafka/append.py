@@ -28,8 +28,8 @@ _Headers = list[tuple[str, str | bytes | None]] | None
 
 
 class KafkaAppender:
-    """Assigns records to partitions by key, like Kafka's default partitioner; records with null keys are distributed
-    round-robin. Not thread-safe.
+    """Adds records to one topic. A record's key determines its partition, as with Kafka's default partitioner. Records
+    with null keys are distributed round-robin. Not thread-safe.
 
     A batch is not a transaction: an error says how many of the batch's records were written. Timestamps before 1970
     become the first millisecond that the client accepts.
@@ -108,7 +108,8 @@ class KafkaAppender:
 
     def _progress(self, deadline: float, before: int) -> tuple[float, int]:
         """The new deadline, which is later if records were written since ``before``, and the number of records written
-        so far. Raises AnabranchError if nothing was written for too long."""
+        so far. Raises AnabranchError if nothing was written until ``deadline``, or if the broker has refused the
+        client."""
         if self._written > before:
             return time.monotonic() + self._cluster.patience, self._written
         try:
@@ -142,7 +143,7 @@ class KafkaAppender:
         return "1 record written" if self._written == 1 else f"{self._written:,} records written"
 
     def partitions_of(self, keys: pa.Array) -> npt.NDArray[np.int32]:
-        """The partition for each of these keys; records without a key are distributed round-robin."""
+        """The partition for each of these keys. Null keys are distributed round-robin."""
         count = len(self._topics.describe(self._stream).partitions)
         if count != self._count:
             self._producer.list_topics(self._topic, timeout=self._cluster.patience)

@@ -33,7 +33,7 @@ class _Demoted:
 
 
 def librdkafka(settings: KafkaSettings) -> dict[str, Any]:
-    """Properties of confluent-kafka's admin client, consumers and producers; ``[systems.kafka] client`` takes
+    """Properties of confluent-kafka's admin client, consumers and producers. Those in ``[systems.kafka] client`` take
     precedence.
 
     Raises:
@@ -52,7 +52,8 @@ def librdkafka(settings: KafkaSettings) -> dict[str, Any]:
 
 
 def java(settings: KafkaSettings) -> dict[str, str]:
-    """Properties of Java's clients, without Spark's prefix ``kafka.``; ``[systems.kafka] spark`` takes precedence.
+    """Properties of Java's clients, without Spark's prefix ``kafka.``. Those in ``[systems.kafka] spark`` take
+    precedence.
 
     The truststore is passed as the path of its PEM file. The key and the certificate are passed as the contents of
     their files.

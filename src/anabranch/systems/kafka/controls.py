@@ -79,7 +79,8 @@ class ControlLog:
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
         """Write a control record of a stream. The record comes after everything that was written to the stream before,
-        and is durable when this returns. Earlier records of the same lane (field ``lane``) may then be deleted.
+        and is durable when this returns. Earlier control records of the same stream and lane (field ``lane``) may then
+        be deleted.
         """
         found = self._topics.describe(stream)
         ends = self._topics.ends(stream, range(len(found.partitions)), UNCOMMITTED)

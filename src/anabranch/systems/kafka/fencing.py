@@ -43,8 +43,8 @@ def fence(
         group: the lane's output group.
         slots: the lane's slots.
         epoch: the epoch that the markers will have.
-        new: whether the lane has never run a batch; None if that isn't known. Unless it is False, the job's topic for
-            markers is created if necessary, and so are missing markers.
+        new: whether no batch of the lane was ever planned; None if that isn't known. Unless ``new`` is False, the job's
+            topic for markers is created if necessary, and so are missing markers.
         closed: whether the slots refuse even the process with ``epoch``.
         opens: whether a closed lane is opened again, because the process with ``epoch`` still has something to write.
             Otherwise a closed lane stays closed.

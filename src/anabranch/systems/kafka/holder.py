@@ -56,7 +56,7 @@ _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
 @dataclass(frozen=True)
 class LostRecord:
-    """A record that the brokers didn't accept."""
+    """A record that the producer or the brokers didn't accept."""
 
     error: KafkaError
     topic: str

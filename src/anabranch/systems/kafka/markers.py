@@ -222,7 +222,7 @@ def peeked(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iter
     Raises AnabranchError if the brokers don't answer or refuse the request.
     """
     name, its = group_id(settings.prefix, job, lane, group), [TopicPartition(topic(job), slot) for slot in slots]
-    admin = AdminClient(librdkafka(settings))  # alive until the answer is there
+    admin = AdminClient(librdkafka(settings))  # must live until the answer is there
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name, its)], request_timeout=_PATIENCE)
     try:
         found = asked[name].result().topic_partitions
@@ -236,7 +236,7 @@ def peeked(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iter
 
 def lanes(settings: KafkaSettings, job: str) -> set[str]:
     """The lanes of a job that have markers."""
-    admin = AdminClient(librdkafka(settings))  # alive until the answer is there
+    admin = AdminClient(librdkafka(settings))  # must live until the answer is there
     listed = admin.list_consumer_groups(request_timeout=_PATIENCE).result()
     if listed.errors:
         raise AnabranchError(

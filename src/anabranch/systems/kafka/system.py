@@ -31,7 +31,7 @@ sees.
 
 
 class KafkaSystem(System):
-    """The topics of a Kafka cluster as streams. Readers see only committed records; the end of a partition is its last
+    """The topics of a Kafka cluster as streams. Readers see only committed records. The end of a partition is its last
     stable offset.
 
     Args:
@@ -45,7 +45,7 @@ class KafkaSystem(System):
     spark = "anabranch.systems.kafka.spark"
     stream_settings = KafkaSettings.stream_settings
     real_time = True
-    gapless = False  # transactions take offsets, too
+    gapless = False  # transactions take up offsets, too
     foreign_producers = True
     connector = True
     begins_in_folder = True
@@ -101,8 +101,8 @@ class KafkaSystem(System):
         return str(self._topics.describe(stream).topic_id)
 
     def create(self, stream: str, partitions: int, internal: bool = False) -> None:
-        """Create a topic. When this returns, every broker knows it. If ``internal``, the topic gets the settings
-        ``INTERNAL``."""
+        """Create a topic, unless it exists. When this returns, every broker knows the topic. If ``internal``, a new
+        topic gets the settings ``INTERNAL``."""
         self._topics.create(stream, partitions, INTERNAL if internal else {})
 
     def expand(self, stream: str, partitions: int) -> None:

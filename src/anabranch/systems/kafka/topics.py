@@ -120,7 +120,8 @@ class Topics:
         return found
 
     def create(self, stream: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Create a stream's topic. When this returns, every broker knows it.
+        """Create a stream's topic, unless it exists with that partition count. When this returns, every broker knows
+        the topic.
 
         Raises:
             ConflictError: the topic exists with another partition count.
@@ -221,8 +222,8 @@ class Topics:
         )
 
     def commit(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
-        """Commit offsets, by stream and partition, of a group that has no members. If the brokers refuse some of them,
-        raises an error for the first of these; the others are committed.
+        """Commit offsets, by stream and partition, of a group that has no members. If the brokers refuse some of the
+        offsets, the others are committed, and an error for the first refused offset is raised.
         """
         places = [
             TopicPartition(self.topic(stream), number, offset)
@@ -291,7 +292,7 @@ class Topics:
             raise self.cluster.explained(error.args[0], f"looking at {stream}") from None
 
     def _wait_everywhere(self, stream: str, partitions: int) -> None:
-        """Wait until every broker knows all the partitions, and their leaders serve them.
+        """Wait until every broker knows all partitions of a stream, and the partitions' leaders serve them.
 
         Each broker is asked separately, because a client sends its requests to the broker through which it connected.
         """

@@ -61,7 +61,7 @@ class SlotWriter:
     def open(self, slot: int, batch: int) -> SlotTransaction:
         """Take a slot for a batch. After that, the slot's former owner can't write any more.
 
-        After any error except FencedError, open the same batch again; it takes effect only once.
+        After any error except FencedError, open the same batch again. It takes effect only once.
 
         Raises:
             FencedError: a newer process has the lane, or the lane is closed. Stop and write nothing more.
@@ -117,7 +117,7 @@ class SlotWriter:
             before.drop()
 
     def _if_still_ours(self, kept: Holder, slot: int) -> Marker | None:
-        """The slot's marker; None if another producer has written to the slot since, or is doing so."""
+        """The slot's marker; None if another producer has written to the slot since, or may be doing so."""
         try:
             marker = self.marker(slot, _SETTLED)
         except OutOfTimeError:
@@ -158,7 +158,7 @@ class SlotTransaction:
     def write(self, topic: str, records: pa.RecordBatch, partitions: npt.NDArray[Any]) -> None:
         """Add records in the columns of ``RECORD_SCHEMA``. ``partitions`` contains the partition of each record.
 
-        Records are sent in the background; an error may not be known before ``commit``.
+        Records are sent in the background, so an error may not be known before ``commit``.
 
         Raises:
             FencedError: as for :meth:`commit`.
