@@ -1,4 +1,4 @@
-"""Describes how the values of one stream are encoded. A job's formats are stored when the job first starts."""
+"""Describes how the values of one stream are encoded. The formats of a job are stored with each deployment."""
 
 from __future__ import annotations
 

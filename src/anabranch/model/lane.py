@@ -23,7 +23,8 @@ class LaneState(enum.StrEnum):
 
 
 class Position(Document, frozen=True, kw_only=True):
-    """The position in one SSP. If several SSPs were merged into this SSP, ``parts`` has the offset of each bucket.
+    """The position in one SSP. If parts of the SSP's keys have different offsets, ``parts`` maps each part, written as
+    ``bucket/factor``, to its offset, and ``offset`` is the smallest of these offsets.
 
     For a broadcast SSP, ``parts`` has the offsets of those tasks (at factor 1, with their buckets) that are ahead of
     ``offset``.

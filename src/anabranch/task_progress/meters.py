@@ -106,8 +106,8 @@ class Meter:
     _seconds: float = 0.0
     ended: bool = False
     until: float = math.inf
-    """The time from which the meter is no longer reported, even if its last report wasn't sent; in seconds on a monotonic
-    clock.
+    """The time from which the meter is no longer reported, even if its last report was not sent. In seconds on a
+    monotonic clock.
     """
     sent: int = 0
     """The number of the connection through which the meter was last reported."""
