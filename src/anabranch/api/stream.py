@@ -198,7 +198,7 @@ class Stream:
         prefix: str | None = None,
         name: str | None = None,
     ) -> Stream:
-        """Add the columns of a small table to each row.
+        """Join each row with the matching rows of a small table, and add the table's columns, except those in ``on``.
 
         The whole table is read and sent to every Spark executor, so it must fit in memory. A batch uses the same
         version of the table for all its rows.
@@ -214,7 +214,7 @@ class Stream:
             format: the files' format. Default: the format that the path's extension names, otherwise ``"parquet"``. CSV
                 files must have a header.
             schema: the table's columns. Default: those that Spark infers from the files.
-            prefix: a prefix for the names of the table's columns.
+            prefix: a prefix for the names of the added columns.
             name: the operator's name.
 
         Example: ``flights.join_table("airports.csv", on={"dest": "iata"}, how="left", refresh="10 minutes")``.
