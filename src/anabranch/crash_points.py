@@ -1,4 +1,5 @@
-"""Names the steps of a lane's batch. At each step, a crash test can kill the process or let the lane fail."""
+"""Names the steps of batches, drains, backups and restores. At each step, a crash test can kill the process; at a step
+of a lane, it can also let the lane fail."""
 
 from __future__ import annotations
 

@@ -55,11 +55,12 @@ class UsageError(AnabranchError):
 
 class ConfigError(UsageError):
     """A setting has an unknown name or a value that is not allowed, or needs something that is missing here. For an
-    unknown name, the message gives the most similar known name."""
+    unknown name, the message gives the most similar known name or, if none is similar, the known names."""
 
 
 class GraphError(UsageError):
-    """The job cannot be run as it is written. The message names the operator, its line, and the change to make."""
+    """The job cannot be run as it is written. The message names the change to make and, in most cases, the operator and
+    its line."""
 
 
 class UnsupportedSparkError(UsageError):
@@ -68,8 +69,8 @@ class UnsupportedSparkError(UsageError):
 
 
 class JobFailedError(AnabranchError):
-    """The job failed because one of its lanes failed. The message says why the lane failed; fix the cause and run the
-    job again."""
+    """The job failed because one of its lanes failed, or was stopped while a command was waiting for it. The message
+    says why. If a lane failed, fix the cause and run the job again."""
 
 
 class NotFoundError(AnabranchError):
@@ -91,8 +92,8 @@ class ConflictError(AnabranchError):
 
 
 class NotLeadingError(AnabranchError):
-    """This coordinator does not lead, so it changes nothing. Ask the coordinator that leads. If its address is known,
-    the message contains it.
+    """This coordinator does not lead, or does not serve the job at the moment, so it changes nothing. Ask the
+    coordinator that leads, or ask again later. If the leader's address is known, the message contains it.
     """
 
 
@@ -110,8 +111,8 @@ class FencedError(ConflictError):
 
 
 class LogError(AnabranchError):
-    """Records of a stream do not exist any more, or the stream's files are missing, truncated, or do not match their
-    manifest. If the message names a file, restore the file."""
+    """Records of a stream do not exist any more, or files of a stream or a table are missing, truncated or damaged, or
+    do not match their manifest. If the message names a file, restore the file."""
 
 
 class StalledError(AnabranchError):

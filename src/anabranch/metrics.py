@@ -58,7 +58,7 @@ def exposition(jobs: Iterable[JobStatus], invalid_heartbeats: int, leads: bool) 
 
 
 def families(jobs: Iterable[JobStatus] = (), invalid_heartbeats: int = 0, leads: bool = True) -> list[Metric]:
-    """All metric families. Without jobs, they have no samples."""
+    """All metric families. Without jobs, only the coordinator's families have samples."""
     return [*_of_coordinator(invalid_heartbeats, leads), *_of_jobs(list(jobs))]
 
 

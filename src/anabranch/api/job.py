@@ -129,8 +129,8 @@ class Job:
             watermark: how much older a record can be than the newest record of its partition, such as ``"10 minutes"``.
                 Required with ``event_time``.
             event_time_range: the range of plausible event times: the earliest date, and how far a time can be ahead of
-                today. The default is ``("1900-01-01", "1 day")``. A record outside the range becomes a dead letter and
-                does not move the watermark.
+                today. The default is ``("1900-01-01", "1 day")``. A record outside the range is treated as
+                ``[job] on_error`` says (by default, it becomes a dead letter), and does not move the watermark.
             broadcast: let every task read the whole stream.
             start: where a new job begins to read, ``"earliest"`` or ``"latest"``. Ignored once the job has run.
             name: the operator's name in ``plan`` and errors. Default: the stream's name.

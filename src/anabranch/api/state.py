@@ -1,8 +1,8 @@
 """Keyed state, as a processor declares and uses it: a value, a list or a map for each key.
 
 A processor works on one key at a time; the time spent on a key is the key's turn. Until the turn ends, reads and writes
-are buffered here. So a value that many messages use is read from Spark's state store only once, and if a message fails,
-its changes can be undone.
+are buffered here. So a value that many messages use is read from Spark's state store only once. If a message fails, its
+changes can be undone.
 """
 
 from __future__ import annotations

@@ -27,6 +27,9 @@ class Stream:
     :meth:`foreach_batch`. Conditions and expressions are Spark SQL. All methods raise
     :class:`~anabranch.errors.GraphError` for invalid arguments; the error names the line in the job file. Errors in SQL
     are found when the job is planned.
+
+    A message that a function can't process becomes a dead letter, unless ``[job] on_error`` says that such a message is
+    dropped or fails the lane.
     """
 
     def __init__(self, builder: GraphBuilder, node: Node) -> None:
@@ -195,7 +198,7 @@ class Stream:
         prefix: str | None = None,
         name: str | None = None,
     ) -> Stream:
-        """Add the columns of a small table to each row.
+        """Join each row with the matching rows of a small table, and add the table's columns, except those in ``on``.
 
         The whole table is read and sent to every Spark executor, so it must fit in memory. A batch uses the same
         version of the table for all its rows.
@@ -211,7 +214,7 @@ class Stream:
             format: the files' format. Default: the format that the path's extension names, otherwise ``"parquet"``. CSV
                 files must have a header.
             schema: the table's columns. Default: those that Spark infers from the files.
-            prefix: a prefix for the names of the table's columns.
+            prefix: a prefix for the names of the added columns.
             name: the operator's name.
 
         Example: ``flights.join_table("airports.csv", on={"dest": "iata"}, how="left", refresh="10 minutes")``.
@@ -234,10 +237,10 @@ class Stream:
         Args:
             columns: the new stage key.
             via: ``"stream"`` writes the rows to a durable intermediate stream, so the next stage can be scaled and
-                moved. ``"spark"`` shuffles the rows within the lane's query, which is faster, but the job must have
-                factor 1 and one container.
-            partitions: the partition count of the intermediate stream. Default: the largest count among the stage's
-                inputs.
+                moved. ``"spark"`` shuffles the rows within the lane's query, which is faster. But then the job must
+                have factor 1 and one container.
+            partitions: the partition count of the intermediate stream. Default: the largest count among the inputs of
+                the stage that writes the stream.
             name: the operator's name, which is also part of the intermediate stream's name.
 
         Example: ``flights.partition_by("dest").agg(flights="count(*)").write("flights-by-destination")``.

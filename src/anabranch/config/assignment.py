@@ -12,7 +12,8 @@ __all__ = ["AssignmentSettings"]
 
 
 class AssignmentSettings(Section):
-    """How tasks are assigned to seats. Balance always comes first: every container gets an equal share of the tasks."""
+    """How tasks are assigned to seats. Balance always comes first: all containers get as equal a share of the tasks as
+    possible."""
 
     strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"
     """``none``: racks are ignored. ``min_traffic``: containers read as little as possible from other racks, in all

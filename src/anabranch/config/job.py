@@ -26,10 +26,10 @@ class JobSettings(Section):
     factor: int = 1
 
     threads: int = Field(default=64, ge=1, le=1024)
-    """The number of buckets that a Python worker processes at the same time if the factor is above 1."""
+    """The largest number of buckets that a Python worker processes at the same time if the factor is above 1."""
 
     lanes: int = Field(default=1, ge=1, le=64)
-    """The number of lanes among which a container divides the tasks of a stateless stage."""
+    """The largest number of lanes among which a container divides its tasks of a stateless group."""
 
     containers: int = Field(default=1, ge=1, le=1000)
 
@@ -39,7 +39,8 @@ class JobSettings(Section):
     """Where containers get the job's code: from the coordinator's store, or from the working folder of their image."""
 
     warm_containers: int = Field(default=0, ge=0, le=100)
-    """The number of processes that stand by, in addition to the processes that have a seat."""
+    """The number of processes that the coordinator's launcher keeps standing by, in addition to the processes that have
+    a seat."""
 
     trigger: Literal["micro-batch", "real-time"] = "micro-batch"
 

@@ -32,7 +32,7 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
     Raises:
         NotFoundError: ``file`` doesn't exist.
         ConfigError: the file isn't TOML; or the file, the environment or ``over`` contains an unknown name (the message
-            gives the most similar known name) or a value that isn't allowed.
+            gives known names) or a value that isn't allowed.
     """
     path = _find(file, beside)
     parsed: dict[str, Any] = {}

@@ -8,6 +8,7 @@ __all__ = ["Section"]
 
 
 class Section(BaseModel):
-    """A section. Sections are immutable, and unknown names in them are errors."""
+    """A section. Sections are immutable. An unknown name in a section is an error, unless the section's class allows
+    further names."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

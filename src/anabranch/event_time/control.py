@@ -1,4 +1,4 @@
-"""The control record that a lane writes with each batch into every partition of an intermediate stream."""
+"""The control record that a lane writes with each batch, for the readers of an intermediate stream."""
 
 from __future__ import annotations
 

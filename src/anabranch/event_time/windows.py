@@ -98,8 +98,8 @@ def tumbling(size: str) -> Tumbling:
     """Windows of one size without gaps, such as ``tumbling("1 hour")``.
 
     Args:
-        size: the length of a window: a number and a unit, which is weeks, days, hours, minutes, seconds or
-            milliseconds.
+        size: the length of a window: a number and a unit, or several such pairs, as in ``"1 hour 30 minutes"``. The
+            units are weeks, days, hours, minutes, seconds and milliseconds.
 
     Raises:
         GraphError: ``size`` is not a duration, or is zero.

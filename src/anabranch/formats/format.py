@@ -1,4 +1,4 @@
-"""Describes how the values of one stream are encoded. A job's formats are stored when the job first starts."""
+"""Describes how the values of one stream are encoded. The formats of a job are stored with each deployment."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Format(Document, frozen=True, kw_only=True):
             a descriptor set (in base64) that contains ``message``.
         message: for protobuf, the name of the message.
         writers: for confluent, the schemas with which values may have been written, by their ids in the registry.
-        id: for confluent, the id of the schema with which the job writes; -1 if it isn't registered or the job doesn't
-            write the stream.
+        id: for confluent, the id of the schema with which the job writes; -1 if the schema isn't registered, or if it
+            comes from a schema file and the job only reads the stream.
     """
 
     name: str = "json"

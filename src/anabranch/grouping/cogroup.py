@@ -1,4 +1,5 @@
-"""The grouper ``cogroup``: as many tasks as the GCD of the partition counts. Each key belongs to exactly one task."""
+"""The grouper ``cogroup``: at factor 1, as many tasks as the GCD of the partition counts. If producers write each key
+to the partition hash mod count, all records of a key are in one task."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """Partition p of every stream goes to task p mod g, where g is the GCD of the partition counts (SAMZA-71). This
-    keeps equal keys of all streams together if producers write each key to the partition hash mod count.
+    """Partition p of every stream goes to task p mod g, where g is the GCD of the partition counts (SAMZA-71). If
+    producers write each key to the partition hash mod count, equal keys of all streams are in one task.
     """
     return into(request, task_count(request.grouped))
 

@@ -134,7 +134,9 @@ def _task(grouper: str, base: SSP, groups: int) -> TaskName:
 
 
 def _regrouped(stage: StageModel, request: Request, before: int) -> tuple[Task, ...]:
-    """The tasks of a stateless stage: new partitions make new tasks, except with ``cogroup``."""
+    """The tasks of a stateless stage, which the grouper determines as for a new stage. But with ``cogroup``, the number
+    of tasks stays the same if it divides all partition counts.
+    """
     groups = _groups(stage, before)
     if stage.grouper != "cogroup" or any(each.partitions % groups for each in request.grouped):
         return groupers.named(stage.grouper)(request)

@@ -12,7 +12,8 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """One task for each partition of each stream. So a task never has records of more than one stream."""
+    """At factor 1, one task for each partition of each stream that isn't broadcast. So apart from broadcast records, a
+    task has only records of one stream."""
     return virtual.cut(
         request,
         (

@@ -1,4 +1,5 @@
-"""Fetches jars from a Maven repository into the cache, over HTTPS, and verifies their checksums. Doesn't need Maven."""
+"""Fetches jars from a Maven repository into the cache, over HTTPS or HTTP, and verifies their checksums. Doesn't need
+Maven."""
 
 from __future__ import annotations
 

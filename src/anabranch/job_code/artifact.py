@@ -1,8 +1,9 @@
 """A job's code as one file, named by its hash. The file is packed on the user's machine, and unpacked where the job
 runs.
 
-The hash proves that the content is what was packed, but not that the content is harmless. So an archive that this
-module can't have written is refused, and no part of the archive stays in the cache.
+The hash proves that the content is what was packed, but not that the content is harmless. So an archive is refused if
+it contains anything but ordinary files with allowed names, or too many files. No part of a refused archive stays in the
+cache.
 """
 
 from __future__ import annotations

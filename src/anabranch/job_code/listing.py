@@ -58,7 +58,7 @@ def listed_by_git(root: Path) -> list[str] | None:
 
 
 def walked(root: Path) -> Iterator[str]:
-    """The ``*.py`` and ``*.toml`` files below a folder."""
+    """The ``*.py`` and ``*.toml`` files below a folder, except in folders that can't contain code of the job."""
 
     def stop(error: OSError) -> None:
         raise unreadable(error)

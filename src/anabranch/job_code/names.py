@@ -1,4 +1,5 @@
-"""Checks that no module of a job has the same name as one of Python's own modules or a package that workers need."""
+"""Checks whether a job imports one of Python's own modules, or a package that workers need, although a module next to
+the job file has the same name."""
 
 from __future__ import annotations
 

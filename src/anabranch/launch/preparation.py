@@ -188,7 +188,7 @@ def start_message(
     reset_state: bool = False,
     settings: Settings | None = None,
 ) -> StartRequest:
-    """The request with which the coordinator starts the job. The request has new lane ids.
+    """The request to a coordinator to start the job. The lanes in the request have new ids.
 
     Args:
         settings: the settings that the fingerprint describes; None for the settings with which the job was planned.

@@ -91,7 +91,8 @@ class _Batch:
                 self.written.setdefault(stages.stream_of(self._graph, node), []).append(node)
 
     def input(self, spark: SparkSession, stream: str, most: int) -> DataFrame:
-        """The first ``most`` records of a stream, partition by partition, as the job's ``read`` declares them."""
+        """The records at the first ``most`` offsets of a stream, partition by partition, as the job's ``read`` declares
+        them. For an input that is bound to a pattern, ``most`` applies to each stream."""
         node = self.reads[stream]
         read = partial(self._read, spark, node, lambda _: _virtual(F.lit(0)), most)
         frame = resolution.explained(node, read, self._file.home)

@@ -1,4 +1,5 @@
-"""JSON documents with a format version: camelCase names, unknown fields kept, unknown versions refused."""
+"""JSON documents with a format version. Names are in camelCase, unknown fields are kept, and unknown versions are
+refused."""
 
 from __future__ import annotations
 

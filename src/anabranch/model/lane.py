@@ -23,7 +23,8 @@ class LaneState(enum.StrEnum):
 
 
 class Position(Document, frozen=True, kw_only=True):
-    """The position in one SSP. If several SSPs were merged into this SSP, ``parts`` has the offset of each bucket.
+    """The position in one SSP. If parts of the SSP's keys have different offsets, ``parts`` maps each part, written as
+    ``bucket/factor``, to its offset, and ``offset`` is the smallest of these offsets.
 
     For a broadcast SSP, ``parts`` has the offsets of those tasks (at factor 1, with their buckets) that are ahead of
     ``offset``.
@@ -35,7 +36,7 @@ class Position(Document, frozen=True, kw_only=True):
 
 
 class Rewind(Document, frozen=True, kw_only=True):
-    """Says where, and with which state, a lane begins that was made by a rewind or by undoing a rewind.
+    """The start of a lane that a rewind, or the undoing of a rewind, has made: its offsets and its state.
 
     Attributes:
         to: the next offset to read, by whole SSP in text form. If the predecessor hadn't reached this offset, the lane
@@ -44,8 +45,9 @@ class Rewind(Document, frozen=True, kw_only=True):
             was written before all of the lanes in ``after`` were closed.
         after: with ``clear``, all lanes that the rewind closes, among them all writers of the intermediate streams that
             the lane reads. The lane doesn't begin before they are closed. Empty without ``clear``.
-        back: whether the lane undoes a rewind. If so, the lane begins as if the rewound lane, which is its predecessor,
-            had never existed.
+        back: whether the lane undoes a rewind. If so, its predecessor is the lane that the rewind made, and the lane
+            begins where the lane before the rewind ended. A stateless lane begins at the later of the positions at
+            which these two lanes ended.
     """
 
     to: dict[str, int] = {}
@@ -94,7 +96,8 @@ class Lane(Document, frozen=True, kw_only=True):
             declares.
         afresh: whether no predecessor has done the lane's work before. If so, the lane has no state, and begins where
             the most advanced of its predecessors ended.
-        rewind: where, and with which state, a lane begins that was made by a rewind; None for other lanes.
+        rewind: for a lane that a rewind, or the undoing of a rewind, has made: where and with which state it begins.
+            None for other lanes.
         drained: for a lane of the deployment after a drain, what the lane takes over. Such a lane has no predecessors,
             and its ``starting`` and ``inherits`` are known when the lane is made.
         starting: where the lane begins; known once all of its predecessors are closed.

@@ -9,15 +9,15 @@ _SHORT = 0.5
 BROKEN_OFF = 0.5
 """The seconds that it takes to break off a batch and its transactions."""
 _MEAN_LOSS = 1 / 8
-"""The share of a batch that is lost on average if a change is made at a random moment. If less than half of the batch
-is done at that moment, which is true in half of the cases, the finished part is lost: a quarter of the batch, on
-average. In the other half of the cases, nothing is lost.
+"""The share of a batch that is lost on average if a change is made at a random moment. In half of the cases, less than
+half of the batch is done at that moment, and the finished part is lost: a quarter of the batch, on average. In the
+other half of the cases, nothing is lost.
 """
 
 
 def is_worth_it(left: float, spent: float) -> bool:
-    """Whether breaking a batch off saves time: whether the remaining seconds (``left``) exceed the seconds since the
-    batch began (``spent``), which are lost.
+    """Whether breaking a batch off saves enough time: whether the remaining seconds (``left``) exceed half a second and
+    the seconds since the batch began (``spent``), which are lost.
     """
     return left > max(_SHORT, spent)
 

@@ -41,8 +41,8 @@ class ChangeRequest(Document, frozen=True, kw_only=True):
     dry: bool = False
     """Only determine what would change."""
     now: bool = False
-    """Break off running batches with at-least-once output, rather than wait for them. Such a batch is repeated, so part
-    of its output is written twice.
+    """Break off running batches rather than wait for them, even batches with at-least-once output or for a
+    ``foreach_batch``. These batches run again, so part of their output can be written twice.
     """
     brief: bool = False
     """Return the lanes only in outline (:attr:`ChangeResult.outline`)."""

@@ -18,7 +18,7 @@ __all__ = ["Heartbeat", "HeartbeatResponse", "Registration", "RegistrationRespon
 
 
 class Registration(Document, frozen=True, kw_only=True):
-    """A process's request for a seat. If the request is sent twice, both answers name the same seat."""
+    """A process's request for a seat. If a process that has a seat repeats the request, the answer names this seat."""
 
     job: str
     execution: str
@@ -100,7 +100,9 @@ class WantedLane(Document, frozen=True, kw_only=True):
 
 
 class HeartbeatResponse(Document, frozen=True, kw_only=True):
-    """What the container should run. The container stops all other lanes at a batch boundary."""
+    """What the container should run. The container stops all other lanes at a batch boundary or, with ``at_once``,
+    breaks off their batches.
+    """
 
     alive: bool
     """Whether the container still has its seat. If not, it stops everything, and exits with a code other than 0."""

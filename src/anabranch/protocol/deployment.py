@@ -43,7 +43,9 @@ class StartRequest(Document, frozen=True, kw_only=True):
     hash.
     """
     formats: dict[str, Format] = {}
-    """The formats of the streams that don't contain JSON, by stream. The formats of a deployment never change."""
+    """The formats of streams, by stream. A stream without an entry contains JSON. The formats of a deployment never
+    change.
+    """
     promises: dict[str, str] = {}
     """The promise of each output, by operator."""
     until_caught_up: bool = False

@@ -15,9 +15,9 @@ class DrainMode(enum.StrEnum):
     """Which records a job still reads when it drains."""
 
     PLANNED = "planned"
-    """Only the records in batches that the job's lanes have planned by the time the drain is accepted."""
+    """In each partition, only the records that at least one lane had planned to read when it heard of the drain."""
     LATEST = "latest"
-    """All records that the job's inputs contain when the drain is accepted."""
+    """At least all records that the job's inputs contain when the drain is accepted."""
 
 
 class DrainNotification(Document, frozen=True, kw_only=True):

@@ -134,11 +134,15 @@ class ProgressReport(Document, frozen=True, kw_only=True):
     readers of these streams needn't know that the lane has ended.
     """
     rows: int = 0
-    """How many records the lane has read since it started."""
+    """How many records the lane has read in the current attempt."""
     first_output: float = 0.0
-    """When the first batch that read any records was committed, in seconds since 1970; 0.0 if there was none yet."""
+    """When the first batch of the current attempt that read any records was committed, in seconds since 1970; 0.0 if
+    there was none yet.
+    """
     last_output: float = 0.0
-    """When the last batch that read any records was committed, in seconds since 1970; 0.0 if there was none yet."""
+    """When the last batch of the current attempt that read any records was committed, in seconds since 1970; 0.0 if
+    there was none yet.
+    """
     dead_letters: int = 0
     """How many dead letters the lane has ever written."""
     state_bytes: int = 0
@@ -211,13 +215,13 @@ class EventTimeReport(Document, frozen=True, kw_only=True):
     idle: tuple[str, ...] = ()
     """The idle SSPs, which don't hold the watermark back."""
     dropped: int = 0
-    """How many rejected rows were dropped, not written as dead letters, since the lane started."""
+    """How many rejected rows were dropped, rather than written as dead letters, in the current attempt."""
     late_groups: int = 0
-    """How many groups of late rows Spark has dropped since the lane started. (Spark groups rows before it drops late
+    """How many groups of late rows Spark has dropped in the current attempt. (Spark groups rows before it drops late
     rows.)
     """
     late: dict[str, int] = {}
-    """How many late rows became dead letters since the lane started, by SSP."""
+    """How many late rows became dead letters in the current attempt, by SSP."""
 
 
 class DrainReport(Document, frozen=True, kw_only=True):
@@ -246,7 +250,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     error: str | None = None
     """Why the lane failed."""
     fenced: bool = False
-    """Whether the lane failed because another process runs it."""
+    """Whether the lane failed because it was fenced, for example because another process runs it."""
     warnings: tuple[str, ...] = ()
     """Problems that a user should look at, although the lane keeps running."""
 

@@ -89,7 +89,7 @@ class JobStatus(Document, frozen=True, kw_only=True):
     containers: tuple[ContainerStatus, ...] = ()
     error: str | None = None
     served: bool = True
-    """Whether a coordinator answered. If False, the status was read from the store."""
+    """Whether the status comes from a coordinator that serves the job. If not, it comes from the store."""
     promises: dict[str, str] = {}
     """The promise of each output, by operator."""
     seats: int = 1
@@ -101,7 +101,7 @@ class JobStatus(Document, frozen=True, kw_only=True):
     consumption: dict[str, float] = {}
     """For each stage, the average number of containers that read the same SSP."""
     rescale_seconds: float | None = None
-    """How many seconds the last change took; None if there was no change since this coordinator began to serve the job.
+    """How many seconds the last change took; None if no change has ended since this coordinator began to serve the job.
     """
     standing_by: int = 0
     """The number of processes that are waiting for a seat."""
@@ -148,10 +148,14 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     catch_up: float | None = None
     """The seconds until the backlog is worked off; None if the backlog grows, or if this isn't known."""
     then: float | None = None
-    """``catch_up`` with the proposed factor, including the pause of the change."""
+    """``catch_up`` with the factor that this lane needs; if that factor is larger than the current one, including the
+    pause of the change.
+    """
     batch_progress: BatchProgress | None = None
     spent: dict[str, float] = {}
-    """The seconds that the running batch, or the last long batch, has spent in each phase."""
+    """The seconds that the running batch has spent in each phase so far. Between two batches, the seconds of the last
+    batch, if this batch was long.
+    """
 
 
 class AutoscaleLimits(Document, frozen=True, kw_only=True):

@@ -107,8 +107,10 @@ class TaskReport(msgspec.Struct, frozen=True):
         attempt: the number of the Spark task's attempt. The newest attempt has the highest number.
         alive: how many seconds ago the Spark task began its work for the operator.
         seconds: for how many of these seconds the Spark task has worked for the operator.
-        counts: the counts that have changed since the last report. All numbers are totals of the attempt.
-        work: the message on which a function has been working longest.
+        counts: the counts that have changed since the last report; in the first report of a connection, all counts. All
+            numbers are totals of the attempt.
+        work: the message on which a function has been working longest; None if no function has been working on a
+            message for a second or more.
     """
 
     run: str

@@ -31,7 +31,7 @@ _AGAIN_AFTER, _AT_MOST = 0.5, 30.0
 """After a failed attempt to reach the driver, the first and the longest pause until the next attempt, in seconds. Each
 failed attempt doubles the pause."""
 _LAST_WITHIN = 60.0
-"""For how many seconds sending a Spark task's last report is tried. After that, the driver is gone."""
+"""For how many seconds this process tries to send a Spark task's last report. After that, the driver counts as gone."""
 LONG_WORK = 1.0
 """In seconds. A message is reported once a function has been working on it for this time."""
 
@@ -106,7 +106,9 @@ class Meter:
     _seconds: float = 0.0
     ended: bool = False
     until: float = math.inf
-    """When the meter is no longer reported, even if its last report wasn't sent. In seconds on a monotonic clock."""
+    """The time from which the meter is no longer reported, even if its last report was not sent. In seconds on a
+    monotonic clock.
+    """
     sent: int = 0
     """The number of the connection through which the meter was last reported."""
 
@@ -243,7 +245,7 @@ class _Teller:
                 self._meters = [each for each in self._meters if each not in done]
 
     def _is_done(self, meter: Meter) -> bool:
-        """Report a meter. Returns whether this was its last report, or there was no time left for it."""
+        """Report a meter. Returns whether its last report has been sent, or the time for sending it is over."""
         ended, sent = meter.ended, False
         with suppress(Exception):  # the report is lost, and the Spark task continues
             sent = self._tell(meter)

@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 __all__ = ["observe"]
 
 _FRESH = 1.0
-"""How many seconds computed metrics are reused: an export then computes them once for all instruments."""
+"""For how many seconds computed metrics are reused, so that an export computes them only once for all instruments."""
 
 
 def observe(meter: Meter, collect: Callable[[], Sequence[Metric]], names: Sequence[Metric]) -> None:

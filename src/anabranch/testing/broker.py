@@ -176,15 +176,16 @@ def start(
         jars: the folder that contains the broker's jars, for example the result of ``jars.broker_folder()``.
         count: the number of brokers. With 3 or more, the cluster survives the loss of one broker.
         racks: the ``broker.rack`` of each broker. If there are fewer racks than brokers, the list is repeated.
-        properties: settings for all brokers. They override the cluster's own settings.
+        properties: settings for all brokers. They override the cluster's own settings, except ``log.dirs``.
         sasl: passwords by user. If users are given, clients must log in, with PLAIN or SCRAM-SHA-512.
         flags: Java options. With the default, brokers start quickly but run slowly.
         tls: the brokers' certificate. If it is given, traffic between clients and brokers is encrypted.
 
     Raises:
         NotFoundError: Java isn't installed.
-        AnabranchError: a broker ended during its start, or the brokers took too long. The message contains the end of
-            a broker's log.
+        AnabranchError: there aren't enough free ports, a broker's data folder can't be formatted, a broker ended during
+            its start, or the brokers took too long. Except for missing ports, the message contains the end of a
+            broker's log.
     """
     for _ in range(ATTEMPTS - 1):
         with suppress(_AddressInUseError):

@@ -64,8 +64,8 @@ class Incarnation:
             self._check()
 
     def run_and_kill(self) -> tuple[Pending, ...]:
-        """Run the job until every lane has published its last batch, and kill the job before these batches are
-        committed (see :class:`Kill`). Returns the batches that are then pending.
+        """Run the job until every lane has published its last batch or has nothing to process. Then kill the job before
+        the published batches are committed (see :class:`Kill`), and return the batches that are pending.
 
         Raises:
             JobFailedError, OutOfTimeError: as for :meth:`run`.
@@ -85,7 +85,8 @@ class Incarnation:
             return ()
 
     def run_and_change(self, wish: ScaleRequest | RewindRequest) -> None:
-        """Run the job, request a change once the job is running, and stop the job when the change is complete.
+        """Run the job until it has processed some rows or has nothing to read, request a change, and stop the job when
+        the change is complete.
 
         Raises:
             AnabranchError: the job doesn't allow this change.
@@ -97,7 +98,7 @@ class Incarnation:
             self._run_and_change(lambda: self._coordinator.rewind(self._job, wish))
 
     def run_and_drain(self) -> None:
-        """Run the job and, once it is running, drain it up to the latest records.
+        """Run the job until it has processed some rows or has nothing to read, and drain it up to the latest records.
 
         Raises:
             JobFailedError, OutOfTimeError: as for :meth:`run`.
@@ -111,7 +112,8 @@ class Incarnation:
         self._run_and_change(drain)
 
     def run_and_expand(self, widen: Callable[[], None]) -> None:
-        """Run the job, call ``widen`` once the job is running, and stop the job when it is reading the new partitions.
+        """Run the job until it has processed some rows or has nothing to read, call ``widen``, and stop the job when it
+        is reading the new partitions.
 
         Args:
             widen: adds partitions to some of the job's inputs.
@@ -174,8 +176,8 @@ class Incarnation:
 
 
 class _Watched:
-    """Passes the container's calls on to the coordinator. At each heartbeat, it also checks the deadline, and carries
-    out a kill or a change that is due."""
+    """Passes the container's calls on to the coordinator. At each heartbeat, this object also stops the job if a lane
+    has failed, checks the deadline, and carries out a kill or a change that is due."""
 
     def __init__(self, coordinator: Coordinator, job: str, deadline: float) -> None:
         self._coordinator = coordinator
@@ -206,8 +208,8 @@ class _Watched:
         return self._coordinator.heartbeat(beat, wait)
 
     def _make(self, change: Callable[[], object]) -> None:
-        """Request the change, once the job has run a batch or has nothing to read. Stop the job, once it is running
-        again after the change. Called at each heartbeat.
+        """Request the change once the job has run a batch or has nothing to read. Stop the job once it is running again
+        after the change. Called at each heartbeat.
         """
         status = self._coordinator.status(self._job)
         if status.state != DeploymentState.RUNNING:

@@ -14,7 +14,7 @@ __all__ = ["BATCH", "DRAIN", "EXPAND", "KILL", "REWIND", "SCALE", "Part", "Senti
 
 @dataclass(frozen=True)
 class Sentinel:
-    """A mark between the rows of an input, at which something happens to the job."""
+    """A mark between the rows of an input. At this place, something happens to the job."""
 
     name: str
 

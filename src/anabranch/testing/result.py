@@ -95,7 +95,8 @@ class Result:
     def latest(self, stream: str, *columns: str) -> dict[Any, Any]:
         """The last row for each value of a column or, if several columns are given, for each tuple of their values.
 
-        An ``agg`` writes a row for each update, so its final result consists of the last rows.
+        An ``agg`` with ``emit="on_update"`` writes a row for each update, so its final result consists of the last
+        rows.
 
         Raises:
             NotFoundError: the job does not write this stream.

@@ -49,8 +49,8 @@ record that can't be processed fails the test."""
 
 @dataclass(frozen=True)
 class _Site:
-    """The job, settings and streams of a run. On a broker, the job and its streams don't have the same names as in the
-    test: in a text, ``here`` replaces the names on the broker by the test's names."""
+    """The job, settings and streams of a run. On a broker, the job and its streams have other names than in the test.
+    ``here`` replaces these names in a text by the test's names."""
 
     file: JobFile
     settings: Settings

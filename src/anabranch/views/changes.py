@@ -19,10 +19,9 @@ class ChangeRecord(Document, frozen=True, kw_only=True):
     id: int
     """The id of the change's event."""
     deployment: int
+    """The deployment to which the job changed; 0 if unknown."""
     generation: int
-    """The number of the generation that began with the change: 1 if a new deployment began with the change, and 0 if
-    the number is unknown.
-    """
+    """The number of the generation that began with the change: 1 if a new deployment began with the change."""
     kind: ChangeKind
     who: str
     """Who requested the change."""
@@ -32,7 +31,9 @@ class ChangeRecord(Document, frozen=True, kw_only=True):
     outcome: Outcome = "open"
     ended: float | None = None
     seconds: float | None = None
-    """The seconds until all new lanes were running."""
+    """The seconds until all new lanes were running, or until the change failed. None if the change is still open, or if
+    another change undid it.
+    """
     closing: int | None = None
     """How many lanes closed."""
     starting: int | None = None

@@ -33,7 +33,7 @@ class DeadLetter(Document, frozen=True, kw_only=True):
     """The dead letter's partition in the dead-letter stream."""
     offset: int
     at: int
-    """The record's timestamp, in Unix ms."""
+    """The dead letter's timestamp, in Unix ms."""
     error: str = ""
     operator: str = ""
     """The operator that could not process the record."""
@@ -42,7 +42,7 @@ class DeadLetter(Document, frozen=True, kw_only=True):
     key: Content | None = None
     value: Content | None = None
     headers: dict[str, str] = {}
-    """The record's headers."""
+    """The dead letter's headers, except the headers that anabranch has added."""
 
 
 class DeadLetters(Document, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ class EarlyOutput(Document, frozen=True, kw_only=True):
     """Seconds since 1970, on the coordinator's clock."""
     job: str
     streams: tuple[str, ...]
-    """All streams that the job writes and doesn't read itself."""
+    """All streams that the job's last deployment writes and doesn't read itself, except dead-letter streams."""
     stream: str
     """The stream that contains ``rows``; empty if the job has no such stream."""
     rows: tuple[EarlyRow, ...]

@@ -1,4 +1,4 @@
-"""The document that shows when the lanes of a job ran, and what happened to the lanes."""
+"""The document that shows when the lanes of a job ran, and what happened to these lanes."""
 
 from __future__ import annotations
 

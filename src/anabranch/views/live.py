@@ -83,8 +83,8 @@ class Live(Document, frozen=True, kw_only=True):
     """A text that changes with each generation of the job, and whenever the job's containers get new orders."""
     job: str
     served: bool
-    """Whether this coordinator serves the job. If not, all values that only the serving coordinator knows are None,
-    for example which containers are alive.
+    """Whether this coordinator serves the job. If not, values that only the serving coordinator knows are None or
+    empty, for example the leases of containers and the tables of standbys.
     """
     state: str
     since: float

@@ -1,4 +1,4 @@
-"""The document that shows all jobs at a glance, and which of them need attention."""
+"""The document that shows all jobs at a glance, and which jobs need attention."""
 
 from __future__ import annotations
 
@@ -45,5 +45,7 @@ class Overview(Document, frozen=True, kw_only=True):
     """Seconds since 1970, on the coordinator's clock."""
     leads: bool
     leader: str | None
-    """The URL of the coordinator that leads; None if no coordinator leads, or if this is the only coordinator."""
+    """The URL of the coordinator that leads or, if none leads at the moment, that led last. None if no coordinator has
+    ever led, or if the last leader has resigned.
+    """
     jobs: tuple[JobOverview, ...] = ()
