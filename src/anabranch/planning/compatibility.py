@@ -318,7 +318,7 @@ def _moved(before: Version, after: Version) -> Iterator[str]:
 
 
 def _changes(old: Mapping[str, str], new: Mapping[str, str], common: bool = False) -> str:
-    """The columns whose types differ, as text. ``common`` says whether to leave out columns that only one version has."""
+    """The columns whose types differ, as text. ``common``: whether to leave out columns that only one version has."""
     names = [name for name in {**old, **new} if not common or (name in old and name in new)]
     return ", ".join(
         f"{name} {old.get(name, 'none')} → {new.get(name, 'none')}" for name in names if old.get(name) != new.get(name)

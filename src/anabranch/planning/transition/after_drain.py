@@ -140,7 +140,7 @@ def _last(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
 
 
 def _ends(lanes: Iterable[Lane]) -> dict[SSP, int]:
-    """The end offsets of intermediate streams: the highest offsets that the streams' writers reported when they ended."""
+    """The end offsets of intermediate streams: the highest that the streams' writers reported when they ended."""
     found: dict[SSP, int] = {}
     for lane in lanes:
         for text, end in lane.wrote.items():
