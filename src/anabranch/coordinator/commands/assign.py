@@ -80,7 +80,7 @@ def apply(
     request: AssignRequest,
 ) -> ScaleResult:
     """Enter the planned generation if tasks move, or if the seats' racks have changed. The new generation records the
-    racks. If neither is the case, nothing changes.
+    racks. If neither is the case, or if the request is a dry run, nothing changes.
     """
     if planned is not None and planned.model.containers == present.model.containers:
         assert isinstance(planned.result, ScaleResult)

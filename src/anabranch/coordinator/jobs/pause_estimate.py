@@ -39,11 +39,11 @@ _CONTAINER = 15.0
 _IN_STEP = 1.0
 """How many seconds the clocks of machines can differ."""
 _PATIENCE = 60.0
-"""How many seconds after a change to wait for the first output of all lanes."""
+"""How many seconds to wait for the first output of all new lanes, once all lanes are running."""
 _NEW = 0.5
 """The weight of the newest measurement. All earlier measurements together have the remaining weight."""
 _AT_MOST = 2.0
-"""The largest factor by which a single change can lengthen or shorten the prediction for the next change."""
+"""The largest factor by which a single change can raise or lower the overhead that is expected of later changes."""
 
 
 class Kind(StrEnum):

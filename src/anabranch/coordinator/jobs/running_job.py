@@ -106,7 +106,7 @@ class RunningJob:
 
     @property
     def busy_seats(self) -> frozenset[str]:
-        """The seats in which there is work to do."""
+        """The seats of the current generation, and the seats of lanes that aren't closed."""
         return self.model_seats | {lane.seat for lane in self.lanes if lane.state is not LaneState.CLOSED}
 
     @property
@@ -135,7 +135,7 @@ class RunningJob:
         return self.reports[lane].attempt.number if lane in self.reports else 1
 
     def caught_up(self, lane: str) -> bool:
-        """Whether a lane has ended because it had caught up."""
+        """Whether a lane that isn't closed has ended because it had caught up."""
         return self.ended(lane) and not (lane in self.reports and self.reports[lane].attempt.stopped)
 
     def followers(self) -> dict[str, list[str]]:
@@ -232,9 +232,9 @@ class RunningJob:
         ]
 
     def needless(self) -> list[Lane]:
-        """The closing lanes of former deployments, provided that no process was ever told to run them. Lanes without
-        start offsets from which other lanes continue are excluded, because only a process can determine where they
-        begin.
+        """The closing lanes of former deployments, provided that no process was ever told to run them. A lane
+        from which other lanes continue is excluded if it has no start offsets, because only a process can determine
+        where it begins.
         """
         told = {lane for process in self.seats.processes.values() for lane in process.offered}
         followed = {name for lane in self.lanes for name in lane.predecessors}

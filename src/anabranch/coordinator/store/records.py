@@ -1,4 +1,4 @@
-"""What the store returns, other than the documents in :mod:`anabranch.model`."""
+"""The records that the store returns, other than the documents in :mod:`anabranch.model`."""
 
 from __future__ import annotations
 
@@ -182,11 +182,13 @@ class LeaderRecord(Document, frozen=True, kw_only=True):
     """The coordinator that leads, or that led last."""
 
     epoch: int
-    """The epoch under which the coordinator claimed the lead. Each claim has a higher epoch."""
+    """The epoch under which the coordinator claimed the lead. Each claim has a higher epoch than all claims before."""
     holder: str
     """The coordinator's URL."""
     beat: int
-    """A number that rises while the coordinator leads; -1 if the coordinator has resigned."""
+    """A number that rises while the coordinator leads; -1 if the coordinator has resigned, or lost the lead because a
+    newer anabranch migrated the store.
+    """
 
     @property
     def resigned(self) -> bool:
