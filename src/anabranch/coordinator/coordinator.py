@@ -57,7 +57,7 @@ MOST_WAIT = 30.0
 _LAST_ID = 2**62
 _LOOK_AGAIN = 1.0
 _LOST_SHOWN = 5
-"""How many of the processes that no longer hold their seats are shown in a job's status."""
+"""How many of the processes that no longer hold their seats are shown at most in a job's status."""
 
 
 class Coordinator(Operations):

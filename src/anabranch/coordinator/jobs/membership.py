@@ -1,5 +1,5 @@
 """Handles the processes that hold the seats of jobs: they register, send heartbeats, and are expelled if they are
-silent."""
+silent for too long."""
 
 from __future__ import annotations
 

@@ -98,8 +98,8 @@ class RunningJob:
         return self.model.replaces > 0 and self.generation == 1
 
     def deployment_of(self, seat: str) -> int:
-        """The deployment for which a seat needs a process now: the first deployment with lanes in that seat that aren't
-        closed.
+        """The deployment for which a seat needs a process now: the first deployment with open lanes in this seat or, if
+        there is none, the current deployment.
         """
         its = (lane.deployment for lane in self.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED)
         return min(its, default=self.deployment)
@@ -183,7 +183,7 @@ class RunningJob:
         return found
 
     def plans_alike(self, other: RunningJob) -> bool:
-        """Whether any change has the same result for this job as for ``other``, which is the same job at another time.
+        """Whether every change would have the same result for this job as for ``other``, the same job at another time.
         Predicted pauses can differ.
         """
         return (
@@ -211,7 +211,7 @@ class RunningJob:
 
     def spoilt(self, followed: bool = False) -> list[Lane]:
         """The lanes that failed before they ever began: lanes of the current generation or, if ``followed``, lanes from
-        which other lanes already continue. Lanes without predecessors count only in a deployment that :attr:`follows`.
+        which other lanes already continue. Lanes without predecessors count only if :attr:`follows` is true.
         """
         found = [
             lane
