@@ -29,8 +29,8 @@ def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job doesn't run, is being changed, doesn't allow this change while it runs, or isn't in the
-            state that the request expects.
+        ConflictError: the job doesn't run, is being changed, has a failed lane, doesn't allow this change while it
+            runs, or isn't in the state that the request expects.
         AnabranchError: a system doesn't answer.
     """
     context.locate(job)

@@ -53,7 +53,7 @@ def coming(job: RunningJob) -> tuple[Lane, ...]:
 
 
 def renew(job: RunningJob) -> bool:
-    """Determine the offer for each seat. Returns whether any seat's offer has changed."""
+    """Determine the offer for each seat. Returns whether any offer is news to a process: see :meth:`Offer.is_news`."""
     holders = {process.record.seat: process.record.deployment for process in job.seats.processes.values()}
     running: dict[str, list[WantedLane]] = {}
     for one in wanted(job):

@@ -160,8 +160,8 @@ def expected(
         shown: what was measured during earlier changes.
         starting: the seconds until all successors have a container.
         following: the successors. If they aren't given, their first batches are predicted as for the same factor.
-        made_at: the current time, in seconds since 1970, if the change is made now, and so breaks off the batches that
-            are running. None if the change is only planned, and can be made at any time.
+        made_at: the current time, in seconds since 1970, if the change is made now, and so may break off the batches
+            that are running. None if the change is only planned, and can be made at any time.
         hasty: whether a change that is made now breaks off every running batch, whatever is lost or repeated.
     """
     shown = shown or Experience()
@@ -289,7 +289,7 @@ class MeasuredChange:
         at: when the change was accepted, in seconds since 1970.
         kind: how the successors start.
         stateful: whether any of the closing lanes has state.
-        state_bytes: the size of the largest lane's state.
+        state_bytes: the largest size of a closing lane's state, in bytes.
         spent: the seconds that had already passed without output when the change was accepted, although there were
             records to read. If the running batch is broken off, these seconds are part of the pause.
     """
