@@ -1,7 +1,7 @@
 """When lanes ran, reconstructed from a job's events. These are pure functions.
 
 Because the times are derived from events, they are known even for older stores, and for times when another coordinator
-led.
+led, as long as the store keeps the events.
 """
 
 from __future__ import annotations

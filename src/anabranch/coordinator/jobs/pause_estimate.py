@@ -33,9 +33,9 @@ _BETWEEN = 1.0
 _UNSURE = 0.2
 """The uncertainty, in seconds, of a batch's age at the time when its lane notices a change."""
 _STATE_SPEED = 100e6
-"""The assumed bytes of state per second that are copied and opened, as long as no change has been measured."""
+"""The assumed bytes of state per second that are copied and opened, as long as this hasn't been measured."""
 _CONTAINER = 15.0
-"""The assumed seconds until a container is ready, as long as no change has been measured."""
+"""The assumed seconds until a container is ready, as long as this hasn't been measured."""
 _IN_STEP = 1.0
 """How many seconds the clocks of machines can differ."""
 _PATIENCE = 60.0

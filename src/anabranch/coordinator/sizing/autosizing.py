@@ -32,7 +32,7 @@ records wait too long, and ``_SURE_OF_WORK`` if functions merely work too much.
 _LOOKS = 3
 _SPAN, _SPAN_OF_WORK = 20.0, 10.0
 """How many seconds the figures must cover: ``_SPAN`` to lower the factor, and ``_SPAN_OF_WORK`` to raise it although no
-records wait.
+records wait too long.
 """
 _SPACING = 10.0
 _PAUSES = 3

@@ -131,7 +131,7 @@ class Event(LoggedEvent, frozen=True, kw_only=True):
     mark: MarkKind | None = None
     """What happened to the lane that the event is about, if this matters for when the lane ran."""
     change: ChangeStep | None = None
-    """What the event says about a change; None if the event isn't about a change."""
+    """What the event adds to the record of a change; None if it adds nothing."""
 
     def logged(self) -> LoggedEvent:
         """The event as it is shown."""
