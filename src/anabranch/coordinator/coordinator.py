@@ -57,7 +57,7 @@ MOST_WAIT = 30.0
 _LAST_ID = 2**62
 _LOOK_AGAIN = 1.0
 _LOST_SHOWN = 5
-"""How many of the processes that no longer hold their seats are shown in a job's status."""
+"""How many of the processes that no longer hold their seats are shown at most in a job's status."""
 
 
 class Coordinator(Operations):
@@ -73,8 +73,8 @@ class Coordinator(Operations):
         grace: the seconds from the end of a silent process's lease until it loses its seat. Its lanes are then fenced
             (see :meth:`fences`) and given to other processes. If None, the process keeps its seat until another
             process takes the seat.
-        first: returns the first revision of a job that this coordinator takes over: a number that can't be confused
-            with the revisions of another coordinator.
+        first: returns the revision from which this coordinator counts when it begins to serve a job: a number that
+            is unlikely to be near another coordinator's revisions.
         systems: the systems of the only job, which runs in this process; None for the systems that jobs' settings name.
         counting: looks up how many partitions streams have; see :func:`input_monitor.counted`.
         locating: looks up the racks of partitions; see :func:`input_monitor.located`.
@@ -113,8 +113,8 @@ class Coordinator(Operations):
     # Who serves which job
 
     def adopt(self, job: str) -> bool:
-        """Serve a job in the state in which another coordinator left it. The job's processes have the length of one
-        lease to report in. Returns whether there is anything to serve: a job that runs, or should run, in separate
+        """Serve a job in the state in which another coordinator left it. The leases of the job's processes
+        begin anew. Returns whether there is anything to serve: a job that runs, or should run, in separate
         processes.
         """
         with self.registry.locked_as_seen():
@@ -130,7 +130,7 @@ class Coordinator(Operations):
             return True
 
     def abandon(self) -> None:
-        """Stop serving all jobs, because another coordinator serves them."""
+        """Stop serving all jobs, because another coordinator may serve them."""
         with self.registry.locked_as_seen():
             self.registry.jobs.clear()
             self.registry.unsure = False
@@ -313,7 +313,7 @@ class Coordinator(Operations):
         self._sweep_schedule.look()
 
     def look(self) -> None:
-        """Check jobs' inputs (see :func:`expand.look`), store how far jobs have read, and sample and delete history."""
+        """Check inputs (see :func:`expand.look`), store the jobs' positions, sample figures, and delete old history."""
         self.reads.histories.sample()  # because nothing calls tick for a job in one process
         self._sweep_schedule.look()
         self.reader_positions.look()

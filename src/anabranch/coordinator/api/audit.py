@@ -36,7 +36,7 @@ class AuditedRequest(msgspec.Struct, frozen=True):
     at: float
     """Seconds since 1970."""
     who: str
-    """The role of the request's token."""
+    """The request's role; ``nobody`` if its token is missing or wrong."""
     client_name: str
     """The name that the client states, which isn't verified."""
     address: str

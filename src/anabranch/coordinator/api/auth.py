@@ -72,9 +72,10 @@ class Tokens:
 
 
 class Access:
-    """Passes on only the requests that a coordinator should answer. It refuses requests from other sites' pages, and
-    requests without a token whose role allows them. Only the health check and the files of the dashboard, which contain
-    no data, need no token.
+    """Passes on only the requests that a coordinator should answer. It refuses requests from other sites' pages,
+    requests that address the coordinator by a foreign name or have a wrong ``Content-Type``, and requests without a
+    token whose role allows them. Only the health check and the files of the dashboard, which contain no data, need no
+    token.
 
     Args:
         operations: all operations of the coordinator. With the role ``read``, a user can request only the operations

@@ -83,7 +83,8 @@ class Operation(Generic[P, R]):
         parameters: the parameters in the path and in the query. A path parameter that isn't in the signature is a field
             of the request; for example, a heartbeat names its container.
         request: the type of the body; None if there is none.
-        result: the type of the result: a document, bytes, a number, or several documents.
+        result: the type of the result: one or several documents, bytes, text, a number or a bool; NoneType if there is
+            no result.
         field: the field of the response that contains the result; empty if the response is the result itself.
         changes: whether the operation changes anything.
         private: whether the operation requires the role ``operate``. If not, the role ``read`` suffices.

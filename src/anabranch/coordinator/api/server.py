@@ -116,7 +116,7 @@ def app(
 
 
 class _Endpoints:
-    """Carries out the operations, with the coordinator's method of the same name or with one of the methods here."""
+    """Carries out each operation with a method of the coordinator, of the leader or of this class."""
 
     def __init__(self, coordinator: Coordinator, leader: Leader, kept: ResponseCache) -> None:
         self._coordinator = coordinator

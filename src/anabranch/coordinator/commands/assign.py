@@ -29,8 +29,8 @@ def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job doesn't run, is being changed, doesn't allow this change while it runs, or isn't in the
-            state that the request expects.
+        ConflictError: the job doesn't run, is being changed, has a failed lane, doesn't allow this change while it
+            runs, or isn't in the state that the request expects.
         AnabranchError: a system doesn't answer.
     """
     context.locate(job)
@@ -80,7 +80,7 @@ def apply(
     request: AssignRequest,
 ) -> ScaleResult:
     """Enter the planned generation if tasks move, or if the seats' racks have changed. The new generation records the
-    racks. If neither is the case, nothing changes.
+    racks. If neither is the case, or if the request is a dry run, nothing changes.
     """
     if planned is not None and planned.model.containers == present.model.containers:
         assert isinstance(planned.result, ScaleResult)

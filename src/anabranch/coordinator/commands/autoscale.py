@@ -26,7 +26,7 @@ _ADVISED_AFTER = 30.0
 
 def autoscale(registry: JobRegistry, job: str) -> None:
     """Give a running job the factor that the autosizer chooses. If the factor is refused, no other factor is tried in
-    the same generation. If no factor helps, an event gives advice, once per generation.
+    the same generation. If no factor helps enough, an event gives advice, once per generation.
     """
     with registry.locked_all() as jobs:
         verdict = _wanted(registry, jobs[job]) if job in jobs else None
@@ -69,7 +69,7 @@ def _wanted(registry: JobRegistry, running_job: RunningJob) -> Verdict | None:
 
 
 def explain(context: Context, job: str) -> Sizing:
-    """What determines a job's factor and number of containers.
+    """How well a job's lanes keep up, and which factor the job should have.
 
     Raises:
         NotFoundError: there is no such job.

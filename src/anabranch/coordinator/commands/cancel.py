@@ -12,11 +12,12 @@ __all__ = ["apply", "check", "run"]
 
 
 def run(context: Context, job: str) -> None:
-    """If the job is being changed, return to its former generation. If the job is draining, let it run again.
+    """If the job is being changed, return to its former generation or version. If the job is draining, let it run
+    again.
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: see :func:`check`.
+        ConflictError: this coordinator doesn't serve the job; or see :func:`check`.
     """
     registry = context.registry
     with registry.locked(job) as running_job:
@@ -28,8 +29,8 @@ def run(context: Context, job: str) -> None:
 def check(running_job: RunningJob, present: Generation) -> None:
     """Raises ConflictError if the job is neither being changed nor draining, or if the change or drain can't be undone:
     partitions were added, the job is already returning to its former generation, a lane has begun with the code of a
-    new deployment, a lane that had begun has failed, a rewound job is already processing records again, or a draining
-    job's event time has ended.
+    new deployment, a lane has failed that had begun or has no predecessors, a rewound job is already processing records
+    again, or a draining job's event time has ended.
     """
     if running_job.progress.drain is not None:
         draining.check_cancellable(running_job.job, running_job.progress.drain)

@@ -29,9 +29,10 @@ def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job is being started, changed, drained or stopped; was drained or reset; ends by itself; runs
-            in one process with its coordinator; isn't in the state that the request expects; or the version can't
-            continue from the current state. The message names the reason.
+        ConflictError: the job is being started, changed, drained or stopped; has a failed lane while it runs; was
+            drained or reset, or stopped at the end of a drain; ends by itself; runs in one process with its
+            coordinator; isn't in the state that the request expects; or the version can't continue from the current
+            state. The message names the reason.
         UsageError: the version belongs to another job, or the state to be dropped doesn't exist.
     """
     if request.start.graph.job != job:

@@ -85,7 +85,7 @@ def apply(
     request: DrainNotification,
     ends: Mapping[str, int],
 ) -> DrainAccepted:
-    """Begin the drain. ``ends`` are the end offsets up to which the job reads in the mode "latest"; otherwise empty."""
+    """Begin the drain. In the mode "latest", the job reads at least up to the offsets ``ends``."""
     what, why = f"requested a drain, mode {request.mode}", f"{planned.seconds:.1f} s is expected"
     registry.put_drain(running_job, DrainProgress(notification=request, ends=dict(ends)), "user", what, why)
     running_job.progress.drains_since, running_job.progress.drains_for = registry.clock(), planned.seconds

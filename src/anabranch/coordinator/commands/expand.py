@@ -27,8 +27,8 @@ def run(context: Context, job: str, request: ExpandRequest) -> ScaleResult:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job doesn't run, is being changed, isn't in the state that the request expects, or can't be
-            adapted. In the last case, the message names the stream and the reason.
+        ConflictError: the job doesn't run, is being changed, has a failed lane, isn't in the state that the request
+            expects, or can't be adapted. In the last case, the message names the reason.
         AnabranchError: a system doesn't answer.
     """
     registry = context.registry

@@ -14,8 +14,8 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str) -> int:
-    """Continue the deployment, and return its number. If the job was drained, start the deployment after it. If the job
-    runs but its launcher has given up, let the launcher start containers again.
+    """Continue the deployment, and return its number. If the job was drained, start its version again in a new
+    deployment. If the job runs but its launcher has given up, let the launcher start containers again.
 
     Raises:
         NotFoundError: there is no such job.

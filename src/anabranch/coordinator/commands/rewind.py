@@ -30,7 +30,8 @@ def run(context: Context, job: str, request: RewindRequest) -> RewindResult:
 
     Raises:
         NotFoundError: the job doesn't exist, or doesn't read one of the partitions.
-        ConflictError: the job doesn't run, is being changed, or isn't in the state that the request expects.
+        ConflictError: the job doesn't run, is being changed, has a failed lane, or isn't in the state that the request
+            expects.
         UsageError: the offsets don't exist, or the request doesn't say what happens to the job's state.
         AnabranchError: a system doesn't answer.
     """

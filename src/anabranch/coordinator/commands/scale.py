@@ -25,8 +25,8 @@ def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job doesn't run, is being changed, doesn't allow this change while it runs, or isn't in the
-            state that the request expects.
+        ConflictError: the job doesn't run, is being changed, has a failed lane, doesn't allow this change while it
+            runs, or isn't in the state that the request expects.
         ConfigError: the factor or the number of containers isn't allowed.
         AnabranchError: racks must be taken into account, and a system doesn't answer.
     """

@@ -1,7 +1,7 @@
 """The changes of a job, reconstructed from its events, with predictions and measurements. These are pure functions.
 
 Because the changes are derived from events, they are known even for older stores, and for times when another
-coordinator led.
+coordinator led, as long as the store keeps the events.
 """
 
 from __future__ import annotations

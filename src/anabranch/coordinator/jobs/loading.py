@@ -34,9 +34,10 @@ def loaded(
     settings: Mapping[str, Any] | None = None,
     former: RunningJob | None = None,
 ) -> RunningJob:
-    """The running job.
+    """The running job that represents a stored deployment.
 
     Args:
+        state: the state that the job gets.
         settings: the job's settings, if the deployment has no program that contains them.
         former: the job as this coordinator has served it so far.
     """

@@ -1,5 +1,5 @@
 """Handles the processes that hold the seats of jobs: they register, send heartbeats, and are expelled if they are
-silent."""
+silent for too long."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ class Membership:
         self._unseated_beats = 0
 
     def register(self, registration: Registration) -> RegistrationResponse:
-        """Give a process a seat, under an epoch that is higher than all earlier epochs of the job.
+        """Give a process a seat, under an epoch that is higher than all earlier epochs of the job. A process that gets
+        no seat is told to ask again, or to end if it isn't needed.
 
         If processes are never expelled, a process that requests a particular seat replaces the process that holds this
         seat. Otherwise, a process can only take a free seat.
@@ -60,7 +61,7 @@ class Membership:
             NotFoundError: there is no such job, or it has no such seat.
             ConflictError: this coordinator doesn't serve the job.
             NotLeadingError: the job should run, but isn't served here at the moment.
-            FencedError: the process had a seat before, and no longer holds it.
+            FencedError: processes can be expelled, and this process has had a seat that it no longer holds.
             StoreUnavailableError: it isn't known at the moment whether the process has lost its seat.
             UsageError: the requested seat's name isn't valid.
         """
@@ -133,7 +134,7 @@ class Membership:
         return self._registry.polls.waiting(beat.container, beat.seen, wake)
 
     def patience(self, wait: float) -> float:
-        """How long a client waits that asks to wait for ``wait`` seconds: never longer than half a lease."""
+        """The seconds for which a client that asks for ``wait`` seconds is kept waiting: at most half a lease."""
         return max(0.0, min(wait, self._lease / 2))
 
     def holds_seat(self, execution: str) -> bool:
@@ -203,7 +204,7 @@ class Membership:
         return seat if seat in free else None
 
     def _without_seat(self, running_job: RunningJob, registration: Registration) -> RegistrationResponse:
-        """The answer to a process that stands by, or that must end because its code isn't needed."""
+        """The answer to a process without a seat: it stands by, asks again, or ends because its code isn't needed."""
         if (
             registration.deployment != running_job.deployment
             or seats.program_due(running_job) != running_job.deployment
@@ -226,8 +227,8 @@ class Membership:
         )
 
     def expel_silent(self, running_job: RunningJob) -> bool:
-        """Expel the processes of a job that have been silent for too long. Returns whether any process was expelled.
-        The caller holds the job's lock.
+        """Expel the processes of a job whose leases ended at least ``grace`` seconds ago. Returns whether any process
+        was expelled. The caller holds the job's lock.
         """
         if self._grace is None:
             return False

@@ -20,7 +20,7 @@ __all__ = ["answer", "coming", "hear", "hear_figures", "is_told", "of", "renew",
 
 
 def wanted(job: RunningJob) -> tuple[WantedLane, ...]:
-    """The lanes of all containers that should run now."""
+    """The lanes that should run now, in all containers."""
     if not job.state.runs:
         return ()
     drains = draining.of_lane(job.progress.drain, job.state)
@@ -48,12 +48,12 @@ def wanted(job: RunningJob) -> tuple[WantedLane, ...]:
 
 
 def coming(job: RunningJob) -> tuple[Lane, ...]:
-    """The lanes of all containers that should run once their predecessors are closed."""
+    """The lanes that should run once their predecessors are closed, in all containers."""
     return tuple(job.as_held(lane) for lane in job.lanes if lane.state is LaneState.PLANNED and not lane.start_is_known)
 
 
 def renew(job: RunningJob) -> bool:
-    """Determine the offer for each seat. Returns whether any seat's offer has changed."""
+    """Determine the offer for each seat. Returns whether any offer is news to a process: see :meth:`Offer.is_news`."""
     holders = {process.record.seat: process.record.deployment for process in job.seats.processes.values()}
     running: dict[str, list[WantedLane]] = {}
     for one in wanted(job):

@@ -161,7 +161,7 @@ class Seats:
             entry is kept until the new process asks for a seat, or is overdue.
         revision: the latest revision of any offer.
         begun: when this coordinator began to serve the deployment, or told the job's launcher to try again.
-        sure_from: the time from which on all live processes must have reported.
+        sure_from: the time by which all live processes must have reported.
     """
 
     expels: bool = False
@@ -320,7 +320,7 @@ class Inputs:
         look_from: when the inputs should be checked again, on this coordinator's clock.
         counts: the inputs' partition counts, by ``system/stream``.
         replicas: the racks of the inputs' partitions.
-        warning: why the job can't be adapted to its inputs; empty if it can be adapted.
+        warning: why the job can't be adapted to its inputs, or why their partitions can't be counted; otherwise empty.
     """
 
     look_from: float = 0.0

@@ -33,17 +33,17 @@ _BETWEEN = 1.0
 _UNSURE = 0.2
 """The uncertainty, in seconds, of a batch's age at the time when its lane notices a change."""
 _STATE_SPEED = 100e6
-"""The assumed bytes of state per second that are copied and opened, as long as no change has been measured."""
+"""The assumed bytes of state per second that are copied and opened, as long as this hasn't been measured."""
 _CONTAINER = 15.0
-"""The assumed seconds until a container is ready, as long as no change has been measured."""
+"""The assumed seconds until a container is ready, as long as this hasn't been measured."""
 _IN_STEP = 1.0
 """How many seconds the clocks of machines can differ."""
 _PATIENCE = 60.0
-"""How many seconds after a change to wait for the first output of all lanes."""
+"""How many seconds to wait for the first output of all new lanes, once all lanes are running."""
 _NEW = 0.5
 """The weight of the newest measurement. All earlier measurements together have the remaining weight."""
 _AT_MOST = 2.0
-"""The largest factor by which a single change can lengthen or shorten the prediction for the next change."""
+"""The largest factor by which a single change can raise or lower the overhead that is expected of later changes."""
 
 
 class Kind(StrEnum):
@@ -160,8 +160,8 @@ def expected(
         shown: what was measured during earlier changes.
         starting: the seconds until all successors have a container.
         following: the successors. If they aren't given, their first batches are predicted as for the same factor.
-        made_at: the current time, in seconds since 1970, if the change is made now, and so breaks off the batches that
-            are running. None if the change is only planned, and can be made at any time.
+        made_at: the current time, in seconds since 1970, if the change is made now, and so may break off the batches
+            that are running. None if the change is only planned, and can be made at any time.
         hasty: whether a change that is made now breaks off every running batch, whatever is lost or repeated.
     """
     shown = shown or Experience()
@@ -289,7 +289,7 @@ class MeasuredChange:
         at: when the change was accepted, in seconds since 1970.
         kind: how the successors start.
         stateful: whether any of the closing lanes has state.
-        state_bytes: the size of the largest lane's state.
+        state_bytes: the largest size of a closing lane's state, in bytes.
         spent: the seconds that had already passed without output when the change was accepted, although there were
             records to read. If the running batch is broken off, these seconds are part of the pause.
     """

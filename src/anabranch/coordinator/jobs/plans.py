@@ -61,7 +61,7 @@ def check_whole(start: StartRequest, known: Collection[str]) -> None:
 
 def after_drain(start: StartRequest, deployment: int, known: Mapping[str, Lane]) -> StartRequest:
     """The deployment with the number ``deployment``, made from a plan. The deployment begins where the drain of the
-    previous deployment ended.
+    previous deployment ended; after a reset, it begins like the first deployment of a job.
 
     Args:
         known: all lanes that the job has ever had, by id.

@@ -1,6 +1,6 @@
-"""Stores, next to each stream that a job reads, the offsets from which the job still has to read. The retention of the
-stream keeps the records at and after these offsets. From the job's intermediate streams, the records before these
-offsets are deleted.
+"""Stores the offsets from which a job still has to read, next to the streams that the job reads from the embedded log
+(or from another system that keeps track of its readers). The retention of these streams keeps the records at and after
+these offsets. From the job's intermediate streams in any system, the records before these offsets are deleted.
 """
 
 from __future__ import annotations

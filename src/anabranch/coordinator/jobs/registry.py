@@ -148,7 +148,8 @@ class JobRegistry:
         return True
 
     def serve(self, stored: DeploymentRecord, settings: Mapping[str, Any] | None = None) -> None:
-        """Serve a stored deployment. Whatever its state was, the deployment is now starting, and its lanes run again.
+        """Serve a stored deployment that is neither drained nor reset. The deployment is now starting, and those of its
+        lanes that aren't closed run again.
 
         ``settings`` are the job's settings, if the deployment has no program that contains them.
         """
@@ -186,7 +187,7 @@ class JobRegistry:
             raise
 
     def _look_again(self) -> None:
-        """If a step may or may not have been stored, adopt all jobs from the store again, and drop all others."""
+        """If a step may or may not have been stored, adopt the store's jobs again; drop those that can't be adopted."""
         if self.unsure:
             for job in self.store.jobs():
                 if not self.adopt(job):
@@ -267,8 +268,8 @@ class JobRegistry:
         return True
 
     def _give_up(self, running_job: RunningJob) -> bool:
-        """Close the lanes that already have successors but can't start, and the closing lanes that no process was ever
-        told to run. Returns whether there were such lanes.
+        """If the job runs, close the lanes that already have successors but can't start, and closing lanes of former
+        deployments that no process was ever told to run. Returns whether there were such lanes.
         """
         if not running_job.state.runs:
             return False
@@ -278,7 +279,7 @@ class JobRegistry:
         return bool(void)
 
     def _open(self, running_job: RunningJob) -> bool:
-        """Store the start offsets of lanes whose predecessors have closed. Returns whether there were any."""
+        """Store the start offsets of lanes once these can be determined. Returns whether any were stored."""
         opened = [running_job.as_held(rewind.opened(lane, running_job.known)) for lane in running_job.opening()]
         self._put(running_job, opened, "has its start offsets")
         return bool(opened)

@@ -98,15 +98,15 @@ class RunningJob:
         return self.model.replaces > 0 and self.generation == 1
 
     def deployment_of(self, seat: str) -> int:
-        """The deployment for which a seat needs a process now: the first deployment with lanes in that seat that aren't
-        closed.
+        """The deployment for which a seat needs a process now: the first deployment with open lanes in this seat or, if
+        there is none, the current deployment.
         """
         its = (lane.deployment for lane in self.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED)
         return min(its, default=self.deployment)
 
     @property
     def busy_seats(self) -> frozenset[str]:
-        """The seats in which there is work to do."""
+        """The seats of the current generation, and the seats of lanes that aren't closed."""
         return self.model_seats | {lane.seat for lane in self.lanes if lane.state is not LaneState.CLOSED}
 
     @property
@@ -135,7 +135,7 @@ class RunningJob:
         return self.reports[lane].attempt.number if lane in self.reports else 1
 
     def caught_up(self, lane: str) -> bool:
-        """Whether a lane has ended because it had caught up."""
+        """Whether a lane that isn't closed has ended because it had caught up."""
         return self.ended(lane) and not (lane in self.reports and self.reports[lane].attempt.stopped)
 
     def followers(self) -> dict[str, list[str]]:
@@ -183,7 +183,7 @@ class RunningJob:
         return found
 
     def plans_alike(self, other: RunningJob) -> bool:
-        """Whether any change has the same result for this job as for ``other``, which is the same job at another time.
+        """Whether every change would have the same result for this job as for ``other``, the same job at another time.
         Predicted pauses can differ.
         """
         return (
@@ -211,7 +211,7 @@ class RunningJob:
 
     def spoilt(self, followed: bool = False) -> list[Lane]:
         """The lanes that failed before they ever began: lanes of the current generation or, if ``followed``, lanes from
-        which other lanes already continue. Lanes without predecessors count only in a deployment that :attr:`follows`.
+        which other lanes already continue. Lanes without predecessors count only if :attr:`follows` is true.
         """
         found = [
             lane
@@ -232,9 +232,9 @@ class RunningJob:
         ]
 
     def needless(self) -> list[Lane]:
-        """The closing lanes of former deployments, provided that no process was ever told to run them. Lanes without
-        start offsets from which other lanes continue are excluded, because only a process can determine where they
-        begin.
+        """The closing lanes of former deployments, provided that no process was ever told to run them. A lane
+        from which other lanes continue is excluded if it has no start offsets, because only a process can determine
+        where it begins.
         """
         told = {lane for process in self.seats.processes.values() for lane in process.offered}
         followed = {name for lane in self.lanes for name in lane.predecessors}

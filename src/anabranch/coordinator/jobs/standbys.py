@@ -18,8 +18,7 @@ __all__ = ["behind", "is_news", "members", "prepare", "unready", "wanted"]
 
 _COPIES_WITHIN = 300.0
 """The maximum time, in seconds, for which closing lanes keep running because there are no standbys for their successors
-yet. The time counts from the beginning of the change or, if this is later, from when this coordinator began to serve
-the deployment.
+yet. The time counts from the beginning of the change or, if this is later, from ``Seats.begun``.
 """
 
 

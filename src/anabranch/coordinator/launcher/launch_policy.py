@@ -105,7 +105,7 @@ class Crew:
     begun: float = 0.0
     """As in the last :class:`Demand`."""
     failures: int = 0
-    """How many processes have failed in a row."""
+    """The number of failures in a row, as counted by :func:`_failed`."""
     failed_at: float = -math.inf
     reason: str = ""
     """Why the last process failed."""

@@ -40,7 +40,8 @@ class Processes:
 
     For each process, ``folder`` contains ``JOB/EXECUTION.log``, its output, and ``JOB/EXECUTION.lock``, which the
     process keeps locked while it lives. The process inherits the lock when it is started. From the locks, any
-    coordinator on this machine knows with certainty which processes are alive. (Process ids could be reused.)
+    coordinator on this machine knows which processes are alive. (Process ids alone wouldn't suffice, because they can
+    be reused.)
 
     Args:
         command: returns the command that runs a container of a job.

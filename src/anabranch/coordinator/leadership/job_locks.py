@@ -65,7 +65,7 @@ class JobLocks:
             return True
 
     def give(self, job: str) -> None:
-        """Release a job's lock. Does nothing if the lock isn't held."""
+        """Release a job's lock, and remove the note next to it. Does nothing if the lock isn't held."""
         with self._guard:
             if job in self._locks:
                 try:

@@ -1,6 +1,6 @@
 """Resets a job that doesn't run, without touching its inputs and outputs. Each step can be repeated after a crash:
 
-1. give the job's open lanes the job's next epoch,
+1. give the job's next epoch to the open lanes for which a process may still write,
 2. fence these lanes under that epoch: former processes that are still alive can't write any more,
 3. remove positions and state from the store, in one transaction: now the job is reset,
 4. let the retention of the job's inputs delete records that the job hadn't read yet,

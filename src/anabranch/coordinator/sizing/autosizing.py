@@ -32,7 +32,7 @@ records wait too long, and ``_SURE_OF_WORK`` if functions merely work too much.
 _LOOKS = 3
 _SPAN, _SPAN_OF_WORK = 20.0, 10.0
 """How many seconds the figures must cover: ``_SPAN`` to lower the factor, and ``_SPAN_OF_WORK`` to raise it although no
-records wait.
+records wait too long.
 """
 _SPACING = 10.0
 _PAUSES = 3
@@ -42,7 +42,9 @@ _PAUSES = 3
 _MOST = 4
 """The largest number by which a single step divides the factor."""
 _STALE = 5.0
-"""The age in seconds from which a lane's figures count as out of date. Nothing is concluded from such figures."""
+"""The age in seconds from which a lane's figures count as out of date. Nothing is concluded from such figures. The
+figures of a lane without any load never change, and never count as out of date.
+"""
 _AFTER_UNDONE = 10
 """The number of cooldowns for which the factor isn't changed after a change that was undone."""
 _REMEMBERED = 10
@@ -96,7 +98,8 @@ class Assessment:
 
     @property
     def most(self) -> FactorNeed:
-        """The need of the lane that needs the largest factor or, if no factor helps, suffers most."""
+        """The need of the lane that needs the largest factor. Among equal factors, needs that aren't ``enough`` come
+        first, then ``urgent`` needs, then the need with the longest time to catch up."""
         return max(self.needs, key=lambda each: (each.factor, not each.enough, each.urgent, each.now))
 
     @property
@@ -125,13 +128,14 @@ class _RejectedFactor:
 
 @dataclass(frozen=True)
 class Findings:
-    """The results of all looks at a job so far. Times are on any clock.
+    """The results of all looks at a job so far. All times are on the clock of :func:`looked`.
 
     Args:
         of: the deployment and the number of seats. If either changes, all findings are dropped.
         fell: when the factor last fell.
-        arriving: how many records per second arrived for all lanes at the last look.
-        too_small: the factor that proved too small when the factor last fell.
+        arriving: how many records per second arrived for all lanes together at the last look.
+        too_small: the factor that proved too small after the factor had last fallen; None if there is none, or if this
+            no longer counts.
         changed: when the last change was done: when its generation was first seen or, if later, when the job was last
             seen in a state other than running. Minus infinity if no change has been seen.
         heard: the latest reports of each lane.
@@ -181,7 +185,7 @@ def _aim(limits: AutoscaleSettings, factor: int, pause: float, too_small: int) -
 def looked(
     limits: AutoscaleSettings, status: JobStatus, threads: int, pause: float, before: Findings, now: float
 ) -> tuple[Assessment, Findings]:
-    """Look at a job. Call this once a second.
+    """Assess a job's current figures. Returns the assessment and the new findings. Call this once a second.
 
     Args:
         pause: how many seconds a change would pause the output.
@@ -244,7 +248,7 @@ def decide(
 ) -> Verdict:
     """The factor that a job should have.
 
-    If records would wait too long, the factor is raised as soon as the effect of the last change has been seen. If
+    If records would wait too long, the factor is raised as soon as the effect of the last change can be seen. If
     functions merely work too much, or if the factor can be lowered, the autosizer waits for the cooldown. In a
     deployment's first generation, the factor can be raised without this wait.
 
@@ -347,8 +351,8 @@ def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
 
 
 def _listened(before: Findings, status: JobStatus, cooldown: float, now: float) -> Findings:
-    """The findings, including the latest reports of each lane, and whether the job has changed. If the job has another
-    deployment or another number of seats, all former findings are dropped.
+    """The findings, updated with the latest report of each lane and with the job's current generation. If the job has
+    another deployment or another number of seats, all former findings are dropped.
     """
     of = (status.deployment, status.seats)
     if before.of != of:
@@ -387,7 +391,7 @@ def _hottest(loads: Iterable[tuple[tuple[str, str], LaneLoad]]) -> dict[tuple[st
 
 
 def cooldown_seconds(limits: AutoscaleSettings) -> float:
-    """How many seconds after a change the factor usually isn't changed again."""
+    """For how many seconds after a change the factor usually isn't changed again."""
     return _seconds(limits.cooldown)
 
 

@@ -28,8 +28,8 @@ that was far smaller.
 """
 _FAR_LARGER = 2
 _GROWN = 20.0
-"""How many seconds a lane's batches, which are small at first, take to reach their full length. Only then are their
-durations used.
+"""How many seconds a lane's batches, which are small at first, take to reach their full length. Before that, little
+can be concluded from their durations.
 """
 _LONG = 2.0
 _SURELY = 0.9
@@ -39,8 +39,8 @@ because the two figures are never measured at exactly the same time.
 _SLOWEST = 1e-6
 """The number of records per second below which a rate counts as zero."""
 _USUAL_WAIT = 3.0
-"""Waiting records count as a backlog only if they take longer than ``_USUAL_WAIT`` seconds and than ``_BATCHES`` usual
-batches.
+"""Waiting records count as a backlog only if processing them takes longer than ``_USUAL_WAIT`` seconds, and longer than
+``_BATCHES`` usual batches.
 """
 _BATCHES = 2
 _HOT_SKEW = 2.0
@@ -119,7 +119,7 @@ class LaneLoad:
 
     @property
     def steady_hot(self) -> float:
-        """``hot``, observed for long enough. If records wait, the last batch is long enough."""
+        """``hot`` if more records wait than usual, because batches are then long enough; otherwise ``usually_hot``."""
         return self.hot if self.behind else self.usually_hot
 
     @property
@@ -192,7 +192,9 @@ def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
     """The time that functions need per record with another factor, as a multiple of their current time.
 
     A smaller factor is assumed to slow functions down in proportion. A larger factor is assumed to speed functions up
-    as much as former increases did, but it doesn't divide a hot key.
+    as much as former increases did, but it doesn't divide a hot key. Functions work on at most ``threads`` buckets of a
+    partition at once, so a factor above ``threads`` counts as ``threads``. If the functions are ``sequential``, the
+    factor changes nothing.
     """
     if load.sequential:
         return 1.0

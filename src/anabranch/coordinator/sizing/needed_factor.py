@@ -19,8 +19,8 @@ otherwise the factor would soon rise again. A larger factor should work off a ba
 lag, because predictions aren't exact.
 """
 _GAIN = 0.8
-"""A larger factor that misses the target is worth its pause only if it reduces the time, or the work, to this share or
-less.
+"""A larger factor that misses the target is worth its pause only if it reduces the time to catch up, or the work, to
+this share or less.
 """
 _NEARLY = 1.1
 """If the costs of factors differ by less than this multiple, the smallest factor is chosen."""
@@ -29,8 +29,8 @@ _SOON = 2
 after the factor is lowered.
 """
 _HELD_UP = 0.5
-"""If functions work for at least this share of the time, they count as what holds the lane up. Otherwise, the cause is
-something else.
+"""If functions work for at least this share of the time, they count as what holds the lane up. Below this share,
+everything else counts as the cause if it takes longer than functions do.
 """
 
 
@@ -60,7 +60,8 @@ class FactorNeed:
         urgent: whether records would wait too long with the current factor.
         enough: whether the current factor suffices.
         now: the seconds until the backlog is worked off with the current factor.
-        then: the seconds until the backlog is worked off with the needed factor.
+        then: the seconds until the backlog is worked off with the needed factor; if the current factor suffices,
+            the same as ``now``.
         why: the reason in words.
         advice: what would help, if no factor helps enough.
     """

@@ -1,4 +1,4 @@
-"""Keeps a lane's reports of the last half minute. These are pure functions."""
+"""Keeps a lane's newest report, and a few figures of its reports in the last half minute. These are pure functions."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ class _Sample:
 
 @dataclass(frozen=True, slots=True)
 class ReportHistory:
-    """The reports of a lane.
+    """A lane's newest report, and figures of its recent reports.
 
     Args:
         report: the newest report.
         at: the time since which the report hasn't changed.
         moved: the time since which no record has been processed.
+        samples: the figures of the last half minute, oldest first.
     """
 
     report: LaneReport
@@ -44,7 +45,7 @@ class ReportHistory:
 
     @property
     def arriving(self) -> float:
-        """The records per second that arrived recently."""
+        """The records per second that arrived recently; 0.0 if unknown."""
         first, last = self._since(_RECENT)
         return max(0.0, (last.ends - first.ends) / (last.at - first.at)) if last.at - first.at >= _FEWEST else 0.0
 

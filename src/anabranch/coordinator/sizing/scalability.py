@@ -1,5 +1,5 @@
-"""Records the effect that larger factors have had on the speed of a lane's functions, observed whenever the factor
-changed. These are pure functions.
+"""Records how the speed of a lane's functions depends on the factor, observed whenever the factor changes. These are
+pure functions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _ENOUGH, _MOST = 5, 30
 records may differ too much from the records before the change.
 """
 _NEWEST = 0.3
-"""The weight of the newest look."""
+"""The least weight of the newest look in a mean."""
 _CROWDED = 1.5
 _AS_FORETOLD = 0.8
 """From this exponent on, functions count as having become as fast as expected, because the difference may be chance."""
@@ -29,8 +29,8 @@ class Scalability:
         factor: the current factor.
         hot: the seconds that functions take per record with the current factor.
         looks: the number of looks from which ``hot`` was determined.
-        former: the previous factor.
-        former_hot: the seconds that functions took per record with the previous factor.
+        former: the last factor before the current factor that was looked at often enough; 0 if there was none.
+        former_hot: the seconds that functions took per record with ``former``.
         seconds: the time that functions take per record, by factor. Only the ratios count.
         at: when ``seconds`` were observed, by factor, on any clock.
         crowd: how long functions hold up a lane in which records wait, as a multiple of the time for their busiest
@@ -81,7 +81,8 @@ class Scalability:
 
     def exponent(self, factor: int) -> float:
         """The exponent of the speed-up from the next smaller known factor to ``factor``. At 1, functions became faster
-        in proportion to the factor; at 0, they became no faster. If nothing is known, the exponent is 1.
+        in proportion to the factor; at 0, they became no faster. If nothing is known, or if the difference from 1 may
+        be chance, the exponent is 1.
         """
         smaller = max((known for known in self.seconds if known < factor), default=0)
         if not smaller or factor not in self.seconds:

@@ -89,8 +89,8 @@ def lost(connection: sa.Connection, limit: int, *conditions: sa.ColumnElement[bo
 
 
 def former(connection: sa.Connection, registration: Registration) -> ContainerRecord | None:
-    """The stored entry of the process that is now registering, if this process had a seat of the job before and no
-    longer holds it.
+    """The record of a registering process for the last of the job's seats that it took and no longer holds; None if
+    there is no such seat.
     """
     names = ("job", "execution", "host", "pid", "instance")
     its = [containers.c[name] == getattr(registration, name) for name in names]
@@ -98,7 +98,7 @@ def former(connection: sa.Connection, registration: Registration) -> ContainerRe
 
 
 def events_of(connection: sa.Connection, job: str, limit: int, wanted: EventRange) -> list[Event]:
-    """The last ``limit`` events that match, oldest first; if ``wanted.after`` is set, the first ones after that id."""
+    """The last ``limit`` events that match, oldest first; if ``wanted.after`` is set, the first ones after this id."""
     its = [events.c.job == job]
     if wanted.after is not None:
         its.append(events.c.id > wanted.after)

@@ -100,7 +100,7 @@ def lock_for_schema(connection: sa.Connection, where: str) -> None:
     transaction are raised accordingly.
 
     Raises:
-        StoreUnavailableError: another process has held the lock for very long.
+        StoreUnavailableError: another process has held the lock for five minutes.
     """
 
     def lock() -> bool | None:

@@ -1,4 +1,4 @@
-"""What the store returns, other than the documents in :mod:`anabranch.model`."""
+"""The records that the store returns, other than the documents in :mod:`anabranch.model`."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Event(LoggedEvent, frozen=True, kw_only=True):
     mark: MarkKind | None = None
     """What happened to the lane that the event is about, if this matters for when the lane ran."""
     change: ChangeStep | None = None
-    """What the event says about a change; None if the event isn't about a change."""
+    """What the event adds to the record of a change; None if it adds nothing."""
 
     def logged(self) -> LoggedEvent:
         """The event as it is shown."""
@@ -182,11 +182,13 @@ class LeaderRecord(Document, frozen=True, kw_only=True):
     """The coordinator that leads, or that led last."""
 
     epoch: int
-    """The epoch under which the coordinator claimed the lead. Each claim has a higher epoch."""
+    """The epoch under which the coordinator claimed the lead. Each claim has a higher epoch than all claims before."""
     holder: str
     """The coordinator's URL."""
     beat: int
-    """A number that rises while the coordinator leads; -1 if the coordinator has resigned."""
+    """A number that rises while the coordinator leads; -1 if the coordinator has resigned, or lost the lead because a
+    newer anabranch migrated the store.
+    """
 
     @property
     def resigned(self) -> bool:

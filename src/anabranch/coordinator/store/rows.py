@@ -154,7 +154,9 @@ def add_container(
 
 
 def claim_lead(connection: sa.Connection, seen: LeaderRecord | None, epoch: int, holder: str) -> bool:
-    """If the leader's row is still exactly as ``seen``, put a coordinator into the row. Returns whether that was so."""
+    """Put the coordinator with the URL ``holder`` into the leader's row, if the row is still as ``seen`` (None: there
+    is no row). Returns whether the coordinator was put there.
+    """
     values = {"epoch": epoch, "holder": holder, "beat": 0}
     if seen is None:
         there = connection.execute(sa.select(leader.c.epoch)).first() is not None

@@ -45,15 +45,15 @@ class Store:
     program then loses the lead.
 
     The attribute ``url`` is for messages and has no password. After a call of ``stand_by`` or ``claim``, this object
-    writes only while it leads: each transaction checks that the epoch that this object claimed still leads. Without
-    such a call, it writes unconditionally.
+    writes only while it leads: each transaction that writes checks that no other epoch has followed the epoch that
+    this object claimed. Without such a call, this object writes no matter who leads.
 
     Raises:
         ConfigError: the store can't be opened or written, or the database belongs to another application.
-        UnsupportedFormatError: a newer anabranch wrote the store, perhaps after it was opened. Nothing is changed.
+        UnsupportedFormatError: a newer anabranch has migrated the store, or its format isn't valid. Nothing is changed.
         ConflictError: another process has locked the SQLite file.
-        StoreUnavailableError: PostgreSQL can't be reached, the connection was lost halfway, or the disk of the SQLite
-            file is full. This object can be used again later.
+        StoreUnavailableError: PostgreSQL can't be reached or is held up, the connection was lost halfway, or the disk
+            of the SQLite file is full. This object can be used again later.
         NotLeadingError: a write was requested, but this object doesn't lead. Nothing was written.
     """
 
@@ -64,8 +64,8 @@ class Store:
     def open_existing(cls, url: str, to_write: bool = False) -> Self:
         """Open a store without creating anything. Raises NotFoundError if there is none.
 
-        Without ``to_write``, the store is only read. Even if an older anabranch wrote the store, it isn't changed; an
-        SQLite store is then read as if it had been migrated.
+        A store in an older format is migrated if it is opened ``to_write``. Otherwise, it isn't changed: an SQLite
+        store is then read as if it had been migrated.
 
         Raises:
             UnsupportedFormatError: also if a PostgreSQL store in an older format is opened without ``to_write``.
@@ -132,7 +132,7 @@ class Store:
         return ContainerRecord(**row) if row is not None else None
 
     def former(self, registration: Registration) -> ContainerRecord | None:
-        """The stored entry of the process that is now registering, if it had a seat of the job and holds none now."""
+        """The record of a registering process for the last of the job's seats that it took and no longer holds."""
         with self._reading() as connection:
             return lookups.former(connection, registration)
 
@@ -147,7 +147,7 @@ class Store:
             return lookups.artifact(connection, sha256)
 
     def events(self, job: str, limit: int, wanted: EventRange = ALL_EVENTS) -> list[Event]:
-        """The last ``limit`` events that match, oldest first; if ``wanted.after`` is set, the first ones after it."""
+        """The last ``limit`` events that match, oldest first; if ``wanted.after`` is set, the first after this id."""
         with self._reading() as connection:
             return lookups.events_of(connection, job, limit, wanted)
 

@@ -35,7 +35,7 @@ class Retain:
 
 
 class SweepSchedule:
-    """Sweeps the store once an hour, if the coordinator leads. Thread-safe.
+    """Sweeps the store after a minute, and then once an hour, if the coordinator leads. Thread-safe.
 
     Args:
         clock: a clock in seconds.
@@ -48,15 +48,15 @@ class SweepSchedule:
         self._due = clock() + _FIRST
         self._lock = threading.Lock()
         self._unused: frozenset[str] = frozenset()
-        """The code that no deployment used at the last sweep. Such code is deleted only if no deployment uses it at the
-        next sweep, either, because code is stored before the deployment that uses the code.
+        """The code that none of the latest deployments used at the last sweep. Such code is deleted only if it is
+        still unused at the next sweep, because code is stored before the deployment that uses the code.
         """
 
     def look(self) -> None:
-        """Sweep the store, if an hour has passed and no other coordinator leads.
+        """Sweep the store, if a sweep is due and no other coordinator leads.
 
         Raises:
-            StoreUnavailableError: the store isn't available. The next attempt is made an hour later.
+            StoreUnavailableError: the store isn't available. The next sweep is due an hour later.
         """
         with self._lock:
             if self._clock() < self._due:

@@ -22,9 +22,11 @@ __all__ = ["MOST", "DeadLetterReader", "LetterRange", "content_of", "letter", "s
 
 MOST = 1_000
 _SHOWN_BYTES = 4_096
-"""The largest number of bytes of a key, a value or a header that are shown."""
+"""How many bytes of a key, a value or a header are shown at most."""
 _SECONDS, _BYTES = 5.0, 2_000_000
-"""After this many seconds, or this many bytes of dead letters, a request stops reading."""
+"""After this many seconds, or this many bytes of dead letters in the form in which they are shown, a request stops
+reading.
+"""
 _AT_ONCE = 500
 """The maximum number of offsets that are read at once, from the end backwards. (Some offsets may have no record,
 because of Kafka's transactions.)

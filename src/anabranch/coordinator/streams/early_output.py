@@ -47,7 +47,7 @@ class EarlyOutputReader:
 
     def newest(self, job: str, stream: str, limit: int) -> EarlyOutput:
         """The last ``limit`` rows that a drain emitted early into one of a job's output streams, by default into the
-        first stream.
+        first stream. Only the latest records of each partition are examined.
 
         Raises:
             NotFoundError: there is no such job or stream.

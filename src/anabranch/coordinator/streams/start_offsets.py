@@ -18,15 +18,17 @@ _EXAMPLE = "2026-11-22T10:00:00Z"
 def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
     """The offsets from which to read again, keyed by whole SSPs in text form.
 
-    After this call, the retention of the streams keeps all records that exist now until the job has begun to read from
-    these offsets. If the job isn't rewound after all, the records are kept for at least a minute.
+    After this call, the embedded log keeps all records that exist now until the job has begun to read from these
+    offsets. If the job isn't rewound after all, the records are kept for at least a minute. In a system that doesn't
+    know which jobs read its streams, such as Kafka, retention may delete records at any time.
 
     Args:
         to: "earliest", a time (see :func:`instant`), or offsets, keyed by whole SSPs in text form.
         sources: the partitions that the job reads and doesn't write.
 
     Raises:
-        UsageError: ``to`` has another form, or an offset or the time lies outside the streams.
+        UsageError: ``to`` has another form or is empty, an offset lies outside its partition, or all records are older
+            than the time.
         NotFoundError: the job doesn't read one of the partitions, or a stream no longer exists.
         AnabranchError: a system doesn't answer.
     """

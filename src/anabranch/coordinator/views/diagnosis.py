@@ -22,7 +22,7 @@ _SPAN = 20.0
 """The time, in seconds, that the figures must cover for a rate to be conclusive."""
 _GROWS = 1.1
 _BEHIND_SECONDS = 30.0
-"""A backlog is reported if working it off would take at least this time, in seconds."""
+"""A backlog is reported only if reading it would take at least this time, in seconds, if no more records came in."""
 _BUSY, _SKEWED = 0.9, 3.0
 _HELD_MS = 60_000
 _BEHIND = 10

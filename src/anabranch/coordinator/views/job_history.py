@@ -1,5 +1,5 @@
-"""Keeps the figures of a job and its stages for a day, and the figures of its lanes for an hour. The leading
-coordinator keeps them in memory, in ring buffers of a fixed size.
+"""Keeps the figures of a job and its stages for a day, and the figures of its lanes for an hour. The
+coordinator that serves the job keeps them in memory, in ring buffers of a fixed size.
 
 A figure takes eight bytes. A job with two stages takes 1.5 MB, and every 100 lanes of the last hour take 2 MB more.
 """
@@ -64,9 +64,9 @@ class JobHistory:
     """The history of a job."""
 
     since: int | None = None
-    """The first step with figures."""
+    """The first step for which :meth:`look` was called; None if it never was."""
     last: int = -1
-    """The last step with figures."""
+    """The last step for which :meth:`look` was called; -1 if it never was."""
     job: Rings = field(default_factory=dict)
     stages: Rings = field(default_factory=dict)
     lanes: Rings = field(default_factory=dict)

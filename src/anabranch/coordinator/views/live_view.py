@@ -1,5 +1,5 @@
-"""Shows the current figures of a job: see :class:`anabranch.views.live.Live`. These are pure functions of a snapshot or
-of a locked job.
+"""Makes the document with the current figures of a job: see :class:`anabranch.views.live.Live`. These are pure
+functions of a snapshot of the job or, if the job isn't served here, of what the store has about the job.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[
         at: the current time, in seconds since 1970.
         clock: the current time on the clock for leases.
         lease: how many seconds a process counts as alive after a heartbeat.
-        lost: processes that no longer hold their seats and are also shown.
+        lost: processes that no longer hold their seats, but should be shown, too.
     """
     lanes = open_lanes(job.lanes)
     per_seat = Counter(lane.seat for lane in lanes)

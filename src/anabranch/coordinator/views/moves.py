@@ -1,4 +1,4 @@
-"""Finds out from the store which buckets moved to another seat in an earlier change."""
+"""Finds out from the store which buckets a change moved to another seat."""
 
 from __future__ import annotations
 

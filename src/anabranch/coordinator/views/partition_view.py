@@ -1,5 +1,5 @@
-"""Lists the partitions that a job reads, sorted and limited. For each partition, the list shows the lag, and whether
-the partition holds the watermark back. These are pure functions.
+"""Lists the partitions that a job reads, sorted and limited. The list has a row for each lane that reads a partition.
+The row shows the lag, and whether the partition holds the lane's watermark back. These are pure functions.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class PartitionFilter:
 def partitions(
     job: str, at: float, lanes: Iterable[Lane], reports: Mapping[str, LaneReport] | None, wanted: PartitionFilter
 ) -> Partitions:
-    """The partitions that lanes read. ``reports`` are the reports about lanes, by lane; None if the job isn't served
-    here, and positions are therefore unknown. Raises UsageError if ``wanted.sort`` names no column.
+    """The partitions that lanes read. ``reports`` contains the latest report about each lane, by lane id; it is None if
+    the job isn't served here, and positions are therefore unknown. Raises UsageError if ``wanted.sort`` names no
+    column.
     """
     column, falling = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
     if column not in COLUMNS:

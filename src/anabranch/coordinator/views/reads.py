@@ -40,7 +40,7 @@ from anabranch.views.table import Table
 __all__ = ["Reads"]
 
 _LOST_SHOWN = 5
-"""How many of the processes that no longer hold their seats are shown."""
+"""How many of the processes that no longer hold their seats are shown at most."""
 _MOST_ROWS = 2_000
 _MOST_CHANGES, _EVENTS_OF_A_CHANGE = 1_000, 5
 _LAST_ID = 2**62
@@ -207,8 +207,8 @@ class Reads:
         return stored_jobs.model(self._store, job) if found is None else found.model
 
     def events(self, job: str, limit: int, wanted: EventRange) -> list[LoggedEvent]:
-        """The last ``limit`` events that match, oldest first. If ``wanted.after`` is set, the first ``limit`` events
-        after this id.
+        """The last ``limit`` events that match, oldest first. If ``wanted.after`` is set, the first ``limit``
+        matching events after this id.
 
         Raises:
             NotFoundError: there is no such job.
@@ -306,7 +306,8 @@ class Reads:
         )
 
     def placement(self, job: str, stage: str = "", start: int = 0, limit: int = _MOST_CELLS) -> Placement:
-        """How many buckets of each partition of a stage (by default, of the first stage) each seat has.
+        """For a stage (by default, the first stage): how many buckets of each partition each seat has.
+        Partitions that the grouper puts into the same task count as one partition.
 
         Raises:
             NotFoundError: there is no such job or stage.
