@@ -210,7 +210,7 @@ def _in_order(parts: list[_Part]) -> pa.RecordBatch:
 
 def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
     """The bucket of each row, taken from the hidden column. If the hidden column has no bucket for a row, the row's
-    bucket is computed from its key.
+    bucket is computed from its key or, if the key is null, from its offset.
     """
     fields = "key", "offset", "bucket"
     keys, offsets, given = (pc.struct_field(rows.column(meta_column.NAME), name).to_pylist() for name in fields)

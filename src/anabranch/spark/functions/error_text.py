@@ -1,7 +1,7 @@
 """Describes exceptions and rows in short texts.
 
 Exceptions and values come from user code. Their ``__str__`` may raise an exception, return something other than a
-string, or return a string of 50 MB. Even then, every function in this module returns a text that can be encoded as
+string, or return a string of 50 MB. Even then, every public function of this module returns a text that is valid in
 UTF-8, and raises nothing.
 """
 

@@ -68,7 +68,9 @@ def check(
 
 
 def is_closing(group: Group) -> bool:
-    """Whether a group's query emits each row once, and never replaces a row by a newer one."""
+    """Whether a group's query runs in Spark's append mode, because it emits each row once, and never replaces a row by
+    a newer one. (A ``process`` always runs in update mode.)
+    """
     stateful = group.stateful
     return stateful is None or stateful.kind == "join" or stateful.args.get("emit") == "on_close"
 

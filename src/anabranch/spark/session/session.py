@@ -143,8 +143,8 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
         cores: how many Spark tasks must be able to run at the same time.
 
     Raises:
-        AnabranchError: Java is missing, too old or ends unexpectedly; a system's packages can't be fetched; or no
-            master accepts the application.
+        AnabranchError: Java is missing, too old or ends unexpectedly; the packages of a system or a format can't be
+            fetched; or no master accepts the application.
         ConfigError: ``[spark] master`` has too few cores or isn't valid, or there is no interpreter for Python workers.
         UsageError: the job's folder can't be packed for a cluster.
         UnsupportedSparkError: this Spark lacks something that every job needs.
@@ -204,7 +204,8 @@ def stop(spark: SparkSession) -> None:
 
 
 def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure: str = "") -> SparkSession:
-    """Have PySpark start the session. If the session doesn't start, the error says what to do.
+    """Have PySpark start the session. The errors below say what to do. On this machine, other errors are raised as they
+    are.
 
     Args:
         packages: the Maven packages that Spark fetches, for the error.

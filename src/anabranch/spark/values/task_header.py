@@ -21,8 +21,9 @@ class TaskNames:
     """The names of a lane's tasks.
 
     Attributes:
-        by_number: the names of tasks at factor 1, by number.
-        factor: how many virtual tasks each task is divided into. If it is 1, a number alone identifies a task.
+        by_number: the name of each task, by the task's number at factor 1. If ``factor`` is above 1, this is the name
+            at factor 1.
+        factor: the factor. 1 if the number alone identifies a task, because the lane has one task of each number.
     """
 
     by_number: dict[int, str]
