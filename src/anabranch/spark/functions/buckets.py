@@ -28,7 +28,7 @@ __all__ = ["LOOK_AHEAD", "Bucket", "Crew", "Places", "Work", "Worked", "done", "
 
 LOOK_AHEAD = 64 * 2**20
 """How many bytes of Arrow data a Spark task may keep: rows that it has read, and results that wait for the results of
-earlier rows. When this limit is reached, all buckets must wait for the slowest bucket.
+earlier rows. When this limit is reached, all buckets must wait for the slowest bucket of the earliest batch.
 """
 
 T = TypeVar("T")

@@ -56,8 +56,8 @@ TRIES = 3
 """How many processes may die on the same message. After the last of these deaths, the message is rejected."""
 
 MOST = 16
-"""The largest number of processes for one Spark task, and thus the largest number of threads that work at the same
-time.
+"""The largest number of processes in which one Spark task isolates user code, and thus the largest number of threads
+that then work at the same time.
 """
 
 _BEFORE = -1

@@ -70,7 +70,8 @@ def end(
         turn: called from time to time during a wait. If it raises an exception, the wait ends.
         hurry: returns whether to stop the query at once.
         another: whether to let one more batch begin after a batch that is being written, provided that it begins soon.
-        decided: called when no further batch can begin. The last batch may still be running.
+        decided: called when no further batch can begin. The last batch may still be running. If this Spark lacks the
+            surface, ``decided`` is called right before ``stop()``.
     """
     if not SURFACE.works(spark):
         _wait(lambda: hurry() or not query.isActive, turn, lambda: not writes())

@@ -166,7 +166,7 @@ class LaneOutputs:
 
     @cached_property
     def late(self) -> Counter[str]:
-        """How many late rows were written as dead letters, by SSP."""
+        """How many late rows this query has written as dead letters, by SSP."""
         return Counter()
 
     @cached_property

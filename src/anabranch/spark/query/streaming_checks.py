@@ -39,8 +39,8 @@ _CURE = "Spark can't keep this up to date as rows come: use agg, process or join
 def check(
     graph: Graph, stage: Stage, schemas: Mapping[int, StructType], context: Context, explained: Explained
 ) -> None:
-    """Build the queries of a stage in the same way as lanes do, but on streams without records, and have Spark check
-    them.
+    """Build the queries of a stage in the same way as lanes do, but on placeholders for the streams, and have Spark
+    check the queries. They are never started.
 
     Args:
         schemas: the schemas after the stage's sources, including the hidden column.

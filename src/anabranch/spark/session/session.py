@@ -57,7 +57,7 @@ SETTINGS = {
 _MOST_PRINTED = 64 * 1024**2
 """If the file with the output of earlier sessions has more bytes than this, it is renamed before a session starts."""
 _LOCAL, _S3 = ("", "file"), "s3a"
-"""The schemes of storage roots on a local disk, and the scheme of those on S3."""
+"""The schemes of storage roots on a local disk, and the scheme of storage roots on S3."""
 
 _LISTS = ("spark.jars", "spark.jars.packages")
 
@@ -111,8 +111,8 @@ def master_of(master: str | None, cores: int = 0) -> str:
     """Spark's master: the configured master, or else a local one, which retries Spark tasks. This local master uses all
     cores of this machine (at least 2), or ``cores`` if this is more.
 
-    ``cores`` says how many Spark tasks must be able to run at the same time. With fewer cores, Spark would never read
-    some partitions.
+    ``cores`` says how many Spark tasks must be able to run at the same time. With fewer cores, a lane in real time
+    would never read some of its partitions.
 
     Raises:
         ConfigError: a local master with fewer cores is configured.

@@ -23,7 +23,8 @@ class TaskNames:
     Attributes:
         by_number: the name of each task, by the task's number at factor 1. If ``factor`` is above 1, this is the name
             at factor 1.
-        factor: the factor. 1 if the number alone identifies a task, because the lane has one task of each number.
+        factor: how many virtual tasks each task is divided into; 1 if the lane has only one task of each number, so
+            that the number identifies the task.
     """
 
     by_number: dict[int, str]
