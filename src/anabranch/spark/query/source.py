@@ -174,7 +174,9 @@ class Source:
 
 
 def _day(at: int) -> Column:
-    """The day that ``current_date`` returns in a batch that was planned at ``at`` (in Unix ms)."""
+    """The day that ``current_date`` returns in a batch that was planned at ``at`` (in Unix ms), if the session's time
+    zone is UTC.
+    """
     return F.date_from_unix_date(F.lit(at // 86_400_000))
 
 
