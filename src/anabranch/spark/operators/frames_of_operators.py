@@ -375,8 +375,8 @@ def _join(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> DataFrame:
     """The rows from the operator ``before`` that the stateful operator ``node`` accepts. They must have a key and, for
     a ``join`` or for windows of event time, an event time. Other rows are left out or fail the lane, as the settings
-    say. If a function of this stage may have changed keys or event times, this function also counts the rows that it
-    leaves out, or makes them dead letters. Otherwise :class:`anabranch.spark.query.rejections.Rejections` does this.
+    say. If a function of the job may have changed keys or event times in this stage, the rows are rejected here.
+    Otherwise :class:`anabranch.spark.query.rejections.Rejections` finds and rejects their records.
     """
     fault = _keyless(context)
     if not any(i in context.changed for i in node.inputs):

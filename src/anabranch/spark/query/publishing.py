@@ -89,8 +89,8 @@ class Publishing:
         return evaluation.told_cut(rows, batch.reached) if batch.drains else rows
 
     def planned_write(self, rows: DataFrame, batch: int) -> DataFrame | None:
-        """The DataFrame that writes a batch's output rows, planned by Spark but not run. None unless a single publisher
-        that is ``plannable`` writes all rows, or if dead letters must be written first.
+        """The DataFrame that writes a batch's output rows, planned by Spark but not run. None if dead letters must be
+        written first, or if the rows aren't all written by a single publisher that is ``plannable``.
         """
         numbers, ways = [*self._ways], {*self._ways.values()}
         if self.rejections.aside.gathers or len(ways) != 1 or not self._plannable(*ways):

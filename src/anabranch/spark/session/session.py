@@ -204,8 +204,8 @@ def stop(spark: SparkSession) -> None:
 
 
 def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure: str = "") -> SparkSession:
-    """Have PySpark start the session. The errors below say what to do. On this machine, other errors are raised as they
-    are.
+    """Have PySpark start the session. The errors below say what to do. With a local master, other errors are raised as
+    they are.
 
     Args:
         packages: the Maven packages that Spark fetches, for the error.
