@@ -28,7 +28,7 @@ __all__ = ["LOOK_AHEAD", "Bucket", "Crew", "Places", "Work", "Worked", "done", "
 
 LOOK_AHEAD = 64 * 2**20
 """How many bytes of Arrow data a Spark task may keep: rows that it has read, and results that wait for the results of
-earlier rows. When this limit is reached, all buckets must wait for the slowest bucket.
+earlier rows. When this limit is reached, all buckets must wait for the slowest bucket of the earliest batch.
 """
 
 T = TypeVar("T")
@@ -210,7 +210,7 @@ def _in_order(parts: list[_Part]) -> pa.RecordBatch:
 
 def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
     """The bucket of each row, taken from the hidden column. If the hidden column has no bucket for a row, the row's
-    bucket is computed from its key.
+    bucket is computed from its key or, if the key is null, from its offset.
     """
     fields = "key", "offset", "bucket"
     keys, offsets, given = (pc.struct_field(rows.column(meta_column.NAME), name).to_pylist() for name in fields)

@@ -42,7 +42,7 @@ def heard(said: Accumulator[Busy]) -> Busy:
 @dataclass(frozen=True)
 class Slowest:
     """The bucket on which functions spent the most time. ``skew`` is the ratio of its ``seconds`` to the average of all
-    buckets.
+    buckets on which functions have worked.
     """
 
     ssp: str

@@ -38,7 +38,9 @@ __all__ = [
 
 Places = npt.NDArray[np.int64]
 Begin = Callable[[int], None]
-"""A function that is called with the number of each row before the user's function is called on this row."""
+"""A function that is called with the index of each row before the user's function is called on this row. If the user's
+function gets all rows in one call, the index is 0.
+"""
 
 BATCH = -1
 """The ``place`` of a rejection that concerns all rows."""
@@ -108,7 +110,7 @@ def overdue(seconds: float) -> str:
 
 
 class Evaluator:
-    """Calls a user's function. Each Spark task has one evaluator, which several threads may call at the same time."""
+    """Calls a user's function. Several threads may call the same evaluator at the same time."""
 
     def __init__(self, user: UserFunction) -> None:
         self._user = user

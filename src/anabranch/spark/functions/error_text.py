@@ -1,8 +1,8 @@
 """Describes exceptions and rows in short texts.
 
 Exceptions and values come from user code. Their ``__str__`` may raise an exception, return something other than a
-string, or return a string of 50 MB. Even then, every function in this module returns a text that can be encoded as
-UTF-8, and raises nothing.
+string, or return a string of 50 MB. Even then, every public function of this module returns a text that can be
+encoded as UTF-8, and raises nothing.
 """
 
 from __future__ import annotations

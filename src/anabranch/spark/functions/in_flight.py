@@ -1,5 +1,5 @@
 """Records on which messages a lane's Python functions are working. A worker reports these messages to the driver. If a
-function takes too long, the worker ends.
+function works on a message for longer than ``[job] message_timeout``, the worker ends.
 """
 
 from __future__ import annotations

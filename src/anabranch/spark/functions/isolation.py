@@ -1,12 +1,13 @@
 """Runs user code in separate processes, to find and reject messages that kill the process that works on them.
 
-The first attempt of a Spark task runs user code in the worker itself. If the worker dies, or ends because a message
-takes too long, Spark retries the Spark task, perhaps in another executor. In all later attempts, user code runs in
-forks of a clean process, one fork for each thread.
+Normally, the first attempt of a Spark task runs user code in the worker itself; :func:`note` describes the exception.
+If the worker dies, or ends because a message takes too long, Spark retries the Spark task, perhaps in another executor.
+In all later attempts, user code runs in forks of a clean process, one fork for each thread.
 
-If a fork dies, only the messages that it was processing are affected. They are retried one by one. A message is
-rejected after :data:`TRIES` forks have died on it. So a single attempt of a Spark task finds all messages that kill
-processes.
+If a fork dies, only the messages that it was processing are affected. A function gets them again one by one, and a
+processor gets all messages of the turn again. A message is rejected after :data:`TRIES` forks have died on it, not
+counting a fork that got several messages of a function. So a single attempt of a Spark task finds all messages that
+kill processes.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ TRIES = 3
 """How many processes may die on the same message. After the last of these deaths, the message is rejected."""
 
 MOST = 16
-"""The largest number of processes for one Spark task, and thus the largest number of threads that work at the same
-time.
+"""The largest number of processes in which one Spark task isolates user code, and thus the largest number of threads
+that then work at the same time.
 """
 
 _BEFORE = -1
@@ -319,7 +320,7 @@ def narrowed(rows: pa.RecordBatch, nothing: pa.RecordBatch, ask: _Ask, names_lat
         ask: returns the result for some of the rows, given these rows and the index of the first of them. Raises
             LostError.
         names_late: whether a LostError about a timeout names the row that took too long.
-        fails: whether a rejection fails the lane. If so, no more rows are processed after the first rejection.
+        fails: whether a rejection fails the lane. If so, ``ask`` isn't called again after a rejection.
     """
     step = min(_ROWS, max(1, _BYTES * rows.num_rows // max(1, rows.nbytes)))
     parts: dict[int, Outcome] = {}

@@ -28,8 +28,9 @@ class Column:
 
     Args:
         kind: the name of the type in messages.
-        usual: Python types whose values Arrow either converts correctly or refuses, so they are passed to Arrow
-            unchecked. Empty if there are no such types.
+        usual: Python types whose values Arrow either converts correctly or refuses, so that a whole column can be
+            passed to Arrow. (Only time zones, NaN, infinity and the range of times are checked separately.) Empty if
+            there are no such types.
         convert: converts a value of any type to the form that Arrow needs, or raises :class:`Wrong`.
         nullable: whether null is allowed.
     """
@@ -140,7 +141,7 @@ def _parts(built: pa.Array) -> Iterator[tuple[str, pa.Array, bool]]:
 
 def is_alike(given: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether values of one type can safely be cast to the other type: the cast only changes how values are stored, and
-    fails if a value would change.
+    fails if a value would change (except to the nearest 32-bit number).
     """
     types = pa.types
     if given == wanted or types.is_null(given):

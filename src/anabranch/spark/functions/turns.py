@@ -2,7 +2,7 @@
 works on the key's state.
 
 This code runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`. Such a
-process asks its worker for state, and sends all changes of state to the worker when the turn has ended.
+process asks its worker for state and timers, and sends all changes of them to the worker when the turn has ended.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Turn:
 
 
 class Turns(Protocol):
-    """Calls a processor in turns. ``now`` is the time on the timers' clock, in Unix ms. ``fails`` says whether the
-    first rejection ends the turn, because it fails the lane."""
+    """Calls a processor in turns. ``now`` is the time on the timers' clock, in Unix ms. ``fails`` says whether a
+    rejection fails the lane. If so, the turn ends at the first call that raises an exception or returns wrong rows."""
 
     def on_messages(self, now: int, messages: list[dict[str, Any]], begin: Begin, fails: bool) -> Turn: ...
 
@@ -120,7 +120,7 @@ def _from_source(
 
 
 class LocalTurns:
-    """Calls a processor in this process; see :class:`Turns`. Messages whose numbers are in ``skip`` are left out."""
+    """Calls a processor in this process; see :class:`Turns`. Messages whose indexes are in ``skip`` are left out."""
 
     def __init__(self, keyed: KeyedProcessor, stored: Stored, timers: StoredTimers | None) -> None:
         self._home = keyed.home
@@ -244,9 +244,9 @@ class _IsolatedTurns:
         return self._turn(("timer", now, key, at, fails), begin)
 
     def _turn(self, request: tuple[Any, ...], begin: Begin) -> Turn:
-        """The result of a turn. If the process dies on a message, the turn is repeated. After :data:`TRIES` deaths, or
-        if the message takes too long, it is left out and rejected. State and timers change only after the turn has
-        succeeded.
+        """The result of a turn. If the process dies on a message, or the message takes too long, the turn is repeated.
+        After :data:`TRIES` deaths, or after having taken too long once, the message is left out and rejected. State and
+        timers change only after the turn has succeeded.
         """
         deaths: dict[int, int] = {}
         rejected: dict[int, str] = {}

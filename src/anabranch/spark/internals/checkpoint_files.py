@@ -51,8 +51,8 @@ class Listed(NamedTuple):
 
 
 def prepare(spark: SparkSession) -> None:
-    """Compile ``CheckpointFiles.java``, so that Spark finds the class. This is necessary before the first query is
-    started, and before :class:`FarFiles` is used.
+    """Compile ``CheckpointFiles.java``, so that Spark finds the class. If the storage root isn't on a local disk, this
+    is necessary before the first query is started. :class:`FarFiles` calls this function itself.
 
     Raises:
         UnsupportedSparkError: this Spark lacks what the class needs.

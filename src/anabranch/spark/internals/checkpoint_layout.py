@@ -2,7 +2,7 @@
 lane's folder, divides or copies folders, or sets a lane's time back.
 
 :mod:`anabranch.container.checkpoint.folder` reads and changes checkpoints. This module lists the format versions that
-it supports.
+anabranch supports.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Makes PySpark record the lines of Python code from which columns come, but only for users' code.
+"""Makes PySpark record the lines of Python code from which columns come, but only while a function of the job makes
+columns.
 
-Spark's errors name these lines, and so do anabranch's errors about what users' functions do with DataFrames. Lines
-aren't recorded for anabranch's own columns, because recording a line takes longer than making the column.
+Spark's errors name these lines, and so do anabranch's errors about what functions of the job do with DataFrames. At
+other times, lines aren't recorded, because recording a line takes longer than making the column.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ _asking: set[object] = set()
 
 @contextmanager
 def noted() -> Iterator[None]:
-    """A context in which users' functions make columns. As long as any thread is in this context, lines are recorded in
-    all threads.
+    """A context in which functions of the job make columns. As long as any thread is in this context, lines are
+    recorded in all threads.
     """
     who = object()
     with _lock:

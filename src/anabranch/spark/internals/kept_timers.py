@@ -15,8 +15,8 @@ _CLIENT, _DELETE = "_statefulProcessorApiClient", "delete_timer"
 
 
 def keep(handle: StatefulProcessorHandle) -> None:
-    """Leave out the next deletion of a timer, which is Spark's if the call of a timer ends now. Does nothing if this
-    PySpark deletes timers in another way.
+    """Leave out the next deletion of a timer. Must be called at the very end of a timer's call, so that the next
+    deletion is the one that Spark makes after the call. Does nothing if this PySpark deletes timers in another way.
     """
     client: Any = getattr(handle, _CLIENT, None)
     if hasattr(client, _DELETE):

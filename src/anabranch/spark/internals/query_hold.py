@@ -80,7 +80,7 @@ probe = SURFACE.probe
 
 
 class NotHeldError(AnabranchError):
-    """The query can't be held, because it hasn't reached the point where it can be held in time, or has passed this
+    """The query can't be held, because it hasn't reached in time the point where it can be held, or keeps passing this
     point. It must be stopped instead.
     """
 
@@ -98,7 +98,7 @@ class HeldQuery:
 
     Raises:
         NotHeldError: from any method that waits, if the query runs no batch and still doesn't reach the point where it
-            can be held, or if it has passed this point.
+            can be held, or if it plans further batches without being held there.
         StateError: from any method that waits, if the query has ended.
     """
 

@@ -124,7 +124,9 @@ class ReadLimits:
 
 
 def current(spark: SparkSession) -> StreamingQuery | None:
-    """The query whose batch this thread runs. None if the query has ended, or if limits can't be changed."""
+    """The query whose batch this thread runs. None if this thread runs no batch, if the query has ended, or if limits
+    can't be changed.
+    """
     if not SURFACE.works(spark):
         return None
     number = spark.sparkContext.getLocalProperty(local_properties.QUERY)

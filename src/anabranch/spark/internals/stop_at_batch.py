@@ -19,7 +19,7 @@ _JOIN_MS = 100
 TURN_EVERY = 0.5
 _LOOK = 0.02
 NEXT_WITHIN = 1.0
-"""Seconds within which the next batch begins if there is anything to read."""
+"""How many seconds to wait for another batch to begin; see ``another`` of :func:`end`."""
 STOPS_WITHIN = 60.0
 """Seconds within which Spark must finish the planning of a batch, and within which a query must end if no batch is
 being written.
@@ -59,18 +59,19 @@ def end(
     Spark lacks the surface, this function calls ``stop()`` as soon as no batch is being written.
 
     The query ends by itself once this function has set Spark's state of the query to "terminated". If the state were
-    set while a batch is being planned, Spark would abandon the batch. So this function first waits until no batch is
-    being planned.
+    set while a batch is being planned, Spark would abandon the batch. So this function first waits, for up to
+    :data:`STOPS_WITHIN` seconds, until no batch is being planned.
 
-    A batch may be planned but not committed when this function returns, because this Spark lacks the surface or because
-    the query hasn't ended in time. The caller must finish this batch with a query that runs ``once``.
+    If the query had to be stopped, a batch may be planned but not committed when this function returns. The caller must
+    finish this batch with a query that runs ``once``.
 
     Args:
         writes: returns whether a batch is planned and is being written.
         turn: called from time to time during a wait. If it raises an exception, the wait ends.
         hurry: returns whether to stop the query at once.
         another: whether to let one more batch begin after a batch that is being written, provided that it begins soon.
-        decided: called when no further batch can begin. The last batch may still be running.
+        decided: called when no further batch can begin. The last batch may still be running. If this Spark lacks the
+            surface, ``decided`` is called right before ``stop()``.
     """
     if not SURFACE.works(spark):
         _wait(lambda: hurry() or not query.isActive, turn, lambda: not writes())

@@ -59,7 +59,9 @@ class Need(Protocol):
 
 @dataclass(frozen=True)
 class JavaMembers:
-    """A Java class, and methods or fields that the class or one of its parents must have."""
+    """A Java class, and methods or fields that the class or one of its parents must have. Parents in Java's own
+    packages (``java.``) don't count.
+    """
 
     name: str
     members: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """The Python daemon from which Spark's workers are forked. The daemon imports the workers' modules once, for all
 workers.
 
-A worker collects garbage after each Spark task, before Spark gives it the next one. Imported objects are excluded from
+A worker collects garbage after each Spark task, before it gets the next Spark task. Imported objects are excluded from
 garbage collection, because examining them would take longer than many Spark tasks.
 """
 

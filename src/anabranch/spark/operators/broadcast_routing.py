@@ -30,9 +30,9 @@ _ONE = "_anabranch_one"
 class BroadcastRouting:
     """The routing of one broadcast stream in a lane.
 
-    In a lane without state, a record goes to every virtual task. In a lane with state, a record goes to one virtual
-    task of each task at factor 1: the virtual task with the bucket of the record's key, because the key's state is
-    there.
+    In a lane without state, a record goes to every virtual task whose start offset isn't beyond the record. In a lane
+    with state, a record goes to one virtual task of each task at factor 1: the virtual task with the bucket of the
+    record's key, because the key's state is there.
 
     Attributes:
         ssps: the partitions of the stream.

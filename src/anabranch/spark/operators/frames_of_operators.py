@@ -88,11 +88,11 @@ class Context:
         changed: the nodes of the stage after which a function may have changed values of key or event-time columns.
         on_error: receives rows that can't be processed. If it is None, such a row fails the lane.
         on_null_key: receives rows that reach state with a null key. If it is None, such a row fails the lane.
-        on_late: receives late rows that are rejected.
+        on_late: receives late rows that become dead letters.
         watermarked: adds the lane's watermark to a DataFrame. Gets the event-time column, and how many ms to subtract
             from the watermark.
         following: adds the same watermark to another DataFrame of the same operator.
-        shuffle_partitions: the number of Spark's partitions after a shuffle inside the query.
+        shuffle_partitions: the number of Spark tasks after a shuffle inside the query.
         factor: how many buckets each partition is divided into.
         own_state: a condition that is true for rows of state that belong to the lane's own tasks; None for all rows.
         own_tasks: the lane's own tasks, by number, with their buckets; None for all.
@@ -159,7 +159,8 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 def _check_merge(node: Node, inputs: Sequence[DataFrame]) -> None:
     """Raises GraphError if the inputs have a column with different types. Spark would make the types equal by casts,
-    which fail for some values. Different numeric types are allowed: Spark widens them to a common type.
+    which fail for some values. Different numeric types are allowed, because Spark widens them to a common type. A
+    column without a type (``NULL``) fits any type.
     """
     first = {field.name.lower(): field for field in _visible(inputs[0])}
     for frame in inputs[1:]:
@@ -374,8 +375,8 @@ def _join(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> DataFrame:
     """The rows from the operator ``before`` that the stateful operator ``node`` accepts. They must have a key and, for
     a ``join`` or for windows of event time, an event time. Other rows are left out or fail the lane, as the settings
-    say. A row is rejected here only if a function of this stage may have changed its key or event time. Other rejected
-    records are found by :class:`anabranch.spark.query.rejections.Rejections`.
+    say. If a function of the job may have changed keys or event times in this stage, the rows are rejected here.
+    Otherwise :class:`anabranch.spark.query.rejections.Rejections` finds and rejects their records.
     """
     fault = _keyless(context)
     if not any(i in context.changed for i in node.inputs):

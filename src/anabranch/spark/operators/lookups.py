@@ -1,5 +1,5 @@
-"""Reads the tables of ``join_table``, and joins rows with them. Each table is read completely, so it must be small. A
-table with a ``refresh`` interval is read again after each interval.
+"""Reads the tables of ``join_table``, and joins rows with them. Each table is read completely, so it must be small. If
+a table has a ``refresh`` interval, the first batch after each interval reads the table again.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Lookups:
 
     def now(self, node: Node, spark: SparkSession) -> DataFrame:
         """The table of a ``join_table``. The table is read again if the time ``refresh`` has passed since the last
-        read. Without ``refresh``, it is read once. Columns that have been added to the table since the job was planned
-        are left out.
+        read. Without ``refresh``, the table is never read again. Columns that have been added to the table since the
+        job was planned are left out.
 
         Raises:
             OperatorError: the table can't be read. Another attempt may succeed.
@@ -168,7 +168,7 @@ _OPTIONS = {"csv": {"header": "true"}}
 def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
     """The rows with the columns of the table added. The table's key isn't added.
 
-    The whole table is sent to each Spark task, so rows stay in their Spark tasks, and keep their order.
+    The whole table is sent to each executor, so rows stay in their Spark tasks, and keep their order.
 
     Raises:
         GraphError: a column of ``on`` is missing, another column is on both sides, or keys have different types that

@@ -1,5 +1,5 @@
-"""Determines which Spark task processes a row. All rows of a virtual task are sent to the same Spark task before Python
-functions process them.
+"""Determines which Spark task processes a row. If the factor is above 1, all rows of a virtual task are sent to the
+same Spark task before Python functions process them.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Routing:
 
     @cached_property
     def numbers(self) -> dict[Virtual, int]:
-        """The number of the Spark task for each virtual task. Neighbouring virtual tasks share a Spark task, so that as
-        few partitions as possible are divided.
+        """The number of the Spark task for each virtual task. Neighbouring virtual tasks share a Spark task, so that
+        few partitions are divided.
         """
         return {each: at * self.count // len(self.virtual) for at, each in enumerate(self.virtual)}
 

@@ -16,8 +16,8 @@ from anabranch.spark.query.sources import LaneSources
 __all__ = ["LaneBatchTarget", "place_of"]
 
 _FIRST = 50
-"""The number of records in the first batch of a lane that calls functions. Even if each record takes a second, this
-batch takes less than a minute.
+"""The smallest number of records in the first batch of a lane that calls functions, unless ``remembered`` returns a
+number. Even if each of these records takes a second, the batch takes less than a minute.
 """
 _FIRST_OF_SQL = 100_000
 _AWAITED = 0.5
@@ -44,7 +44,7 @@ class LaneBatchTarget:
 
     @property
     def _first_rows(self) -> int:
-        """The number of records in a first batch."""
+        """The number of records in the lane's first batch."""
         if not self.plan.settings.job.target_batch_seconds:
             return self._most_rows
         first = max(_FIRST, 2 * self._least_rows) if self.plan.calls_functions else _FIRST_OF_SQL

@@ -231,8 +231,8 @@ def _first(derived: list[_Derived]) -> int:
 
 
 def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.RecordBatch]:
-    """Limits dead letters to ``limit`` bytes. If a dead letter is larger, its value is cut, and a header records how
-    long the value was. If this isn't enough, only anabranch's headers are kept, and the key is cut to ``limit / 4``."""
+    """Limits each dead letter to ``limit`` bytes. If one is larger, its value is cut, and a header records how long the
+    value was. If this isn't enough, only anabranch's headers are kept, and the key is cut to ``limit / 4``."""
     for batch in letters:
         sizes = np.zeros(0) if math.isinf(limit) else sizes_of(batch)
         if sizes.max(initial=0) <= limit:
@@ -291,7 +291,9 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class _TaskReport(msgspec.Struct, frozen=True):
-    """The report of a Spark task to the driver. If the Spark task is repeated, only its last report counts."""
+    """The report of a Spark task to the driver. If the Spark task is repeated, only its last report of written dead
+    letters counts. Dropped records may be counted again.
+    """
 
     operator: str
     slot: int

@@ -99,7 +99,7 @@ class LaneFrames:
 
         ``withWatermark`` is called only on the clock's DataFrame. Otherwise a stream with few records would hold the
         watermark back. Without a clock (``watermark_scope = "lane"``), Spark computes the watermark from the rows, with
-        the longest delay of all inputs.
+        the longest delay of all inputs of the job.
         """
         if not self.sources.has_event_time:
             delays = [
@@ -146,8 +146,8 @@ class LaneFrames:
 
         If the query computes all operators, the DataFrame contains the output rows, and the id is None. If some
         operators must be computed batch by batch, the DataFrame contains the rows before them, and the id is that of
-        the last operator in the query. If the path branches before the sources have come together, both values are
-        None.
+        the last operator in the query. If a source's path branches before the sources have come together, both values
+        are None.
         """
         group, context, sinks = self.plan.group, self.context, self.outputs.sinks
         frames = by_node(self.sources.all, lambda s: s.rows(s.observed(s.opened(self.streamed(s)))))

@@ -40,7 +40,7 @@ class Gate:
 
     A batch is written by one of Spark's threads, which may continue for some time after the query was stopped. The
     thread calls :meth:`passes` right before each step that others may see. If this call comes first, :meth:`shut`
-    reports the step. If :meth:`shut` comes first, the step never happens.
+    reports the step. If the gate is shut first, the step never happens.
     """
 
     clock: Callable[[], float] = monotonic

@@ -27,7 +27,8 @@ class CompletedBatch:
         rows: how many records the batch read.
         seconds: the sum of the durations of the batch's steps. (The total that Spark reports includes the time for
             which the query was held.)
-        late_groups: how many groups of late rows Spark dropped. (Spark groups rows before it drops the late ones.)
+        late_groups: how many groups of late rows Spark dropped. (In an ``agg``, Spark groups rows before it drops the
+            late groups. In a ``join``, it counts single rows.)
         state_rows: the number of rows of state after the batch.
         ended: when the batch ended, in seconds since 1970.
         state_bytes: the size of the state's files after the batch.

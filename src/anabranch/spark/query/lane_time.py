@@ -28,7 +28,8 @@ class LaneTime:
         path: the lane's clock file; None if the lane has no event time.
         delays: the delay in ms of each SSP that determines the watermark; None for SSPs of intermediate streams.
         window: the windows of processing time, if the lane has any. Such a lane has no delays.
-        inherited: returns the event time of the lane's predecessors; None if there are none.
+        inherited: returns the event time that the lane takes over from its predecessors or, after a drain, from lanes
+            of the drained job; None if there are no such lanes.
     """
 
     lane: Lane
@@ -39,9 +40,10 @@ class LaneTime:
     inherited: Callable[[], Progress] | None = None
 
     def begin(self, last: Batch | None, pending: bool) -> None:
-        """Write the lane's clock file before the query starts. For this, the records of ``last``, the last planned
-        batch, are read once more. They aren't read if the batch is ``pending``, because it runs again anyway. If no
-        batch was planned yet, the lane begins at the event time of its predecessors.
+        """Prepare the lane's clock file before the query starts. An old file is deleted. The new file has the event
+        time after ``last``, the last planned batch, whose records are read once more for this. If the batch is
+        ``pending``, no file is written, because the batch runs again anyway. If no batch was planned yet, the file has
+        the event time that ``inherited`` returns.
         """
         if self.path is None:
             return

@@ -57,7 +57,7 @@ class LaneOutputs:
     Attributes:
         planned: returns the entry of a batch in the offset log.
         clock: a local file for the lane's event time.
-        inherited: returns the event time of the lane's predecessors.
+        inherited: returns the event time that the lane takes over from earlier lanes.
         dropped: called after each batch with the number of records that were dropped in the batch.
         gate: must be passed before each step that makes a batch visible to others.
     """
@@ -80,8 +80,8 @@ class LaneOutputs:
         return min((publisher.batch_seconds for publisher in slotted), default=math.inf)
 
     def rejecting(self, policy: str) -> Rejecting | None:
-        """What receives rejected rows; None if they fail the lane. The same object for the same policy, so that an
-        operator writes its dead letters of a Spark task at once.
+        """What receives rejected rows; None if they fail the lane. Each policy always gets the same object, so that an
+        operator writes all its dead letters of a Spark task at once.
         """
         return None if policy == _FAIL else self._rejecting[policy != _DROP]
 
@@ -166,7 +166,7 @@ class LaneOutputs:
 
     @cached_property
     def late(self) -> Counter[str]:
-        """How many late rows were written as dead letters, by SSP."""
+        """How many late rows this query has written as dead letters, by SSP."""
         return Counter()
 
     @cached_property
@@ -355,7 +355,9 @@ class LaneOutputs:
         return self.plan.by_intake and batch.at < batch.watermark and self.time.reads(batch)
 
     def settle(self) -> None:
-        """Wait until readers can see everything that the lane has published. Call this after the lane has ended."""
+        """Wait a short time until readers can see everything that the lane has published. Call this after the lane has
+        ended.
+        """
         self.publishing.settle()
 
     @property

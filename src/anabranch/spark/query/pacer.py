@@ -1,5 +1,5 @@
-"""Determines the size of a lane's batches, so that each takes the intended time. After each batch, the sources get new
-limits.
+"""Determines the size of a lane's batches, so that each batch takes the intended time. After a batch, the sources get
+new limits if the limits have changed.
 """
 
 from __future__ import annotations

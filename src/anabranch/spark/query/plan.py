@@ -34,7 +34,7 @@ __all__ = ["LanePlan", "LoadedJob"]
 _DRAINING_SECONDS = 60.0
 _ASIDE, _FAIL = "dead-letter", "fail"
 _UNKNOWN = ("transform", "foreach_batch")
-"""Operators that call functions of the job once per batch. Nothing limits how long such a call takes."""
+"""Operators that pass DataFrames to functions of the job. Nothing limits how long work on such a DataFrame takes."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class LoadedJob:
 @dataclass(frozen=True)
 class LanePlan:
     """The part of a job's graph that a lane runs. ``until`` has the end offsets at which the lane ends, by whole SSP.
-    From a system that can't stop at an offset (Kafka), the last batches may read beyond them.
+    If a system can't stop at an offset (Kafka), the lane's last batches may read beyond the end offsets.
     """
 
     job: LoadedJob
@@ -203,5 +203,5 @@ class LanePlan:
 
     @property
     def late_rows(self) -> dict[str, str]:
-        """For each operator that rejects late rows, its name in slots, by its name in messages."""
+        """For each operator whose late rows become dead letters: its name in slots, by its name in messages."""
         return {late_rows.label_of(node): late_of(node) for node in self.group.nodes if on_late(node) == _ASIDE}

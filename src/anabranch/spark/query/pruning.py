@@ -37,8 +37,9 @@ def needed(group: Group, source: Node, schema: StructType, context: Context) -> 
 
 
 def _way(group: Group, source: Node) -> list[Node] | None:
-    """The operators after the source, up to and including the stateful operator. None if the group has several sources,
-    if the path branches, if the stateful operator calls a function, or if another operator isn't SQL.
+    """The operators after the source, up to and including the stateful operator. None if the group has no stateful
+    operator or several sources, if the path branches, if the stateful operator calls a function, or if another operator
+    isn't SQL.
     """
     if group.stateful is None or rule(group.stateful).function or len(group.sources) > 1:
         return None

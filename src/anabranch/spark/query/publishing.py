@@ -39,8 +39,8 @@ class Publishing:
         refusals: which rows intermediate streams refuse, by the number of the output.
         time: the lane's event time.
         planned: returns the entry of a batch in the offset log.
-        unruly: whether rows of one slot may be in several Spark tasks. If so, the rows of each slot are moved to one
-            Spark task before they are written.
+        unruly: whether rows of one slot may be in several Spark tasks. If so, and if the output has slots, the rows of
+            each slot are moved to one Spark task before they are written.
         line: where Python workers report their progress.
         gate: must be passed before each step that makes a batch visible to others.
     """
@@ -89,8 +89,8 @@ class Publishing:
         return evaluation.told_cut(rows, batch.reached) if batch.drains else rows
 
     def planned_write(self, rows: DataFrame, batch: int) -> DataFrame | None:
-        """The DataFrame that writes a batch's output rows, planned by Spark but not run. None if several publishers
-        write the rows, if the publisher isn't ``plannable``, or if dead letters must be written first.
+        """The DataFrame that writes a batch's output rows, planned by Spark but not run. None if dead letters must be
+        written first, or if the rows aren't all written by a single publisher that is ``plannable``.
         """
         numbers, ways = [*self._ways], {*self._ways.values()}
         if self.rejections.aside.gathers or len(ways) != 1 or not self._plannable(*ways):
@@ -128,7 +128,7 @@ class Publishing:
         return sink.writing(rows, publisher.output, self.targets, batch, self.refusals, self.line)
 
     def settle(self) -> None:
-        """Wait until readers can see everything that was published; see :meth:`Publisher.settle`."""
+        """Wait a short time until readers can see everything that was published; see :meth:`Publisher.settle`."""
         for publisher in self.publishers.values():
             publisher.settle()
 

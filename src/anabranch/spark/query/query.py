@@ -65,7 +65,7 @@ class LaneQuery:
     the query starts at the offsets ``starting``, by whole SSP. For ``until``, see :class:`LanePlan`.
 
     ``planned`` returns the entry of a batch in the offset log. ``clock`` is a local file for the lane's event time, and
-    ``inherited`` returns the event time of the lane's predecessors. ``dropped`` is called after each batch with the
+    ``inherited`` returns the event time that the lane takes over. ``dropped`` is called after each batch with the
     number of dropped records. For ``remembered``, see :class:`LaneBatchTarget`; for ``nothing``, :class:`LaneFrames`.
 
     ``writing`` is set while a batch is being written, and ``under_way`` describes the running batch. The ``gate`` must

@@ -29,7 +29,7 @@ class Rejections:
             null key.
         into_state: the name of the lane's stateful operator in messages; empty if there is no such operator.
         dropped: called after each batch with the number of records that were dropped.
-        late_rows: the names in messages of the operators that reject late rows.
+        late_rows: the names, in messages, of the operators whose late rows become dead letters.
         late: called after each batch with the number of late rows, by SSP.
     """
 

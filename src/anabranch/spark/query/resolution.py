@@ -37,7 +37,7 @@ _Built = TypeVar("_Built")
 
 
 def dumped(schemas: Mapping[int, StructType]) -> dict[str, str]:
-    """Schemas in the form of a :class:`Program`."""
+    """Schemas in the form in which a :class:`anabranch.protocol.deployment.Program` stores them."""
     return {str(node): schema.json() for node, schema in schemas.items()}
 
 

@@ -13,7 +13,9 @@ log = logs.get_logger()
 
 
 class SetBack:
-    """Warns if a lane's time is ahead of the machine's clock, and again whenever the difference has grown."""
+    """Warns if a lane's time is more than a second ahead of the machine's clock, and again whenever the difference has
+    grown by more than a second.
+    """
 
     def __init__(self, lane: str) -> None:
         self._lane = lane

@@ -39,8 +39,9 @@ class Refusal:
 
     Attributes:
         operator: the name in messages of the operator that writes the output.
-        keyless: receives the rows that have no key. If it is None, such a row fails the lane.
-        untimed: receives the rows that have no event time. If it is None, such a row fails the lane.
+        keyless: receives the rows that have no key, except the rows for ``untimed``. If it is None, such a row fails
+            the lane.
+        untimed: receives the rows that need an event time and have none. If it is None, such a row fails the lane.
         time: the event-time column; empty if rows need no event time.
     """
 
@@ -93,7 +94,7 @@ def writing(
     refusals: Mapping[int, Refusal] = MappingProxyType({}),
     line: ReportAddress | None = None,
 ) -> DataFrame:
-    """The DataFrame from which :func:`write` writes all output rows of a batch durably.
+    """A DataFrame whose computation writes all output rows of a batch durably. :func:`write` computes it.
 
     Args:
         targets: the target of each output, by the number of the output.

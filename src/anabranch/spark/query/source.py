@@ -76,8 +76,8 @@ class Source:
         return [(ssp, self.starting.get(ssp, 0)) for ssp in self.ssps]
 
     def streamed(self, until: Mapping[int, int], limits: Limits) -> DataFrame:
-        """All records of the lane's partitions, as a streaming DataFrame. ``until`` has end offsets, by partition,
-        beyond which nothing is read. (Some systems can't stop at end offsets.)
+        """The records of the lane's partitions, as a streaming DataFrame. ``until`` has end offsets, by partition. A
+        system that can stop at end offsets reads nothing beyond them.
         """
         side = spark_side(self.system)
         raw = side.streamed(self.spark, self.system, Reading(self.stream, self.starts, until, limits, self.bare))
@@ -135,6 +135,8 @@ class Source:
     def faulty(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame | None:
         """The unreadable records of a batch, with the reasons. None if all records are readable, or if the stream is an
         intermediate stream. ``ranges`` says what the batch reads, and ``at`` when the batch was planned, in Unix ms.
+        For a broadcast stream, only the records that this lane must reject are included; see
+        :meth:`BroadcastRouting.first`.
         """
         mask = Marks.of(measured).faulty
         if self.intake is None or not mask:
@@ -144,15 +146,16 @@ class Source:
         return self.intake.faulty(mine, self.number, _day(at))
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame:
-        """The rows of a batch whose records are in blocks of offsets that contain null keys. For a broadcast input,
+        """The rows of a batch whose records are in blocks of offsets that may contain null keys. For a broadcast input,
         only the rows of the task :data:`FIRST` are included, because a record must be rejected only once.
         """
         rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))), _day(at))
         return rows if self.audience is None else rows.where(meta_column.field("task") == FIRST)
 
     def maxima(self, measured: Measured) -> dict[str, int]:
-        """The greatest event time of each SSP in a batch, in Unix ms. SSPs without records in the batch are missing.
-        Empty if the source isn't ``timed``."""
+        """The greatest plausible event time of each SSP in a batch, in Unix ms. SSPs for which the batch has none are
+        missing. Empty if the source isn't ``timed``.
+        """
         if not self.timed or self.intake is None:
             return {}
         found = {ssp: measured.get(f"max_{ssp.partition}") for ssp in self.ssps}
@@ -171,7 +174,9 @@ class Source:
 
 
 def _day(at: int) -> Column:
-    """The day that ``current_date`` returns in a batch that was planned at ``at`` (in Unix ms)."""
+    """The day that ``current_date`` returns in a batch that was planned at ``at`` (in Unix ms), if the session's time
+    zone is UTC.
+    """
     return F.date_from_unix_date(F.lit(at // 86_400_000))
 
 

@@ -1,4 +1,4 @@
-"""Determines the sources of a lane: one for each stream that a ``read`` reads."""
+"""Determines the sources of a lane: one for each stream of each input."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class LaneSources:
     @cached_property
     def delays(self) -> dict[str, int | None]:
         """The delay of each SSP that determines the lane's watermark, in ms. None for SSPs of intermediate streams,
-        whose writers report their own watermark.
+        whose writers report their own watermark. Empty if ``watermark_scope`` isn't "ssp".
         """
         if self.plan.settings.job.watermark_scope != "ssp":
             return {}
@@ -97,8 +97,8 @@ class LaneSources:
 
     @cached_property
     def all(self) -> list[Source]:
-        """The sources, one for each stream. In a lane with state, they must be in the same order as in the offset log
-        of the lane's folder.
+        """The sources, one for each stream of each input. In a lane with state, they must be in the same order as in
+        the offset log of the lane's folder.
         """
         found = []
         for node in self.plan.group.sources:

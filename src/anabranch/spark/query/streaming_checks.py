@@ -39,8 +39,8 @@ _CURE = "Spark can't keep this up to date as rows come: use agg, process or join
 def check(
     graph: Graph, stage: Stage, schemas: Mapping[int, StructType], context: Context, explained: Explained
 ) -> None:
-    """Build the queries of a stage in the same way as lanes do, but on streams without records, and have Spark check
-    them.
+    """Build the queries of a stage in the same way as lanes do, but on placeholders for the streams, and have Spark
+    check the queries. They are never started.
 
     Args:
         schemas: the schemas after the stage's sources, including the hidden column.
@@ -68,7 +68,9 @@ def check(
 
 
 def is_closing(group: Group) -> bool:
-    """Whether a group's query emits each row once, and never replaces a row by a newer one."""
+    """Whether a group's query runs in Spark's append mode, because it emits each row once, and never replaces a row by
+    a newer one. (A ``process`` always runs in update mode.)
+    """
     stateful = group.stateful
     return stateful is None or stateful.kind == "join" or stateful.args.get("emit") == "on_close"
 

@@ -31,8 +31,8 @@ class BatchMoment:
 
 
 class CurrentBatch:
-    """The batch that a query runs or, between two batches, the last batch. Only the query's thread changes this object;
-    any thread may read it.
+    """The batch that a query runs or, between two batches, the last batch. ``now`` is None before the first batch, and
+    after a batch that has failed. Only the query's thread changes this object; any thread may read it.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Finds the archive of Spark's classes on this machine. ``anabranch doctor --fix`` makes it.
+"""Finds the archive of Spark's classes on this machine, which ``anabranch doctor --fix`` makes.
 
 A JVM loads classes from an archive in a fraction of the time that it needs to find them in Spark's 280 jars, to parse
 and to verify them. Java calls this *class data sharing*.
@@ -38,8 +38,8 @@ _OTHER = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare:")
 def path(java: Java) -> Path:
     """Where the archive for a Java and the jars of this environment is, or would be.
 
-    A JVM accepts an archive only if it is of the same build of Java, and if the jars have the same paths, sizes and
-    times as when the archive was made. Otherwise, the JVM silently uses no archive at all, not even the JDK's own.
+    A JVM accepts an archive only if the same build of Java has made it, and if the jars have the same paths, sizes and
+    times as when it was made. Otherwise, the JVM silently uses no archive at all, not even the JDK's own.
     """
     key = hashlib.sha256((java.build + _state(_jars())).encode()).hexdigest()[:12]
     return _folder() / key / _FILE

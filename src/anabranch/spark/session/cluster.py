@@ -91,8 +91,8 @@ def python(conf: Mapping[str, str]) -> str:
 
 
 def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
-    """Settings by which Spark sends this installation of anabranch, and the job's folder, to executors. Files that
-    ``conf`` already sends are sent as well.
+    """Settings by which Spark sends this installation of anabranch, and the job's folder, to executors. Archives that
+    ``conf`` already names are sent as well.
 
     anabranch and the job's folder are packed into archives. The archives stay in a temporary folder until this process
     ends, because executors that start later must also be able to fetch them.

@@ -57,7 +57,7 @@ SETTINGS = {
 _MOST_PRINTED = 64 * 1024**2
 """If the file with the output of earlier sessions has more bytes than this, it is renamed before a session starts."""
 _LOCAL, _S3 = ("", "file"), "s3a"
-"""The schemes of storage roots on a local disk, and the scheme of those on S3."""
+"""The schemes of storage roots on a local disk, and the scheme of storage roots on S3."""
 
 _LISTS = ("spark.jars", "spark.jars.packages")
 
@@ -111,8 +111,8 @@ def master_of(master: str | None, cores: int = 0) -> str:
     """Spark's master: the configured master, or else a local one, which retries Spark tasks. This local master uses all
     cores of this machine (at least 2), or ``cores`` if this is more.
 
-    ``cores`` says how many Spark tasks must be able to run at the same time. With fewer cores, Spark would never read
-    some partitions.
+    ``cores`` says how many Spark tasks must be able to run at the same time. With fewer cores, a lane in real time
+    would never read some of its partitions.
 
     Raises:
         ConfigError: a local master with fewer cores is configured.
@@ -143,8 +143,8 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
         cores: how many Spark tasks must be able to run at the same time.
 
     Raises:
-        AnabranchError: Java is missing, too old or ends unexpectedly; a system's packages can't be fetched; or no
-            master accepts the application.
+        AnabranchError: Java is missing, too old or ends unexpectedly; the packages of a system or a format can't be
+            fetched; or no master accepts the application.
         ConfigError: ``[spark] master`` has too few cores or isn't valid, or there is no interpreter for Python workers.
         UsageError: the job's folder can't be packed for a cluster.
         UnsupportedSparkError: this Spark lacks something that every job needs.
@@ -204,7 +204,8 @@ def stop(spark: SparkSession) -> None:
 
 
 def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure: str = "") -> SparkSession:
-    """Have PySpark start the session. If the session doesn't start, the error says what to do.
+    """Have PySpark start the session. The errors below say what to do. With a local master, other errors are raised as
+    they are.
 
     Args:
         packages: the Maven packages that Spark fetches, for the error.

@@ -21,11 +21,11 @@ def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[
     Args:
         declared: the columns that the job's ``read`` declares.
         where: the operator's name in messages.
-        read_as: for columns whose types can be written in more than one way: how to read them, by the column's name.
+        read_as: how to read the columns whose types can be written in more than one way, by the column's name.
 
     Raises:
-        GraphError: the declaration doesn't fit the format, the stream's own schema can't be read, or it lacks a
-            declared column.
+        GraphError: the declaration doesn't fit the format, the stream's own schema can't be read, or this schema lacks
+            a declared column or has it with another type.
         ParseException: Spark can't parse ``declared``.
     """
     if read_as and format_.name != "json":

@@ -23,7 +23,7 @@ __all__ = ["AvroReader", "AvroWriter"]
 
 _READ = "_anabranch_read"
 """A field that is in every reader's schema, but in no writer's schema. In each value that could be read, this field has
-its default. If a value can't be read, Spark returns a row of nulls instead.
+its default. If a value can't be read, the field is null.
 """
 
 _ALL = 2**31 - 1

@@ -25,8 +25,8 @@ from anabranch.spark.values import Reader, codec, meta_column
 _BLOCK = 1000
 _MARKS = 30
 """The number of bits of a batch's mask of unreadable records. Each bit stands for some blocks of offsets, and is set if
-these blocks contain unreadable records. Blocks whose bit is set are read once more to find the records. The mask costs
-almost nothing per row. The next higher bits of the same number are a mask of blocks with null keys.
+any of these blocks contains an unreadable record. Blocks whose bit is set are read once more to find the records. The
+mask costs almost nothing per row. The next higher bits of the same number are a mask of blocks with null keys.
 """
 
 FAULTS = ("value", "key", "null_time", "time")
@@ -66,7 +66,7 @@ class RecordDecoding:
     keyed: bool
 
     def pruned(self, only: Set[str]) -> RecordDecoding:
-        """The same decoding for only the columns ``only`` of the value."""
+        """The same decoding, without columns of the value that aren't in ``only``. At least one of them remains."""
         return replace(self, reader=self.reader.pruned(only))
 
     @property
@@ -143,7 +143,8 @@ class RecordDecoding:
 
     def measures(self, partitions: Iterable[int], timed: bool, today: Column | None = None) -> list[Column]:
         """What to observe about a batch: where the unreadable records are and, if ``keyed`` is true, where the records
-        with null keys are; see :class:`Marks`. If ``timed`` is true, also the greatest event time of each partition.
+        with null keys are; see :class:`Marks`. If ``timed`` is true, also the greatest plausible event time of each
+        partition.
         """
         today = F.current_date() if today is None else today
         faults = self.faults(today).values()
@@ -210,7 +211,9 @@ class RecordDecoding:
         return opened.select(*at, name.alias("fault"), reason.alias("reason")).where("fault is not null")
 
     def check(self, rows: DataFrame) -> None:
-        """Raises GraphError if a column is declared twice, or the event time isn't a timestamp."""
+        """Raises GraphError if a column is declared twice, or if the event time isn't one of the columns or isn't a
+        timestamp.
+        """
         names = rows.columns
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
@@ -246,8 +249,8 @@ class RecordDecoding:
 
 @dataclass(frozen=True)
 class Marks:
-    """Two bit masks for a batch's blocks of offsets. The first shows which blocks contain unreadable records, the
-    second which blocks contain null keys.
+    """Two bit masks for a batch's blocks of offsets. The first shows which blocks may contain unreadable records, the
+    second which blocks may contain null keys. (Several blocks share a bit.)
     """
 
     faulty: int

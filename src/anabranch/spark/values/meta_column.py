@@ -1,5 +1,5 @@
-"""Makes and reads the hidden column ``_anabranch``, which contains a row's origin, key and headers. Of users'
-functions, only those of ``transform`` get this column.
+"""Makes and reads the hidden column ``_anabranch``, which contains a row's origin, key and headers. Of the
+job's functions, only those of ``transform`` get this column.
 """
 
 from __future__ import annotations

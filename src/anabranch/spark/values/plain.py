@@ -71,8 +71,8 @@ class JsonReader:
 
     @classmethod
     def of(cls, declared: StructType, read_as: Mapping[str, str], where: str) -> JsonReader:
-        """The reader of a stream. Raises GraphError if a column can't be read from JSON at all, or not in the way that
-        ``read_as`` declares.
+        """The reader of a stream. Raises GraphError if a column can't be read from JSON at all, or if ``read_as`` names
+        an undeclared column, an unknown way to read a column, or a way that doesn't fit the column's type.
         """
         for each in declared.fields:
             _check_type(each.name, each.dataType, where)

@@ -56,8 +56,8 @@ class ProtobufReader:
 
     @classmethod
     def of(cls, format_: Format, where: str) -> ProtobufReader:
-        """The reader of a stream. Raises GraphError if the descriptor set isn't valid, or doesn't contain the message
-        type.
+        """The reader of a stream. Raises GraphError if the descriptor set isn't valid, if no message type or more than
+        one fits the name in the settings, or if the message type contains itself.
         """
         found = _message(format_, where)
         return cls(_files(format_), found.full_name, codec.nullable(_columns(found, where, ())))

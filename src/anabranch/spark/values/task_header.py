@@ -21,8 +21,10 @@ class TaskNames:
     """The names of a lane's tasks.
 
     Attributes:
-        by_number: the names of tasks at factor 1, by number.
-        factor: how many virtual tasks each task is divided into. If it is 1, a number alone identifies a task.
+        by_number: the name of each task, by the task's number at factor 1. If ``factor`` is above 1, this is the name
+            at factor 1.
+        factor: how many virtual tasks each task is divided into; 1 if the lane has only one task of each number, so
+            that the number identifies the task.
     """
 
     by_number: dict[int, str]

@@ -38,7 +38,7 @@ class Reader(Protocol):
         ...
 
     def pruned(self, only: Set[str]) -> Self:
-        """The same reader for only the columns ``only``."""
+        """The same reader, without columns that aren't in ``only``. At least one column remains."""
         ...
 
 
@@ -53,7 +53,7 @@ class Writer(Protocol):
 
 
 def _same(one: DataType, other: DataType) -> bool:
-    """Whether two types differ only in nullability."""
+    """Whether two types are the same, apart from nullability."""
     return one.simpleString() == other.simpleString()
 
 
