@@ -19,7 +19,7 @@ def place(
     """The processes that maintain the standbys of each lane. The process that runs a lane is never among them, so with
     few processes there may be fewer standbys than requested.
 
-    In order of importance: lanes and their standbys are in as many racks as possible, each process has its share of
+    In order of importance: each lane and its standbys are in as many racks as possible, each process has its share of
     standbys, and few standbys move. If the rack of any process isn't known, racks don't count. The order of the
     arguments' elements makes no difference. If the result is passed as ``former``, no standby moves.
 

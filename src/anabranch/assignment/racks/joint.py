@@ -2,9 +2,9 @@
 for its standbys.
 
 The active tasks must be balanced, and the standbys must be spread and balanced at least as well as if the active tasks
-were placed first. Of all plans that meet these conditions, the plan with the least cost is wanted. Copies of a task
-exclude each other from containers and racks, so the plan can't be computed as a flow. A branch-and-bound search finds
-the plan; if the search ends early, it still gives a bound on the cost.
+were placed first. Of all plans that meet these conditions, the plan with the least cost is wanted. A task and its
+copies exclude each other from containers, and often from racks, so the plan can't be computed as a flow. A
+branch-and-bound search finds the plan; if the search ends early, it still gives a bound on the cost.
 """
 
 from __future__ import annotations

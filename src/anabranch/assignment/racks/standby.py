@@ -1,5 +1,5 @@
-"""Assigns standbys to containers: never together with their active task or another copy, spread over racks, balanced,
-with little traffic across racks, and with few moves.
+"""Assigns standbys to containers: never to the container of their active task or of another copy, spread over racks,
+balanced, with little traffic across racks, and with few moves.
 
 The problem's ``standby_order`` says whether spread (``reliability``) or cost (``cost``) comes first.
 """
@@ -22,7 +22,7 @@ __all__ = ["Standbys", "at_least", "copies_of", "crosses", "most_spread", "movab
 @dataclass(frozen=True)
 class Standbys:
     """The containers of standbys. ``containers`` has a row for each of ``tasks``. ``bound`` is a lower bound on the
-    cost of all assignments.
+    cost of any assignment of standbys; 0 if another bound already includes it.
     """
 
     tasks: Whole
@@ -89,7 +89,8 @@ def rebuilt(it: Instance, tasks: Whole, copies: Whole) -> int:
 
 
 def most_spread(it: Instance, tasks: int, copies: int) -> int:
-    """An upper bound of :func:`spread`. ``tasks`` is the number of tasks with standbys."""
+    """An upper bound on :func:`spread`. ``tasks`` is the number of tasks with standbys, ``copies`` the number of
+    standbys of each."""
     if not copies:
         return 0
     return tasks * sum(min(1 + copies, len(np.unique(values))) for values in it.spread_by)
@@ -103,8 +104,8 @@ def _shape(values: Whole) -> tuple[int, ...]:
 
 
 def at_least(it: Instance, tasks: Whole, copies: int, active: Whole | None = None) -> int:
-    """The cost of the copies' traffic if each task could use the containers with the least traffic, without regard to
-    other tasks. If ``active`` is given, a task can't use the container of its active task.
+    """The cost of the copies' traffic if each task's copies could use the containers with the least traffic, without
+    regard to other tasks. If ``active`` is given, copies can't use the container of their active task.
     """
     sizes = np.tile(np.bincount(it.rack_of, minlength=len(it.racks)), (len(tasks), 1))
     if active is not None:
