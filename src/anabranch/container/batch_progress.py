@@ -233,8 +233,8 @@ class Tracker:
 
     def _behind(self, operator: Operator) -> float:
         """The seconds that an operator in a later Spark stage than the one that reads the sources needs for its
-        remaining rows, at the speed of its running Spark tasks; 0 for any other operator. (Finished Spark tasks aren't
-        counted, because they may have been much faster.)
+        remaining rows, at the speed of its running Spark tasks; 0 for any other operator, or if the number of remaining
+        rows isn't known. (Finished Spark tasks aren't counted, because they may have been much faster.)
         """
         ratio = self._ratio(operator) if operator.late and operator.label != PUBLISHING else None
         if ratio is None or any(task.told.received for task in operator.tasks):
@@ -287,7 +287,8 @@ class Tracker:
     def _speed(self, part: float, now: float) -> tuple[float, bool]:
         """The share of the batch that is finished per second, and whether this speed was measured for long enough. The
         time before the first finished record isn't included, because it doesn't depend on the size of the batch: in
-        this time, the batch is planned and its Spark tasks start.
+        this time, the batch is planned and its Spark tasks start. If nothing was finished during the measured time, the
+        result is the average speed since the batch was planned.
         """
         if part > 0:
             self._speeds.append((now, part))

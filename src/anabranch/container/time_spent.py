@@ -52,7 +52,8 @@ class TimeSpent:
 
         The driver's times are known: ``stepped`` is when the driver reached its current ``step``. The time of Spark
         tasks is divided according to their reports. Time that a Spark task spends in Java counts as state if the Spark
-        task gets rows that were brought together by key, and otherwise as reading.
+        task gets rows that were brought together by key, and otherwise as reading. Time before publishing in which no
+        Spark task runs also counts as reading.
         """
         if step != COMPUTING:
             self._steps.setdefault(step, stepped)

@@ -196,7 +196,8 @@ class Checkpoint:
 
 
 def faults(checkpoint: Checkpoint) -> list[Fault]:
-    """The files that a restart from this folder needs but can't use; empty if there is no such file."""
+    """The files that a restart from this folder needs but can't use; empty if there is no such file. Of the files with
+    the state, at most one is included."""
     planned, committed = checkpoint.planned, checkpoint.committed
     if planned < 0 and committed < 0:
         return []
