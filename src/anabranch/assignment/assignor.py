@@ -48,8 +48,8 @@ class Where:
         partitions: for each ``system/stream`` and partition, the racks of the replicas, the leader's first; None stands
             for a broker without a rack. Streams of systems without racks are ignored.
         coming: streams that don't exist yet, because the job will create them. They are ignored.
-        lanes: for each stage and ``system/stream``, how many lanes of a container read the stream separately. Default:
-            one.
+        lanes: for each stage and ``system/stream``, how many lanes of a container read the stream, each for itself; 1
+            if the stream isn't named.
     """
 
     seats: Mapping[str, str | None]
@@ -151,7 +151,7 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
 
 
 def explained(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> dict[str, dict[str, str]]:
-    """The reasons for which :func:`seat` chooses the tasks' seats, by stage and then by the name of the task."""
+    """In words, why :func:`seat` chooses each task's seat; by stage, and then by the name of the task."""
     found = seat(stages, former, where, rules)
     problem = _problem(stages, former, where, rules)
     if rules.strategy == "none" or found.why_not or None in where.seats.values() or any(map(_shares, stages)):
@@ -252,8 +252,8 @@ def _bound(problem: Problem) -> float:
 
 
 def _traffic_first(stages: Sequence[StageModel], problem: Problem, where: Where) -> Seating:
-    """The solver's placement. Within each rack, tasks that read the same partition are in the same seats as far as
-    possible."""
+    """The solver's placement, with tasks exchanged within each rack, so that tasks that read the same partition are in
+    the same seats as far as possible."""
     from anabranch.assignment.racks import solver
 
     answer = solver.solve(problem)

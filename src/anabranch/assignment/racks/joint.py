@@ -48,8 +48,9 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Rules:
-    """How far the loads of standbys can be from their shares, and how far tasks must be spread. Both limits come from
-    the sequential plan of the same job when nothing runs yet, so they don't depend on where tasks run now.
+    """How far the loads of standbys can be from their shares, and how far tasks must be spread (0 if no copies are
+    placed for reliability). Both limits come from the sequential plan that the same job would have if nothing ran yet,
+    so they don't depend on where tasks run now.
     """
 
     slopes: Slopes

@@ -33,8 +33,9 @@ class Standbys:
 def place(it: Instance, active: Whole) -> Standbys:
     """Place the requested number of copies of each stateful task, but no more than there are other containers.
 
-    If racks and tags divide the containers in several ways, reliable copies are placed one after another. Then the
-    result isn't always optimal, and the bound shows how far it can be from the optimum.
+    If racks and tags divide the containers in several ways, the copies of a task that are placed for reliability are
+    placed one after another. Then the result isn't always optimal, and the bound shows how far it can be from the
+    optimum.
     """
     tasks = np.flatnonzero(it.stateful)
     first, rest = copies_of(it)
@@ -124,8 +125,8 @@ def movable(it: Instance, tasks: Whole, copies: int) -> int:
 
 def _warm(it: Instance, tasks: Whole, taken: Whole, copies: int) -> tuple[Whole, Whole, Whole]:
     """The existing copies that could stay: rows, containers, and what each copy is worth. A copy among the first
-    ``copies`` of a task is worth more. An answer names reliable copies first, so nothing moves when an answer becomes
-    the input of the next problem.
+    ``copies`` of a task is worth more than the task's other copies. An answer names the copies for reliability first,
+    so nothing moves when an answer becomes the input of the next problem.
     """
     pairs = [
         (row, container, len(tasks) * copies + 1 + (place < copies))

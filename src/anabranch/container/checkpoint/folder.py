@@ -346,7 +346,7 @@ class Folder:
         write any more.
 
         Args:
-            unless: whether to stop waiting for an owner that may or may not be alive.
+            unless: returns whether to stop waiting for an owner that may or may not be alive.
 
         Raises:
             ConflictError: another process has the folder, or it isn't known yet whether it still does. If the error is

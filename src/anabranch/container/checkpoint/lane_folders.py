@@ -50,7 +50,7 @@ class LaneFolders:
         without calling :meth:`note_used`, is made again.
 
         Args:
-            unless: whether to stop waiting for a process that has the folder.
+            unless: returns whether to stop waiting for a process that has the folder.
             checked: whether this process has already taken over the outputs of a new lane, and found nothing from the
                 lane in them.
             ahead: whether the lane's query was already started in the folder.

@@ -29,7 +29,7 @@ _MOST_READ = 4 << 20
 """The size in bytes up to which files are always compared with their checksums. Larger files are compared only if the
 check is thorough."""
 _FARTHEST = 1000
-"""How many batches to go back in search of an intact one. Spark keeps the last hundred batches."""
+"""How many batches to go back in search of an intact batch. By default, Spark keeps the last hundred batches."""
 
 
 @dataclass(frozen=True)
