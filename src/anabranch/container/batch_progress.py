@@ -61,7 +61,8 @@ class ProgressSample:
 
 
 class Tracker:
-    """Follows the progress of one batch. ``before`` are the :attr:`ratios` of the previous batch."""
+    """Follows the progress of one batch, whose writing began at ``since``. ``before`` are the :attr:`ratios` of the
+    previous batch."""
 
     def __init__(self, planned: PlannedBatch, since: float, before: Mapping[str, float] | None = None) -> None:
         self._planned = planned
@@ -287,8 +288,8 @@ class Tracker:
     def _speed(self, part: float, now: float) -> tuple[float, bool]:
         """The share of the batch that is finished per second, and whether this speed was measured for long enough. The
         time before the first finished record isn't included, because it doesn't depend on the size of the batch: in
-        this time, the batch is planned and its Spark tasks start. If nothing was finished during the measured time, the
-        result is the average speed since the batch was planned.
+        this time, Spark prepares the batch and starts Spark tasks. If nothing was finished during the measured time,
+        the result is the average speed since the writing of the batch began.
         """
         if part > 0:
             self._speeds.append((now, part))

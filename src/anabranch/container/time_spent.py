@@ -38,7 +38,7 @@ class Operator:
 
 
 class TimeSpent:
-    """The times that one batch, planned at ``since``, has spent in its phases."""
+    """The times that one batch, whose writing began at ``since``, has spent in its phases."""
 
     def __init__(self, since: float) -> None:
         self._since = since

@@ -1,5 +1,5 @@
-"""Checks and repairs a lane's folder before Spark reads it. An incomplete batch is forgotten if this neither loses nor
-repeats records. Otherwise, the lane fails permanently, with a message that says which file is damaged and what each
+"""Checks and repairs a lane's folder before Spark reads it. An incomplete batch is forgotten if no record is lost or
+repeated thereby. Otherwise, the lane fails permanently, with a message that says which file is damaged and what each
 remedy costs.
 """
 

@@ -155,7 +155,7 @@ class LaneSupervisor:
         self._life.tell(Leave(unwanted=False))
 
     def join(self, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds until the lane has ended. Returns whether it has."""
+        """Wait up to ``timeout`` seconds until the thread of the last attempt has ended. Returns whether it has."""
         return self._runner.join(timeout)
 
     @property
