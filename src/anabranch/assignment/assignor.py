@@ -48,8 +48,8 @@ class Where:
         partitions: for each ``system/stream`` and partition, the racks of the replicas, the leader's first; None stands
             for a broker without a rack. Streams of systems without racks are ignored.
         coming: streams that don't exist yet, because the job will create them. They are ignored.
-        lanes: for each stage and ``system/stream``, how many lanes of a container read the stream separately. Default:
-            one.
+        lanes: for each stage and ``system/stream``, how many lanes of a container read the stream, each for itself; 1
+            if the stream isn't named.
     """
 
     seats: Mapping[str, str | None]
@@ -58,7 +58,8 @@ class Where:
     lanes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def read(self, stage: str, ssps: Iterable[SSP]) -> tuple[Partition, ...]:
-        """The partitions that a task reads, in the solver's form."""
+        """The partitions that a task reads, in the solver's form. Partitions are left out if it doesn't matter in which
+        rack they are read."""
         found = []
         for ssp in dict.fromkeys(wholes(ssps)):
             stream = f"{ssp.system}/{ssp.stream}"
@@ -83,10 +84,11 @@ class Seating:
         seats: the seat of each task, by the stage and the task's name.
         racks: the rack of each seat; None if the rack isn't known, or if the rules ask for racks but racks don't count.
         why_not: why racks don't count although the rules ask for them; otherwise empty. Also empty for a single seat.
-        cost: ``traffic_cost`` for each partition that a container reads from another rack, plus ``non_overlap_cost``
-            for each task that moves; 0 without racks.
-        lower_bound: a lower bound on the cost of all placements that are as well balanced and, with containers first,
-            read each partition in as few containers; 0 without racks.
+        cost: ``traffic_cost`` each time that a lane reads a partition from another rack, plus ``non_overlap_cost`` for
+            each task that moves; 0 without racks. If several tasks in a container read the same partitions, a partition
+            counts once with containers first, but once for each of these tasks with traffic first.
+        lower_bound: a lower bound on the cost of any placement that is as well balanced as this one and, with
+            containers first, reads partitions in as few containers; 0 without racks.
     """
 
     seats: Mapping[str, Mapping[str, str]]
@@ -113,10 +115,12 @@ def plain(containers: int) -> Placing:
 def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> Seating:
     """The seat of each task.
 
-    Balance comes first: each seat gets the floor or the ceiling of the average number of tasks. Then each partition is
-    read in few containers (see :func:`placement.place`). With racks, the cost decides among the remaining placements.
-    If ``rules.first`` is ``traffic``, the cost is considered before the number of containers. The result doesn't depend
-    on the order of the arguments' elements. If the result is passed as ``former``, no task moves.
+    Balance comes first: each seat gets the floor or the ceiling of the average number of a stage's tasks. (If racks
+    count, and traffic comes first or no two tasks of a stage read the same partition, the strategy ``min_traffic``
+    balances only the tasks of all stages together.) Then each partition is read in few containers (see
+    :func:`placement.place`). With racks, the cost decides among the remaining placements. If ``rules.first`` is
+    ``traffic``, the cost is considered before the number of containers. The result doesn't depend on the order of the
+    arguments' elements. If the result is passed as ``former``, and ``non_overlap_cost`` isn't 0, no task moves.
 
     Args:
         stages: the stages with their tasks.
@@ -125,7 +129,7 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
         rules: the criteria.
 
     Raises:
-        ConfigError: there are no seats.
+        ConfigError: there are no seats, or the costs are too large for an exact comparison.
     """
     if rules.strategy == "none":
         return Seating(seats=_without_racks(stages, former, where), racks=where.seats)
@@ -147,7 +151,7 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
 
 
 def explained(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> dict[str, dict[str, str]]:
-    """The reasons for which :func:`seat` chooses the tasks' seats, by stage and then by the name of the task."""
+    """In words, why :func:`seat` chooses each task's seat; by stage, and then by the name of the task."""
     found = seat(stages, former, where, rules)
     problem = _problem(stages, former, where, rules)
     if rules.strategy == "none" or found.why_not or None in where.seats.values() or any(map(_shares, stages)):
@@ -163,8 +167,8 @@ def _without_racks(stages: Sequence[StageModel], former: Placed, where: Where) -
 
 
 def _name(task: Task) -> str:
-    """The solver's name for a task. These names sort by the tasks' indexes, because tasks with neighbouring indexes
-    often read the same partitions."""
+    """The solver's name for a task. Within a stage, these names sort by the tasks' indexes, because tasks with
+    neighbouring indexes often read the same partitions."""
     return f"{task.stage}/{task.index:08}/{task.name}"
 
 
@@ -248,8 +252,8 @@ def _bound(problem: Problem) -> float:
 
 
 def _traffic_first(stages: Sequence[StageModel], problem: Problem, where: Where) -> Seating:
-    """The solver's placement. Within each rack, tasks that read the same partition are in the same seats as far as
-    possible."""
+    """The solver's placement, with tasks exchanged within each rack, so that tasks that read the same partition are in
+    the same seats as far as possible."""
     from anabranch.assignment.racks import solver
 
     answer = solver.solve(problem)

@@ -39,17 +39,18 @@ def place(
 ) -> tuple[dict[str, str], float]:
     """The seat of each member, by name, and the total cost.
 
-    The placement is balanced, and each partition is read in the fewest seats that :func:`placement.place` finds. Groups
-    of the same size then exchange the seats, or parts of seats, that they take, so that the total cost is least. (A
-    seat that has any task of a group reads everything that the group reads.) Two ways of dividing groups among seats
-    are tried: one that moves few tasks, and one that keeps seats with parts of the same group in one rack as far as
-    possible.
+    The placement is balanced, and partitions are read in the fewest seats, on average, that :func:`placement.place`
+    finds. Tasks that read the same partitions form a group. Groups of the same size exchange the seats, or parts of
+    seats, that they take, so that the total cost is least. (A seat that has any task of a group reads everything that
+    the group reads.) Two ways of dividing groups among seats are tried: one that moves few tasks, and one that keeps
+    seats with parts of the same group in one rack as far as possible. If one of these ways reads partitions in more
+    seats, it isn't used.
 
     Args:
         members: the tasks.
         racks: the rack of each seat.
         load: how many tasks of other stages each seat has.
-        traffic_cost: the cost of a partition that is read from another rack.
+        traffic_cost: the cost of a partition that a seat reads from another rack.
         move_cost: the cost of a task that moves.
     """
     tasks = [member.task for member in members]

@@ -29,8 +29,8 @@ class Lineage:
                 its[name.bucket % name.factor] = seat
 
     def seat(self, task: str) -> str | None:
-        """The seat that had the task or most of its parts (if several seats had equally many, the first of them); None
-        if the task is new.
+        """The seat that had the task or most of its parts; None if the task is new. Of seats that had equally many
+        parts, this is the seat with the lowest number.
         """
         if task in self._seats:
             return self._seats[task]

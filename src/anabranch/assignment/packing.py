@@ -1,5 +1,5 @@
-"""Assigns groups of tasks to seats so that groups are divided into the fewest pieces: the groups are put in a line, and
-the line is cut wherever a seat is full.
+"""Assigns groups of tasks to seats so that groups are divided into few pieces: the groups are put in a line, and the
+line is cut wherever a seat is full.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ __all__ = ["Line"]
 class Line:
     """The groups in a line, cut where one seat ends and the next begins.
 
-    The number of pieces is the number of groups plus the number of seats, minus the cuts that fall between two groups
-    (clean cuts). No placement has fewer pieces than the line with the most clean cuts. If all groups are equally large,
-    the number of clean cuts depends only on the order of the seats' sizes. Seats of the same size, and groups, are
-    taken in such an order that few tasks move.
+    A cut is clean if it falls between two groups; the end of the line also counts as a clean cut. The number of pieces
+    is the number of groups plus the number of seats, minus the number of clean cuts. No placement has fewer pieces than
+    the line with the most clean cuts. If all groups are equally large, the number of clean cuts depends only on the
+    order of the seats' sizes. Seats of the same size, and groups, are taken in such an order that few tasks move.
     """
 
     def __init__(self, sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> None:
@@ -87,8 +87,8 @@ class Line:
         return room - len(taken)
 
     def _next_seat(self) -> str:
-        """The next seat. Of the seats whose size leads to the most clean cuts, this is the one that can keep the most
-        of its former tasks after taking the rest of the partly placed group.
+        """The next seat. Of the seats whose size leads to the most clean cuts, this is the seat that loses the fewest
+        of its former tasks if it first takes the rest of the partly placed group.
         """
         counts = Counter(self.room.values())
         small, large = counts[self.floor], counts[self.floor + 1]
@@ -111,7 +111,8 @@ class Line:
 
     def _gain(self, number: int, seat: str, left: int) -> tuple[int, int, int]:
         """The gain if ``seat`` takes as much of a group as it can: first, the number of tasks that stay minus the
-        number of tasks that other seats lose; second, the number of tasks that stay.
+        number of tasks that other seats lose; second, the number of tasks that stay. Of groups with equal gains, the
+        first is preferred.
         """
         held = self.held[number]
         taken = min(left, len(self.groups[number]))
@@ -120,8 +121,8 @@ class Line:
 
 
 def _clean_cuts(seats: Counter[int], floor: int, group_sizes: set[int]) -> dict[tuple[int, int], int]:
-    """The number of cuts that can fall between two groups, given how many seats of the floor size and of the ceiling
-    size are still to be filled.
+    """The largest possible number of clean cuts, given how many seats of the floor size and of the ceiling size are
+    still to be filled. If the groups differ in size, every cut counts as possibly clean.
     """
     unit = group_sizes.pop() if len(group_sizes) == 1 else 1
     clean: dict[tuple[int, int], int] = {}

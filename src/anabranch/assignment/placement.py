@@ -1,4 +1,4 @@
-"""Assigns tasks to seats without racks: balanced, with each SSP read in few containers, and with few moves."""
+"""Assigns tasks to seats without racks: balanced, with each partition read in few containers, and with few moves."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def place(
 
     Every seat gets the floor or the ceiling of the average number of tasks. The ceiling goes to the seats that had the
     most tasks and, of seats that had equally many, to those with the fewest tasks of other stages (``load``). Among
-    such placements, SSPs are read in few containers: the fewest possible if all sets of tasks that read the same SSPs
-    are alike (see :func:`_is_uniform`). Among those, few tasks move from their ``previous`` seats: the fewest possible
-    if no two tasks read the same SSP, as with factor 1. The order of the arguments' elements makes no difference.
+    such placements, partitions are read in few containers: the fewest possible if all groups of tasks that read the
+    same partitions are alike (see :func:`_is_uniform`). Among those, few tasks move from their ``previous`` seats: the
+    fewest possible if no two tasks read the same partition, as with factor 1. The order of the arguments' elements
+    makes no difference.
 
     Raises:
         ConfigError: there are no seats.
@@ -61,8 +62,8 @@ def place(
 
 
 def place_exactly(tasks: Iterable[Task], sizes: Mapping[str, int], homes: Mapping[str, str]) -> dict[str, str]:
-    """Place tasks of one stage, with as few moves as possible, and with tasks that read the same SSPs in the same seat
-    if there is room. ``sizes`` says how many tasks each seat gets. ``homes`` are the former seats of tasks.
+    """Place tasks of one stage, with as few moves as possible, and with tasks that read the same partitions in the same
+    seat if there is room. ``sizes`` says how many tasks each seat gets. ``homes`` are the former seats of tasks.
     """
     groups = list(_groups(sorted(tasks, key=attrgetter("index", "name"))).values())
     ordered = dict(sorted(sizes.items(), key=lambda item: (len(item[0]), item[0])))
@@ -76,7 +77,7 @@ def _homes(tasks: Iterable[Task], previous: Mapping[str, str]) -> dict[str, str]
 
 
 def consumption(tasks: Iterable[Task], placement: Mapping[str, str]) -> float:
-    """The average number of containers in which an SSP is read, at least 1.0. Broadcast SSPs don't count."""
+    """The average number of containers in which a partition is read, at least 1.0. Broadcast inputs don't count."""
     return _consumption(_groups(tasks), placement)
 
 
@@ -90,7 +91,7 @@ def _consumption(groups: _Groups, placement: Mapping[str, str]) -> float:
 
 
 def _is_uniform(groups: _Groups) -> bool:
-    """Whether all groups have the same size and the same number of SSPs, and share no SSP. If so, a line
+    """Whether all groups have the same size and the same number of partitions, and share no partition. If so, a line
     (:mod:`anabranch.assignment.packing`) has the fewest pieces, and every piece costs the same."""
     shapes = {(len(partitions), len(names)) for partitions, names in groups.items()}
     return len(shapes) <= 1 and len(set().union(*groups)) == sum(map(len, groups))
@@ -105,7 +106,7 @@ def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str]) -> dict[s
 
 
 def _groups(tasks: Iterable[Task]) -> _Groups:
-    """The groups of tasks that read the same partitions, which should be in the same seat."""
+    """The tasks, in groups that read the same partitions. The tasks of a group should be in the same seat."""
     groups: _Groups = defaultdict(list)
     for task in tasks:
         groups[frozenset([(ssp.system, ssp.stream, ssp.partition) for ssp in task.ssps])].append(task.name)

@@ -16,10 +16,10 @@ __all__ = ["numbered", "place"]
 def place(
     lanes: Mapping[str, str], processes: Mapping[str, str | None], copies: int, former: Mapping[str, Collection[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """The processes that maintain the standbys of each lane. The process that runs a lane is never among them, so with
-    few processes there may be fewer standbys than requested.
+    """The processes that maintain the standbys of each lane. The process that runs a lane maintains none of this lane's
+    standbys, so with few processes there may be fewer standbys than requested.
 
-    In order of importance: lanes and their standbys are in as many racks as possible, each process has its share of
+    In order of importance: each lane and its standbys are in as many racks as possible, each process has its share of
     standbys, and few standbys move. If the rack of any process isn't known, racks don't count. The order of the
     arguments' elements makes no difference. If the result is passed as ``former``, no standby moves.
 

@@ -61,7 +61,8 @@ class ProgressSample:
 
 
 class Tracker:
-    """Follows the progress of one batch. ``before`` are the :attr:`ratios` of the previous batch."""
+    """Follows the progress of one batch, whose writing began at ``since``. ``before`` are the :attr:`ratios` of the
+    previous batch."""
 
     def __init__(self, planned: PlannedBatch, since: float, before: Mapping[str, float] | None = None) -> None:
         self._planned = planned
@@ -233,8 +234,8 @@ class Tracker:
 
     def _behind(self, operator: Operator) -> float:
         """The seconds that an operator in a later Spark stage than the one that reads the sources needs for its
-        remaining rows, at the speed of its running Spark tasks; 0 for any other operator. (Finished Spark tasks aren't
-        counted, because they may have been much faster.)
+        remaining rows, at the speed of its running Spark tasks; 0 for any other operator, or if the number of remaining
+        rows isn't known. (Finished Spark tasks aren't counted, because they may have been much faster.)
         """
         ratio = self._ratio(operator) if operator.late and operator.label != PUBLISHING else None
         if ratio is None or any(task.told.received for task in operator.tasks):
@@ -287,7 +288,8 @@ class Tracker:
     def _speed(self, part: float, now: float) -> tuple[float, bool]:
         """The share of the batch that is finished per second, and whether this speed was measured for long enough. The
         time before the first finished record isn't included, because it doesn't depend on the size of the batch: in
-        this time, the batch is planned and its Spark tasks start.
+        this time, Spark prepares the batch and starts Spark tasks. If nothing was finished during the measured time,
+        the result is the average speed since the writing of the batch began.
         """
         if part > 0:
             self._speeds.append((now, part))

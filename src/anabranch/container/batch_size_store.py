@@ -1,5 +1,5 @@
-"""Stores how large a lane's batches can be, so that later processes and lanes can begin with this size. The files are
-next to the folders of the job's lanes.
+"""Stores how large a lane's batches can be, so that a suitable size is known for the first batch in later processes and
+lanes. The files are next to the folders of the job's lanes.
 
 The files only save time, so a damaged file is treated as missing, and a failure to write is ignored.
 """
@@ -55,7 +55,7 @@ class BatchSizeStore:
 
 
 def remembered(lane_folders: LaneFolders, lane: Lane, *, quick: bool) -> int:
-    """The size for a lane's first batch, according to what earlier lanes have stored; 0 if nothing was stored. For
+    """The size for a lane's first batch, according to what earlier lanes have stored; 0 if nothing can be read. For
     ``quick``, see :func:`anabranch.pace.stored_sizes.first`.
     """
     try:

@@ -213,7 +213,8 @@ def is_ours(error: BaseException) -> bool:
 
 
 def is_fenced(error: BaseException) -> bool:
-    """Whether the error, which a Python worker may have reported, says that another process has the lane."""
+    """Whether the error, which a Python worker may have reported, says that this process no longer has the lane or its
+    seat."""
     return isinstance(error, FencedError) or f"anabranch.errors.{FencedError.__name__}" in root_cause.said(error)
 
 

@@ -139,7 +139,7 @@ class Departure:
 
 class BackgroundHeartbeats:
     """A context manager that sends heartbeats from its own threads: long polls, which wait for news, and a heartbeat as
-    soon as a lane changes.
+    soon as the state of a lane or a standby changes.
 
     A heartbeat that fails for any reason counts as missed, and the threads continue.
 
@@ -211,7 +211,7 @@ class BackgroundHeartbeats:
 
     def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
         """Return the seat. Call this once all lanes have ended. If the coordinator can't be reached, the seat becomes
-        free some time after the end of the lease."""
+        free only after the end of the lease."""
         with self._lock:
             self._reports, self._departure = tuple(reports), Departure(returns)
         self._beat(0.0)

@@ -46,7 +46,7 @@ class Load:
         working: the share of the time for which Python functions worked on the bucket that took the most time.
         arriving: the records that arrived per second.
         span: the seconds that these figures cover.
-        usual: the median duration of a batch in seconds; 0.0 before the first batch has ended.
+        usual: the median duration of the recent batches in seconds; 0.0 before the first batch has ended.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Checks that a topic's producers assign keys to partitions in the same way as anabranch does. This is necessary
+"""Checks that a stream's producers assign keys to partitions in the same way as anabranch does. This is necessary
 because state is kept by partition."""
 
 from __future__ import annotations

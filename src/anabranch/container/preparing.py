@@ -49,8 +49,8 @@ class Preparations(Generic[T]):
                 self._begun[key].start()
 
     def under_way(self, coming: Iterable[Lane]) -> bool:
-        """Whether any of these lanes is being prepared, and its preparation began only recently. If so, the lane's
-        predecessors should keep running.
+        """Whether any of these lanes is being prepared, and its preparation began less than ``_PATIENCE`` seconds ago.
+        If so, the lane's predecessors should keep running.
         """
         begun = [self._begun.get((lane.id, lane.epoch)) for lane in coming]
         return any(each is not None and each.is_under_way for each in begun)

@@ -254,8 +254,8 @@ class Container:
         return self._builder.prestarted(lane, starting, self._preparations.foreseen(lane))
 
     def _prestarted(self, lane: Lane, starting: Offsets) -> PrestartedQuery | None:
-        """The lane's prestarted query, if this query starts at the lane's start offsets. Otherwise, the query is
-        abandoned, and the result is None."""
+        """The lane's prestarted query, if it is the query that the lane needs, and starts at the lane's start offsets.
+        Otherwise, the prestarted query is abandoned, and the result is None."""
         ahead = self._prestarter.take(lane)
         if ahead is None:
             return None

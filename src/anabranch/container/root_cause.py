@@ -142,7 +142,8 @@ class RootCause:
 
 
 def text_of(error: BaseException) -> str:
-    """The texts of an exception and all of its causes, with Java's stack traces. Never raises an exception."""
+    """The texts of an exception and of its causes (up to ``_MOST_LINKS`` exceptions), with Java's stack traces. Never
+    raises an exception."""
     printed: list[str] = []
     seen: set[int] = set()
     current: BaseException | None = error
@@ -257,7 +258,7 @@ def _head(line: str, first: bool) -> tuple[str, str] | None:
 
 
 def _message(first: str, following: Sequence[str]) -> str:
-    """A message of one or several lines, which ends where a stack trace or another exception begins."""
+    """A message of at most ``_MESSAGE_LINES`` lines, which ends where a stack trace or another exception begins."""
     said = [first.split(f" {_TRACEBACK}", maxsplit=1)[0].removesuffix(_TRACEBACK).rstrip()]
     for line in following[: _MESSAGE_LINES - 1]:
         if _AFTER.match(line) or _CAUSED.match(line) or _BARE.match(line) or line.endswith(_TRACEBACK):

@@ -31,8 +31,9 @@ class SeatLease:
     Args:
         registered_at: when the seat was requested, on ``clock``.
         clock: seconds on a clock that keeps running while the machine sleeps.
-        survives: whether the container continues without its coordinator, which requires ``on_coordinator_loss =
-            "continue"`` and outputs that can all be fenced. Otherwise, the container stops before its lease ends.
+        survives: whether the container continues when its lease ends. Otherwise, the container stops before that. A
+            container in a process of its own continues only with ``on_coordinator_loss = "continue"``, and if all of
+            its outputs can be fenced.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class SeatLease:
     @property
     def lease_left(self) -> float:
         """The seconds until the lease ends; negative once it has ended. The lease is counted from the moment at which
-        the last answered heartbeat was sent.
+        the last answered heartbeat was sent or, before the first answer, from ``registered_at``.
         """
         return self._lease_until - self._clock()
 
@@ -103,8 +104,8 @@ class SeatLease:
         return SentHeartbeat(beat, self._clock())
 
     def hear(self, sent: SentHeartbeat, answer: HeartbeatResponse) -> None:
-        """Process the answer to a heartbeat. If a later heartbeat has already been answered, this answer only renews
-        the lease."""
+        """Process the answer to a heartbeat. If a later heartbeat has already been answered, the orders in this answer
+        don't count. It still renews the lease, or says that the seat is lost."""
         if not answer.alive:
             self._refused = answer.reason or "the coordinator says so"
             return

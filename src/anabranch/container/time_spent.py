@@ -38,7 +38,7 @@ class Operator:
 
 
 class TimeSpent:
-    """The times that one batch, planned at ``since``, has spent in its phases."""
+    """The times that one batch, whose writing began at ``since``, has spent in its phases."""
 
     def __init__(self, since: float) -> None:
         self._since = since
@@ -52,7 +52,8 @@ class TimeSpent:
 
         The driver's times are known: ``stepped`` is when the driver reached its current ``step``. The time of Spark
         tasks is divided according to their reports. Time that a Spark task spends in Java counts as state if the Spark
-        task gets rows that were brought together by key, and otherwise as reading.
+        task gets rows that were brought together by key, and otherwise as reading. Time before publishing in which no
+        Spark task runs also counts as reading.
         """
         if step != COMPUTING:
             self._steps.setdefault(step, stepped)

@@ -1,2 +1,2 @@
-"""Assigns tasks to containers so that there is the least traffic across racks, with a lower bound on the cost as proof
-(KIP-925)."""
+"""Assigns tasks and standbys to containers: balanced, and with little traffic across racks, as in KIP-925. A lower
+bound on the cost shows how good an assignment is."""

@@ -1,9 +1,10 @@
 """Assigns active tasks to containers: balanced, and at the least cost of all balanced placements.
 
 In the network, a task has arcs to three kinds of nodes: to each rack with a replica of a partition that the task reads,
-to its stage's node for "any container", and to the container in which it runs. A rack has arcs to its containers. A
-task costs the same in all containers of a rack, except for the container in which it runs. So the least cost is the
-same as in a network with an arc from each task to each container.
+to a node for "any container", and to the container in which it runs. The node for "any container" has arcs to all
+racks, and a rack has arcs to its containers. With ``balance_subtopology``, each stage has nodes of its own. A task
+costs the same in all containers of a rack, except for the container in which it runs. So the least cost is the same as
+in a network with an arc from each task to each container.
 """
 
 from __future__ import annotations
@@ -145,8 +146,8 @@ def _solve(
 
 
 def _seats(net: Network, it: Instance, sizes: Whole, containers: Whole) -> Whole:
-    """Add a node for each stage and container. The flow through a node is at most the container's share of the stage's
-    tasks.
+    """Add a node for each stage and container. The flow through a node is the floor or the ceiling of the container's
+    share of the stage's tasks.
     """
     seats = net.nodes(len(sizes) * len(containers)).reshape(len(sizes), len(containers))
     for number, size in enumerate(sizes.tolist()):

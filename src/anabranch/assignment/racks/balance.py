@@ -19,8 +19,8 @@ from anabranch.assignment.racks.shares import Bounds
 __all__ = ["Slopes", "groups_nearest", "nearest"]
 
 _FINEST = 720_720
-"""A number that is divisible by 1 to 16. If the least common multiple of the slots is larger, weights are precise to a
-millionth."""
+"""A number that is divisible by 1 to 16. If the least common multiple of the slots is larger, each container's factor
+1 / slots is rounded down to a multiple of 1 / ``_FINEST``, but not to 0."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Slopes:
     addition to ``prior``.
 
     Between ``lower`` and ``upper``, a standby costs nothing. ``most`` is the largest number of further standbys.
+    ``beyond`` says by how much ``prior`` already exceeds the container's share.
     """
 
     lower: Whole
@@ -55,7 +56,8 @@ class Slopes:
         return many
 
     def far(self, loads: Whole) -> int:
-        """The distance of these loads from their shares."""
+        """The distance of these loads from the containers' shares, without the distance by which ``prior`` already
+        exceeds the shares."""
         short = np.maximum(self.lower - loads, 0)
         over = np.maximum(loads - self.upper, 0) + self.beyond
         return int(((short**2 + over**2 - self.beyond**2) * self.weight).sum())

@@ -1,9 +1,9 @@
 """Assigns copies of tasks to places by a flow, and then fits them into the places' containers, for given loads.
 
-A place consists of all containers of a rack or, with tags, of all containers of a rack that have the same tags. A task
-has arcs to places, and places have arcs to containers. If a task can have several copies in a place, such a network can
-put two of them in the same container. So the copies are fitted into containers afterwards. If that fails, the problem
-is solved again in a network with an arc for each task and container.
+A place consists of all containers with the same rack (if racks are known) and the same values of all tags. A task has
+arcs to places, and places have arcs to containers. If a task can have several copies in a place, such a network can put
+two of them in the same container. So the copies are fitted into containers afterwards. If they don't fit, the problem
+can be solved again in a network with an arc for each task and container.
 """
 
 from __future__ import annotations

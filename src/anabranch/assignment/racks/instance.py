@@ -68,7 +68,8 @@ class Instance:
         scale: the factor that makes weights whole numbers.
         by_traffic: whether traffic counts: only if racks are known and the strategy isn't ``none``.
         spread_by: for the rack (if racks are known) and for each tag, an array of the containers' values, as numbers.
-        place_of: each container's place. Containers are in the same place if all these values are equal.
+        place_of: each container's place. Containers are in the same place if all their values in ``spread_by`` are
+            equal.
         on: each task's current container; -1 if the task is new, -2 if its container is gone.
     """
 
@@ -108,12 +109,12 @@ class Instance:
 
     @property
     def traffic_cost(self) -> int:
-        """The cost of a unit of scaled weight."""
+        """The cost of a unit of scaled weight; 0 if traffic doesn't count."""
         return self.problem.traffic_cost if self.by_traffic else 0
 
     @property
     def move_cost(self) -> int:
-        """The cost of a move, in the same unit."""
+        """The cost of a move, multiplied by ``scale`` as the weights are."""
         return self.problem.non_overlap_cost * self.scale
 
     @property
@@ -122,7 +123,7 @@ class Instance:
         return self.active_traffic.sum * self.traffic_cost + len(self.tasks) * self.move_cost
 
     def standby_on(self, task: Task) -> list[int]:
-        """The existing containers that have a standby of the task, in order."""
+        """The existing containers that have a standby of the task, in the order in which the task names them."""
         found = (self.container_numbers.get(one) for one in task.standby_on)
         return list(dict.fromkeys(number for number in found if number is not None))
 

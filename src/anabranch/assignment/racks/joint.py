@@ -2,9 +2,9 @@
 for its standbys.
 
 The active tasks must be balanced, and the standbys must be spread and balanced at least as well as if the active tasks
-were placed first. Of all plans that meet these conditions, the plan with the least cost is wanted. Copies of a task
-exclude each other from containers and racks, so the plan can't be computed as a flow. A branch-and-bound search finds
-the plan; if the search ends early, it still gives a bound on the cost.
+were placed first. Of all plans that meet these conditions, the plan with the least cost is wanted. A task and its
+copies exclude each other from containers, and often from racks, so the plan can't be computed as a flow. A
+branch-and-bound search finds the plan; if the search ends early, it still gives a bound on the cost.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Rules:
-    """How far the loads of standbys can be from their shares, and how far tasks must be spread. Both limits come from
-    the sequential plan of the same job when nothing runs yet, so they don't depend on where tasks run now.
+    """How far the loads of standbys can be from their shares, and how far tasks must be spread (0 if no copies are
+    placed for reliability). Both limits come from the sequential plan that the same job would have if nothing ran yet,
+    so they don't depend on where tasks run now.
     """
 
     slopes: Slopes

@@ -65,7 +65,8 @@ class Task(_Record, frozen=True, kw_only=True):
 
 
 class Problem(_Record, frozen=True, kw_only=True):
-    """What to assign, and by which rules. Raises ConfigError if a name occurs twice or the problem can't be solved."""
+    """What to assign, and by which rules. Raises ConfigError if a container, a task, or a partition of a task is named
+    twice, or if the problem can't be solved as it is."""
 
     containers: tuple[Container, ...]
     tasks: tuple[Task, ...]
@@ -109,19 +110,19 @@ class Answer(_Record, frozen=True, kw_only=True):
     Attributes:
         cost: what the strategy minimizes: ``traffic_cost`` * traffic + ``non_overlap_cost`` * moved. Without racks, or
             with strategy none, only moves count.
-        traffic: the weight of partitions that are read from another rack; None if racks aren't known.
+        traffic: the weight of partitions that are read from other racks; None if racks aren't known.
         lower_bound: the lower bound.
         gap: ``cost`` minus ``lower_bound``.
         moved: how many tasks and standbys move. New tasks and standbys don't count, nor do standbys whose container is
             gone.
-        needed_moves: the number of moves of active tasks that balance requires; see
+        needed_moves: the number of moves of active tasks that balance requires, if it was determined; see
             :func:`~anabranch.assignment.racks.reasons.compared`.
         saved_by_moves: what the other moves of active tasks save, compared with the cheapest placement that has only
             the ``needed_moves``.
         loads: the number of active tasks in each container.
         spread: the number of racks (and tag values) in which a task or one of its standbys is, summed over the tasks
             with standbys.
-        most_spread: an upper bound of ``spread`` for any assignment.
+        most_spread: an upper bound on the ``spread`` of any assignment.
         why: for each task, the reason for its place; see :func:`~anabranch.assignment.racks.reasons.explained`.
     """
 
@@ -150,7 +151,7 @@ def read(raw: bytes, name: str = "this") -> Problem:
     """Parse the content of a file as a problem. ``name`` is the file's name, for messages.
 
     Raises:
-        UsageError: the content isn't JSON, or has fields that a problem doesn't have. The message names the place.
+        UsageError: the content isn't JSON, or doesn't have the form of a problem. The message names the place.
         ConfigError: the problem can't be solved as it is.
     """
     try:

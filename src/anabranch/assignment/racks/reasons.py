@@ -17,9 +17,9 @@ __all__ = ["compared", "explained"]
 
 
 def explained(problem: Problem, answer: Answer) -> dict[str, str]:
-    """For each task, in words: its container and the former one, what it reads across racks, and why it isn't in a
-    cheaper rack or in its former container. If the task has standbys, the text also gives their containers, which of
-    these are new, and over how many racks the task and its standbys are spread.
+    """For each task, in words: its container and its former container, what it reads across racks, and why it isn't in
+    a cheaper rack or in its former container. If the task has standbys, the text also gives their containers, which of
+    these are new, and (if racks are known) over how many racks the task and its standbys are spread.
     """
     it = Instance(problem)
     found = {}

@@ -21,7 +21,9 @@ _STANDBY = ("standby", 0)
 
 
 def is_collapsed(it: Instance) -> bool:
-    """Whether all copies of a task can be in different racks, so that the containers of a rack are equivalent."""
+    """Whether a task and all its copies must be in different racks, so that the containers of a rack are equivalent.
+    This is so if all copies are placed for reliability, there are enough racks, and tags don't divide the containers in
+    another way than racks do."""
     first, rest = standby.copies_of(it)
     return not rest and not standby.crosses(it) and first < len(it.rack_of_place)
 
@@ -80,7 +82,8 @@ class Search:
         return np.hstack([actives, rest]), least
 
     def _options(self, row: int, task: int) -> None:
-        """Add the options of a task and its standbys, which exclude each other from containers and racks."""
+        """Add the options of a task and its standbys, which exclude each other from containers or, if the containers of
+        a rack are equivalent, from racks."""
         it, on = self.it, int(self.it.on[task])
         old = set(it.standby_on(it.tasks[task]))
         self.constant += min(len(old), self.copies) * self._value(0, 1)

@@ -15,7 +15,8 @@ __all__ = ["solve"]
 
 
 def solve(problem: Problem) -> Answer:
-    """The assignment of least cost. The assignment doesn't depend on the order of containers, tasks and partitions.
+    """The cheapest assignment that was found; its ``gap`` says how far its cost can be from the least cost. The
+    assignment doesn't depend on the order of containers, tasks and partitions.
 
     Raises:
         ConfigError: weights and costs are too large for an exact comparison, a tag is missing from some containers, or

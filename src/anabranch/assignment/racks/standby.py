@@ -1,5 +1,5 @@
-"""Assigns standbys to containers: never together with their active task or another copy, spread over racks, balanced,
-with little traffic across racks, and with few moves.
+"""Assigns standbys to containers: never to the container of their active task or of another copy, spread over racks,
+balanced, with little traffic across racks, and with few moves.
 
 The problem's ``standby_order`` says whether spread (``reliability``) or cost (``cost``) comes first.
 """
@@ -22,7 +22,7 @@ __all__ = ["Standbys", "at_least", "copies_of", "crosses", "most_spread", "movab
 @dataclass(frozen=True)
 class Standbys:
     """The containers of standbys. ``containers`` has a row for each of ``tasks``. ``bound`` is a lower bound on the
-    cost of all assignments.
+    cost of any assignment of standbys; 0 if another bound already includes it.
     """
 
     tasks: Whole
@@ -33,8 +33,9 @@ class Standbys:
 def place(it: Instance, active: Whole) -> Standbys:
     """Place the requested number of copies of each stateful task, but no more than there are other containers.
 
-    If racks and tags divide the containers in several ways, reliable copies are placed one after another. Then the
-    result isn't always optimal, and the bound shows how far it can be from the optimum.
+    If racks and tags divide the containers in several ways, the copies of a task that are placed for reliability are
+    placed one after another. Then the result isn't always optimal, and the bound shows how far it can be from the
+    optimum.
     """
     tasks = np.flatnonzero(it.stateful)
     first, rest = copies_of(it)
@@ -89,7 +90,8 @@ def rebuilt(it: Instance, tasks: Whole, copies: Whole) -> int:
 
 
 def most_spread(it: Instance, tasks: int, copies: int) -> int:
-    """An upper bound of :func:`spread`. ``tasks`` is the number of tasks with standbys."""
+    """An upper bound on :func:`spread`. ``tasks`` is the number of tasks with standbys, ``copies`` the number of
+    standbys of each."""
     if not copies:
         return 0
     return tasks * sum(min(1 + copies, len(np.unique(values))) for values in it.spread_by)
@@ -103,8 +105,8 @@ def _shape(values: Whole) -> tuple[int, ...]:
 
 
 def at_least(it: Instance, tasks: Whole, copies: int, active: Whole | None = None) -> int:
-    """The cost of the copies' traffic if each task could use the containers with the least traffic, without regard to
-    other tasks. If ``active`` is given, a task can't use the container of its active task.
+    """The cost of the copies' traffic if each task's copies could use the containers with the least traffic, without
+    regard to other tasks. If ``active`` is given, copies can't use the container of their active task.
     """
     sizes = np.tile(np.bincount(it.rack_of, minlength=len(it.racks)), (len(tasks), 1))
     if active is not None:
@@ -123,8 +125,8 @@ def movable(it: Instance, tasks: Whole, copies: int) -> int:
 
 def _warm(it: Instance, tasks: Whole, taken: Whole, copies: int) -> tuple[Whole, Whole, Whole]:
     """The existing copies that could stay: rows, containers, and what each copy is worth. A copy among the first
-    ``copies`` of a task is worth more. An answer names reliable copies first, so nothing moves when an answer becomes
-    the input of the next problem.
+    ``copies`` of a task is worth more than the task's other copies. An answer names the copies for reliability first,
+    so nothing moves when an answer becomes the input of the next problem.
     """
     pairs = [
         (row, container, len(tasks) * copies + 1 + (place < copies))

@@ -202,8 +202,8 @@ class Tree:
         return {name: file.size for name, file in self.files("").items()}
 
     def move(self, target: Tree) -> bool:
-        """Move the whole tree to another path in the same storage. Returns whether the tree was moved: False if it
-        doesn't exist."""
+        """Move the whole tree to another path in the same storage. Returns whether the tree was moved; False, for
+        example, if it doesn't exist."""
         if not self.has(""):
             return False
         if self.local is None or target.local is None:

@@ -232,8 +232,8 @@ class Folder:
             self.clear_leftovers(anew=False)
 
     def begin_anew(self) -> None:
-        """Forget the plans of all batches, and where the query began. Call this only if nothing has been committed or
-        published."""
+        """Forget all batches with their state, and where the query began. Call this only if the lane can start over,
+        because nothing has been published."""
         for name in (*leftovers.OF_BATCHES, "sources"):
             self.tree.fs.delete(self.tree.at(name), True)
 
@@ -346,11 +346,11 @@ class Folder:
         write any more.
 
         Args:
-            unless: whether to stop waiting for an owner that may or may not be alive.
+            unless: returns whether to stop waiting for an owner that may or may not be alive.
 
         Raises:
-            ConflictError: another process has the folder. If the error is a FencedError, the other process is certainly
-                alive.
+            ConflictError: another process has the folder, or it isn't known yet whether it still does. If the error is
+                a FencedError, the other process is certainly alive.
         """
         if self.tree.local is None:
             claims.take(self._spark, self.tree.uri, unless)

@@ -50,7 +50,7 @@ class LaneFolders:
         without calling :meth:`note_used`, is made again.
 
         Args:
-            unless: whether to stop waiting for a process that has the folder.
+            unless: returns whether to stop waiting for a process that has the folder.
             checked: whether this process has already taken over the outputs of a new lane, and found nothing from the
                 lane in them.
             ahead: whether the lane's query was already started in the folder.
@@ -195,15 +195,15 @@ class LaneFolders:
         return Folder(self.spark, f"{self.root}/{job}/{lane}/{epoch}", self.systems.streams_by_topic)
 
     def withdrawn(self, lane: Lane, epoch: int, *, began: bool) -> int:
-        """Make the outputs refuse everything from a lane whose query has ended, until the lane takes the outputs again.
-        Returns the last batch that is in an output, at least in part, -1 if none. ``began`` says whether the lane has
-        committed a batch of its own.
+        """Make the exactly-once output streams refuse everything from a lane whose query has ended, until the lane
+        takes its outputs again. Returns the last batch that is in an output, at least in part, -1 if none. ``began``
+        says whether the lane has committed a batch of its own.
         """
         return self.systems.withdraw(lane, epoch, new=False if began else None)
 
     def seen(self, lane: Lane) -> int:
-        """The last batch that is known to be in an output of a running lane, at least in part. Later batches may have
-        arrived since.
+        """The last batch that is known to be in an exactly-once output stream of a running lane, at least in part, -1
+        if none. Later batches may have arrived since.
         """
         return self.systems.seen(lane)
 

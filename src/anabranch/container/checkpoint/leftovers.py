@@ -18,7 +18,7 @@ OF_BATCHES = ("offsets", "commits", "state")
 
 _OURS = re.compile(rf"\.?.+\.[0-9a-f]{{32}}{re.escape(PART)}(?:\.crc)?")
 _SPARKS = re.compile(r"\.{1,2}[^.].*\.tmp(?:\.crc)?")
-"""Matches temporary files of Spark, such as ``.0.85a21cef-2c22-49c8-b909-e9ca04a59a10.tmp``. They contain no data.
+"""Matches temporary files of Spark, such as ``.0.85a21cef-2c22-49c8-b909-e9ca04a59a10.tmp``. Nothing in them is needed.
 """
 _CHECKSUM = re.compile(r"\.(?P<of>.+)\.crc")
 _VERSION = re.compile(r"state/\d+/\d+/(?:[^/]+/)?(\d+)(?:_[^/]+)?\.(?:changelog|zip|delta|snapshot)")

@@ -3,7 +3,7 @@
 A claim of a folder is a numbered file next to the folder, created exclusively: if two processes try to create the same
 file at the same time, only one of them succeeds. The claim with the highest number counts. The process that made this
 claim shows that it is alive by rewriting a file of its own every few seconds. A process has only one such file for all
-of its lanes.
+lanes of a job.
 
 Another process makes the next claim only if the former owner has released the folder, has ended, or hasn't rewritten
 its file for ``EXPIRES`` seconds. (An owner that ends in order removes its file. The end of an owner that was killed is
@@ -230,7 +230,7 @@ class Ownership:
             self._files.lease(folder, 0 if folder in self._lost else LEASE - (self._clock() - begun))
 
     def _look_for_claims(self) -> None:
-        """Find out which of our folders other processes have taken."""
+        """Find out which of this process's folders other processes have taken."""
         for folder, number in self._held.items():
             last = None if folder in self._lost else self._last(folder)
             if last is not None and last > number:

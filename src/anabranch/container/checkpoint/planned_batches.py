@@ -1,5 +1,5 @@
-"""The plans of the batches of a running query. Each entry of the checkpoint is read at most once, because on an object
-store, reading a file takes two calls, and finding out whether the file exists takes another.
+"""The plans of the batches of a running query. The plans of the last few batches are kept in memory, because on an
+object store, reading a file takes two calls, and finding out whether the file exists takes another.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def of_lane(
     found: LaneFiles, systems: Systems, published: Callable[[Lane], int]
 ) -> tuple[list[Finding], Resumption | None]:
     """The problems of a stopped lane, and the Resumption with which its folder can be repaired. The Resumption is None
-    if the folder needs no repair or can't be repaired.
+    if no batch has to be forgotten or run again, or if the folder can't be repaired.
     """
     lane, part = found.lane, f"lane {found.lane.id}"
     if found.files is None:

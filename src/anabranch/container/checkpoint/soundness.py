@@ -29,7 +29,7 @@ _MOST_READ = 4 << 20
 """The size in bytes up to which files are always compared with their checksums. Larger files are compared only if the
 check is thorough."""
 _FARTHEST = 1000
-"""How many batches to go back in search of an intact one. Spark keeps the last hundred batches."""
+"""How many batches to go back in search of an intact batch. By default, Spark keeps the last hundred batches."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,8 @@ class Checkpoint:
 
 
 def faults(checkpoint: Checkpoint) -> list[Fault]:
-    """The files that a restart from this folder needs but can't use; empty if there is no such file."""
+    """The files that a restart from this folder needs but can't use; empty if there is no such file. Of the files with
+    the state, at most one is included."""
     planned, committed = checkpoint.planned, checkpoint.committed
     if planned < 0 and committed < 0:
         return []

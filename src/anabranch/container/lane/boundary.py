@@ -31,8 +31,9 @@ class Boundary:
         self._queries = queries
 
     def reach(self, started: StreamingQuery, turn: Callable[[], None] | None = None) -> None:
-        """End the query after the running batch, or after the batch that is being planned at the moment. A batch of a
-        closing or leaving lane may be broken off. A query with the real-time trigger is stopped at once.
+        """End the query after the running batch, or after the batch that is being planned at the moment. A closing lane
+        whose batches are brief may run one more batch, during which its successors' queries are prestarted. A batch of
+        a closing or leaving lane may be broken off. A query with the real-time trigger is stopped at once.
 
         Args:
             turn: called repeatedly while waiting, instead of a check of the query's progress. With ``turn``, a batch is
@@ -93,8 +94,8 @@ class Boundary:
         self._monitor.take_progress(started)
 
     def _takes_back(self, query: LaneQuery) -> bool:
-        """Forget the batch that a former query has begun, if no reader can have seen any part of it. Returns whether it
-        was forgotten."""
+        """Forget the batch that a former query has begun, if this is allowed and no reader can have seen any part of
+        the batch. Returns whether the batch was forgotten."""
         attempt, folder = self._attempt, self._attempt.folder
         repeats = query.outputs.repeats and not self._life.closes_now()
         if (

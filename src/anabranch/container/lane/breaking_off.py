@@ -1,4 +1,5 @@
-"""Decides whether a closing lane breaks off its batch instead of waiting for a long batch that no reader sees yet."""
+"""Decides whether a lane that must end breaks off its running batch, which no reader sees yet, instead of waiting for
+the batch's end."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class QueryBuilder:
         )
 
     def take(self, lane: Lane) -> None:
-        """Take over the outputs of a new lane, so that no process with a lower epoch can write to them. Raises
+        """Take over the outputs of a new lane, so that no process with a lower epoch can write for the lane. Raises
         StateError if the outputs already contain a batch of this lane."""
         self.query(lane, self.lane_folders.at(lane, lane.epoch)).outputs.take(new=True)
         self.lane_folders.check_new(lane, self.lane_folders.published(lane))
@@ -89,9 +89,10 @@ class QueryBuilder:
 
     def starting(self, lane: Lane, begins: Offsets) -> Offsets:
         """A lane's start offsets, by whole SSP: those in ``begins`` and, for all other SSPs, the offsets that their
-        ``read`` declares. Partitions that no lane has read before (``fresh``) are always read from their beginning. If
-        the lane hasn't run yet, streams whose offsets are chosen here keep their current records until the lane has
-        read them, even if the streams' retention is shorter.
+        ``read`` declares. Of these other SSPs, those of intermediate streams, and partitions that no lane has read
+        before (``fresh``), are read from their beginning. If the lane hasn't run yet, streams whose offsets are chosen
+        here keep their current records until the lane has read them, even if the streams' retention is shorter. (This
+        requires a system that knows the readers of its streams, such as the embedded log.)
 
         Raises:
             LogError: the job couldn't be recorded as a reader of a stream.

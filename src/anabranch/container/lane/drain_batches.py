@@ -59,8 +59,8 @@ class Drain:
     Args:
         starting: the start offsets of inputs that the lane has never read.
         wanted: returns how the lane should drain; None if it shouldn't drain any more.
-        upstream_ended: whether all lanes that write the lane's inputs have ended.
-        leaving: whether the lane must end as it is, without having drained.
+        upstream_ended: returns whether all lanes that write the lane's inputs have ended.
+        leaving: returns whether the lane must end as it is, without having drained.
         run: runs the planned batch.
         begin: runs a first batch, which reads nothing.
         end: runs the planned batch, after which no other batch begins.
@@ -86,7 +86,8 @@ class Drain:
     now: Callable[[], int]
 
     def __call__(self) -> Outcome:
-        """Read everything that the lane must still read. When all lanes have done so, run the last batch."""
+        """Read everything that the lane must still read. When all lanes have done so, run the last batch, if it has
+        anything to do."""
         if self.folder.pending:
             self.run()
         while (wanted := self.wanted()) is not None and not self.leaving():

@@ -1,6 +1,6 @@
 """Attributes a lane's failure to its cause: its inputs, an operator, or something else.
 
-Some of Spark's errors point to a piece of SQL or to a line of code. The operator is derived from this.
+Some of Spark's errors point to a piece of SQL or to a line of code, from which the operator is derived.
 """
 
 from __future__ import annotations

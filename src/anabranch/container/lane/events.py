@@ -131,8 +131,8 @@ class QueryStopped:
 
 @dataclass(frozen=True)
 class DrainEnded:
-    """A drain has ended. ``drained`` is False if the drain was cancelled, if the lane has to leave, or if the query
-    could not be held.
+    """A drain has ended. ``drained`` is False if the drain was cancelled, if the lane has to leave or close before it
+    has drained, or if the query could not be held.
     """
 
     drained: bool

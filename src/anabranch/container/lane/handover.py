@@ -131,7 +131,7 @@ class Prestarter:
 
     Args:
         begin: starts the query of a lane at the given offsets.
-        can: whether the query of a lane can be started.
+        can: returns whether the query of a lane can be started.
     """
 
     def __init__(self, begin: Callable[[Lane, Offsets], PrestartedQuery | None], can: Callable[[Lane], bool]) -> None:

@@ -43,7 +43,7 @@ class Life:
             self._changed.wait_for(lambda: not self._state.waits)
 
     def pause(self, seconds: float) -> None:
-        """Wait for ``seconds``, or until there is an order."""
+        """Wait for ``seconds``, or until an order changes the lane's state."""
         with self._changed:
             self._changed.wait_for(lambda: self._has_news, seconds)
             self._has_news = False

@@ -124,7 +124,7 @@ class LaneState:
 
     @property
     def stops(self) -> bool:
-        """Whether the lane's query must end at the next batch boundary."""
+        """Whether the lane's query must end: at the next batch boundary, or by breaking off a batch."""
         return bool(self.closing or self.leaving)
 
     @property
@@ -215,8 +215,8 @@ def _left(state: LaneState, leaving: Leaving, *, unwanted: bool) -> LaneState:
 
 
 def _wanted(state: LaneState, want: Run) -> Stepped:
-    """The step after the coordinator has said that it wants the lane here. The lane is started only in the folder that
-    ``want`` names."""
+    """The step after the coordinator has said that it wants the lane here. After a failure, a lane with a folder gets
+    its next attempt only once ``want`` names this folder."""
     if state.phase in (Phase.FAILED, Phase.NEEDS_PROCESS, Phase.RELEASED):
         return state, ()
     if state.phase in (Phase.RETRYING, Phase.WAITING):

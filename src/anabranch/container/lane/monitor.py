@@ -93,7 +93,7 @@ class Monitor:
             self._batch_size_store.note(query.pacer.limit, ends=ends)
 
     def dead_letters(self) -> int:
-        """How many dead letters this lane has written in total, including earlier processes."""
+        """How many dead letters this lane has written in total, including those of earlier processes."""
         query = self._attempt.query
         return query.outputs.put_aside if query is not None else self._attempt.lane.put_aside
 

@@ -49,7 +49,7 @@ class Reporter:
             self.wake()
 
     def conclude(self, phase: Literal[LanePhase.ENDED, LanePhase.FAILED], **changes: Any) -> None:
-        """Make the last report, which is shown as soon as the lane's state says that the lane has ended."""
+        """Make the last report, which is shown as soon as the lane's state says that the attempt has ended."""
         self._last = self.current.changed(phase=phase, **changes)
         if phase is LanePhase.FAILED:
             batches.failed(self._lane, self._last)

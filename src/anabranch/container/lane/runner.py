@@ -123,8 +123,8 @@ class LaneRunner:
         self._thread.start()
 
     def stop(self, at_once: bool = False) -> None:
-        """End the lane at the next batch boundary. With ``at_once``, end it at once; the next process then finishes the
-        batch."""
+        """End the lane at the next batch boundary, or by breaking off a long batch; with ``at_once``, immediately. The
+        next process finishes a batch that was broken off."""
         self.life.tell(events.Leave(unwanted=True, at_once=at_once))
 
     def close(self, now: bool = False) -> None:

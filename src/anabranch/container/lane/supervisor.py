@@ -120,7 +120,7 @@ class LaneSupervisor:
 
     @property
     def closed(self) -> bool:
-        """Whether the lane was told to close and has ended, or has drained."""
+        """Whether the lane has ended here, and was told to close or has drained."""
         return (self._closing or self._life.state.drained) and self.ended
 
     def go_on(self, wanted: WantedLane) -> None:
@@ -143,18 +143,19 @@ class LaneSupervisor:
         self._runner = self._started_runner(wanted.lane)
 
     def stop(self, at_once: bool = False) -> None:
-        """End the lane at the next batch boundary, or at once, because it isn't wanted here any more. A failed lane
-        stays failed."""
+        """End the lane, because it isn't wanted here any more: at the next batch boundary, by breaking off a long
+        batch, or with ``at_once`` immediately. A lane that has failed gets no other attempt here. It counts as failed,
+        unless it waits for its surroundings: then it continues at the next start."""
         self._life.tell(Leave(unwanted=True, at_once=at_once))
 
     def leave(self) -> None:
-        """End the lane at the next batch boundary, because the container ends. If the lane has failed, another
-        container gives it its next attempt.
+        """End the lane at the next batch boundary or by breaking off a long batch, because the container ends. If the
+        lane has failed and can be tried again, another container gives it its next attempt.
         """
         self._life.tell(Leave(unwanted=False))
 
     def join(self, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds until the lane has ended. Returns whether it has."""
+        """Wait up to ``timeout`` seconds until the thread of the last attempt has ended. Returns whether it has."""
         return self._runner.join(timeout)
 
     @property

@@ -20,7 +20,7 @@ __all__ = ["Upkeep"]
 _CHECK_OUTPUTS_EVERY = 5.0
 _SAMPLE_EVERY = 30.0
 _REFRESH_EVERY = 12 * 3600.0
-"""The seconds after which markers are renewed. Markers identify the owner of the slots, and expire after some days."""
+"""The seconds after which the markers of the lane's slots are renewed, because Kafka forgets old markers."""
 
 log = logs.get_logger()
 
@@ -60,7 +60,7 @@ class Upkeep:
             raise StalledError(f"lane {lane} stands still: {why}", "its threads are in the container's log")
 
     def turn(self) -> None:
-        """Do the checks that are due. Raises StateError if an output is gone."""
+        """Do the checks that are due, and renew markers if this is due. Raises StateError if an output is gone."""
         query = self._attempt.query
         if monotonic() > self._refreshed + _REFRESH_EVERY and query is not None:
             query.outputs.refresh()
@@ -72,7 +72,8 @@ class Upkeep:
             self.sample(query)
 
     def sample(self, query: LaneQuery) -> None:
-        """Check a sample of the inputs' keys. After the first warning, nothing more is checked."""
+        """Check a sample of the inputs' keys, if the lane is stateful. After the first warning, nothing more is
+        checked."""
         reporter = self._attempt.reporter
         if query.plan.stateful and not reporter.current.warnings:
             reporter.update(warnings=self._attempt.inputs.warnings(query.plan.own))
