@@ -64,7 +64,7 @@ def container(
 
     replacer = replacing.Replacer()
     own = configuration.load(config)
-    leaving, ended = _Leaving(), threading.Event()
+    leaving, ended = _Leaving(replacer), threading.Event()
     watchdog.watch(lambda: _TOLD if leaving.asked() else "", ended, lambda: STOPS_WITHIN, AnabranchError.exit_code)
     with connect.at(own, coordinator) as client:
         running = waiting.answered(lambda: client.running(job), unless=leaving.asked)
@@ -262,8 +262,9 @@ class _Leaving:
     """The first SIGINT or SIGTERM makes the container end its lanes and leave; a second signal ends the process at
     once."""
 
-    def __init__(self) -> None:
+    def __init__(self, replacer: Replacer) -> None:
         self.event = threading.Event()
+        self._replacer = replacer
         self._received = 0
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._take)
@@ -275,6 +276,7 @@ class _Leaving:
         if self._received:
             os._exit(128 + number)
         self._received = number
+        self._replacer.told_to_end(number)
         progress.say("stopping; a second signal, such as Ctrl-C, ends the process at once ...")
         self.event.set()
 
