@@ -18,6 +18,7 @@ __all__ = [
     "StalledError",
     "StateError",
     "StoreUnavailableError",
+    "TooLongError",
     "UnreachableError",
     "UnsupportedFormatError",
     "UnsupportedSparkError",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.harness import Workspace
+from anabranch import crash_points
+from tests.acceptance.harness import Workspace, flights
 from tests.jobs.failing.jobs import BROKEN_MAP, GONE, Failing, on_java
 from tests.soak.errors_shown import failing_workspace
 
@@ -42,3 +45,23 @@ def test_a_broken_java_process_and_one_that_is_gone_are_replaced(tmp_path: Path)
         tried = [each for each in events if "failed and is tried again" in each["what"]]
         assert [each["what"].partition("again, ")[2] for each in tried] == ["in a new process"]
         assert all("OptionalDataException" in each["why"] for each in tried)
+
+
+@pytest.mark.long
+def test_a_run_whose_java_process_is_told_to_end_too_ends_and_the_job_goes_on_exactly(workspace: Workspace) -> None:
+    """SIGTERM reaches the whole process group, in which Java is, and ends Java before a lane ends its batch."""
+    several = flights(seed=11, count=8000)
+    workspace.put(several)
+    hold = f"0-:{crash_points.PUBLISHED}:2"
+    process = workspace.start("run", "delays.py", hold=hold, job__max_rows_per_batch=500)
+    process.held()
+    os.killpg(process.popen.pid, signal.SIGTERM)
+    assert process.wait() == 0, process.stderr
+    assert "Traceback" not in process.stderr, process.stderr
+    assert "stopping; a second signal" in process.stderr
+    said = [line for line in process.stderr.splitlines() if "new process" in line][-1]
+    gone = "the Java process of Spark has ended; the next start finishes its batches"
+    assert said == f"no new process follows, as this one was told to end: {gone}"
+    assert workspace.lane("0-").read < len(several)
+    workspace.finish()
+    workspace.check_outputs(several)

@@ -103,7 +103,8 @@ class ContainerProcess(Actor):
             self.after(_ASK_AGAIN, self._ask)
         else:
             self.note(f"has seat {found.seat} of {self.job} as {found.container}")
-            self.seat_lease = SeatLease(found, asked, lambda: self.world.now, survives=self._survives)
+            why = "" if self._survives else "its outputs can't be fenced"
+            self.seat_lease = SeatLease(found, asked, lambda: self.world.now, stops_because=why)
             self.seated = True
             self.scenario.invariants.alive(self, found, asked + found.lease)
             self._listen()

@@ -38,7 +38,7 @@ def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
     if (url := coordinator_url(settings)) is not None:
         with _client(url, settings) as client:
             return client.jobs()
-    served = endpoint.find(settings.store)
+    served = served_here(settings)
     with _opened(settings) as store:
         found = stored_jobs.jobs(store)
     return [status(settings, each.job) if each.job in served else each for each in found]
@@ -50,7 +50,7 @@ def overview(settings: CoordinatorSettings) -> Overview:
     found = read(settings, None, lambda asked: asked.overview())
     if coordinator_url(settings) is not None:
         return found
-    served, lines = endpoint.find(settings.store), dict[tuple[str | None, str], JobOverview]()
+    served, lines = served_here(settings), dict[tuple[str | None, str], JobOverview]()
     for url in sorted(set(served.values())):
         with _client(url, settings) as asked:
             lines |= {(url, each.job): each for each in asked.overview().jobs}
@@ -90,7 +90,7 @@ def read(settings: CoordinatorSettings, job: str | None, ask: Callable[[Operatio
     """
     url = coordinator_url(settings)
     if url is None and job is not None:
-        url = endpoint.find(settings.store).get(job)
+        url = served_here(settings).get(job)
     if url is not None:
         with _client(url, settings) as found:
             return ask(found)
@@ -128,12 +128,15 @@ def client(settings: CoordinatorSettings, job: str) -> Client:
         NotFoundError: no coordinator is found, and the store has no such job.
         ConflictError: no coordinator is found, although the store has the job.
     """
-    url = coordinator_url(settings) or endpoint.find(settings.store).get(job)
+    url = coordinator_url(settings) or served_here(settings).get(job)
     if url is not None:
         return _client(url, settings)
     known = status(settings, job)
+    by_run = "start it with anabranch run and its job file"
+    by_coordinator = "start a coordinator that uses this store: anabranch coordinator"
     raise ConflictError(
-        f"job {job!r} is not running: its last state is {known.state}", "start it with anabranch run and its job file"
+        f"job {job!r} is not running: its last state is {known.state}",
+        by_coordinator if address.is_on_server(settings.store) else by_run,
     )
 
 
@@ -158,6 +161,12 @@ def coordinator_url(settings: CoordinatorSettings) -> str | None:
     with _opened(settings) as store:
         leader = store.leader()
     return None if leader is None else leader.holder
+
+
+def served_here(settings: CoordinatorSettings) -> dict[str, str]:
+    """The URLs of the processes on this machine that serve jobs of the store, by job. If several machines can reach the
+    store, there are none: only :func:`coordinator_url` says who serves its jobs."""
+    return {} if address.is_on_server(settings.store) else endpoint.find(settings.store)
 
 
 def _client(url: str, settings: CoordinatorSettings) -> Client:
@@ -193,7 +202,7 @@ def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], l
     If there is neither, the result of ``look`` for the store. If the configured coordinator can't be reached, the store
     isn't read.
     """
-    url = coordinator_url(settings) or endpoint.find(settings.store).get(job)
+    url = coordinator_url(settings) or served_here(settings).get(job)
     if url is not None:
         with _client(url, settings) as found:
             return ask(found)

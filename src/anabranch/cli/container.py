@@ -64,7 +64,7 @@ def container(
 
     replacer = replacing.Replacer()
     own = configuration.load(config)
-    leaving, ended = _Leaving(), threading.Event()
+    leaving, ended = _Leaving(replacer), threading.Event()
     watchdog.watch(lambda: _TOLD if leaving.asked() else "", ended, lambda: STOPS_WITHIN, AnabranchError.exit_code)
     with connect.at(own, coordinator) as client:
         running = waiting.answered(lambda: client.running(job), unless=leaving.asked)
@@ -121,7 +121,7 @@ def _run(
             )
             replacer.take_lanes(lambda: made.batches)
             me = _registration(running.job, running.deployment, settings.systems.rack)
-            _serve(made, client, me, period, leaving, ended, survives(file.graph, settings))
+            _serve(made, client, me, period, leaving, ended, stops_because(file.graph, settings))
     except ProcessBrokenError as broken:
         return broken.restarts
     return None
@@ -159,15 +159,18 @@ def _settings(running: RunningDeployment, master: str | None, rack: str | None) 
     return settings.model_copy(update={"spark": spark, "systems": systems})
 
 
-def survives(graph: Graph, settings: Settings) -> bool:
-    """Whether the container continues to run without its coordinator. This must be allowed by the settings, and all
-    outputs must be of a kind that can be fenced: otherwise, records could be written twice.
+def stops_because(graph: Graph, settings: Settings) -> str:
+    """Why the container doesn't continue to run without its coordinator: a setting forbids this, or an output is of a
+    kind that can't be fenced, so that records could be written twice. Empty if the container continues.
     """
+    if settings.job.on_coordinator_loss != "continue":
+        return f'the job has on_coordinator_loss = "{settings.job.on_coordinator_loss}"'
+    if settings.job.trigger == "real-time":
+        return "the job runs in real time"
     written = {node.args["stream"] for node in graph.nodes if node.kind == "write"}
     foreign = {output for output, each in settings.outputs.items() if opening.is_foreign(each)}
     unsure = any(node.kind == "foreach_batch" for node in graph.nodes) or written & (settings.at_least_once | foreign)
-    job = settings.job
-    return job.on_coordinator_loss == "continue" and job.trigger != "real-time" and not unsure
+    return "this container's outputs can't be fenced" if unsure else ""
 
 
 def _registration(job: str, deployment: int, rack: str | None) -> Registration:
@@ -190,7 +193,7 @@ def _serve(
     period: float,
     leaving: _Leaving,
     ended: threading.Event,
-    survives: bool,
+    stops_because: str,
 ) -> None:
     from anabranch.container import watchdog
     from anabranch.container.heartbeats import BackgroundHeartbeats
@@ -203,9 +206,10 @@ def _serve(
             progress.say(f"job {me.job} isn't running: nothing to do")
         return
     progress.say(f"container {registered.container}: seat {registered.seat}, lease {registered.lease:g} s")
-    seat_lease = SeatLease(registered, asked, boottime, survives=survives)
+    seat_lease = SeatLease(registered, asked, boottime, stops_because=stops_because)
     with BackgroundHeartbeats(client, seat_lease, period, progress.say) as heartbeats:
-        watchdog.watch(lambda: heartbeats.must_stop, ended, lambda: STOPS_WITHIN if survives else heartbeats.lease_left)
+        patience = (lambda: heartbeats.lease_left) if stops_because else (lambda: STOPS_WITHIN)
+        watchdog.watch(lambda: heartbeats.must_stop, ended, patience)
         made.serve(heartbeats, leaving.event)
         heartbeats.leave(made.reports)
     if not leaving.asked():
@@ -262,8 +266,9 @@ class _Leaving:
     """The first SIGINT or SIGTERM makes the container end its lanes and leave; a second signal ends the process at
     once."""
 
-    def __init__(self) -> None:
+    def __init__(self, replacer: Replacer) -> None:
         self.event = threading.Event()
+        self._replacer = replacer
         self._received = 0
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._take)
@@ -275,6 +280,7 @@ class _Leaving:
         if self._received:
             os._exit(128 + number)
         self._received = number
+        self._replacer.told_to_end(number)
         progress.say("stopping; a second signal, such as Ctrl-C, ends the process at once ...")
         self.event.set()
 

@@ -15,7 +15,6 @@ from anabranch import own_files
 from anabranch.cli import connect, options, progress
 from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.api import token_file
-from anabranch.coordinator.leadership import endpoint
 from anabranch.errors import ConflictError
 
 _PATH = "/ui/"
@@ -70,7 +69,7 @@ def _url(settings: CoordinatorSettings, job: str | None) -> str:
     if job is not None:
         with connect.client(settings, job) as client:
             return client.url
-    found = connect.coordinator_url(settings) or next(iter(endpoint.find(settings.store).values()), None)
+    found = connect.coordinator_url(settings) or next(iter(connect.served_here(settings).values()), None)
     if found is None:
         raise ConflictError(
             "nothing that serves a dashboard is running here",

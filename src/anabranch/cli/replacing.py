@@ -7,8 +7,10 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,21 +21,27 @@ from anabranch.config import Settings
 from anabranch.container import restarts
 from anabranch.container.restarts import ProcessBrokenError, Restarts
 
-__all__ = ["STOPS_WITHIN", "VARIABLE", "Replacer"]
+__all__ = ["STOPS_WITHIN", "TOLD_WITHIN", "VARIABLE", "Replacer"]
 
 VARIABLE = "ANABRANCH_RESTARTS"
 STOPS_WITHIN = 60.0
 """How many seconds a process has to stop everything that it has started."""
 _SEEN_WITHIN = 1.0
 """For how many seconds to check whether the Java process has ended after it has stopped answering."""
+_ENDS_WITHIN = 5.0
+"""Like ``_SEEN_WITHIN``, for a process that was told to end: the signal may have reached the Java process, too, which
+then stops Spark before it ends."""
+TOLD_WITHIN = 0.1
+"""For how many seconds, after the Java process has ended, to wait for the handler of a signal that may have reached
+both processes."""
 
 
 class Replacer:
     """Replaces the process of a verb that runs lanes, and remembers earlier replacements.
 
-    A process can be replaced only if it was started as ``anabranch`` and has started Java itself. The new process gets
-    the original environment of this process, and its original arguments without options that have taken effect (see
-    :meth:`is_done`).
+    A process can be replaced only if it was started as ``anabranch`` and has started Java itself, and never after it
+    was told to end. The new process gets the original environment of this process, and its original arguments without
+    options that have taken effect (see :meth:`is_done`).
     """
 
     def __init__(self, may: bool = True) -> None:
@@ -44,18 +52,30 @@ class Replacer:
         self._words = [*started_with]
         self._kill_java: Callable[[], None] = lambda: None
         self._batches: Callable[[], Mapping[str, int]] = dict
+        self._is_stopping: Callable[[], bool] = lambda: False
+        self._code: int | None = None
+        self._ending = threading.Lock()
         self.is_possible = False
         if self.restarts.number:
             progress.say(f"this is new process {self.restarts.number} of {restarts.MOST}: {self.restarts.why}")
 
     def replace(self, why: str) -> None:
-        """Replace the process, because it can't continue. Returns only if the process can't be replaced, or has been
-        replaced too often."""
-        if not self.is_possible:
+        """Replace the process, because it can't continue. If the process was told to end, end it instead. Returns only
+        if the process can't be replaced, has been replaced too often, or would restart a job that is to stop."""
+        latest = time.monotonic() + TOLD_WITHIN
+        while self._code is None and time.monotonic() < latest:
+            time.sleep(0.01)
+        self._end_if_told(why)
+        if not self.is_possible or self._is_stopping():
             return
         following = self.restarts.after("", self._batches(), why)
         if following is not None:
             self.now(following)
+
+    def told_to_end(self, number: int) -> None:
+        """Record that this process was told to end by a signal. From now on, the process is ended, with the exit code
+        for this signal, where it would otherwise be replaced."""
+        self._code = 128 + number if number == signal.SIGINT else 0
 
     def take_java(self, kill: Callable[[], None], is_child: bool) -> None:
         """Record that the Java process has started. ``kill`` ends the Java process at once. ``is_child`` says whether
@@ -70,7 +90,7 @@ class Replacer:
     ) -> Iterator[Any]:
         """A Spark session for the duration of the block, started by :func:`anabranch.spark.session.start`.
 
-        If the Java process ends, this process is replaced or, if it can't be replaced, ended. If the block raises
+        If the Java process ends, this process is replaced or, if it must not be replaced, ended. If the block raises
         ProcessBrokenError, this process is replaced after ``STOPS_WITHIN`` seconds at the latest. ``ended`` is set when
         watchdogs have nothing left to watch.
         """
@@ -82,22 +102,32 @@ class Replacer:
         self.take_java(lambda: java_process.kill(spark), java_process.is_child(spark))
         watchdog.watch_java(lambda: java_process.is_gone(spark), ended, self.replace)
         try:
-            yield spark
-        except ProcessBrokenError as broken:
-            ended.set()  # by now, a container has given its seat back
-            self.within(STOPS_WITHIN, broken.restarts)
+            try:
+                yield spark
+            except ProcessBrokenError as broken:
+                ended.set()  # by now, a container has given its seat back
+                self.within(STOPS_WITHIN, broken.restarts)
+                raise
+            finally:
+                session.stop(spark)
+        except ProcessBrokenError:
             raise
         except Exception as error:
-            if error_text.is_of_java(error) and java_process.is_gone(spark, within=_SEEN_WITHIN):
+            told = self._code is not None
+            within = _ENDS_WITHIN if told else _SEEN_WITHIN
+            if (told or error_text.is_of_java(error)) and java_process.is_gone(spark, within):
                 watchdog.end_without_java(self.replace)
             raise
         finally:
-            session.stop(spark)
             ended.set()
 
-    def take_lanes(self, batches: Callable[[], Mapping[str, int]]) -> None:
-        """Record that lanes are running. ``batches`` returns the last committed batch of each lane."""
+    def take_lanes(
+        self, batches: Callable[[], Mapping[str, int]], is_stopping: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Record that lanes are running. ``batches`` returns the last committed batch of each lane, ``is_stopping``
+        whether a new process would restart a job that is to stop."""
         self._batches = batches
+        self._is_stopping = is_stopping
 
     def is_done(self, option: str) -> None:
         """Record that an option has taken effect, so that a new process doesn't repeat it."""
@@ -117,11 +147,26 @@ class Replacer:
         self.now(following)
 
     def now(self, following: Restarts) -> NoReturn:
-        """Replace the process at once. Of everything that it has started, only the Java process is ended first."""
-        with contextlib.suppress(OSError, ValueError):  # stderr may be closed
-            progress.say(f"a new process follows: {following.why.splitlines()[0]}")
-            sys.stderr.flush()
-            sys.stdout.flush()
+        """Replace the process at once. Of everything that it has started, only the Java process is ended first. If the
+        process was told to end, it ends instead."""
         self._kill_java()
+        self._end_if_told(following.why)
+        _say(f"a new process follows: {following.why.splitlines()[0]}")
         environment = {**self._environment, VARIABLE: following.to_text()}
         os.execve(sys.executable, [sys.executable, *self._words], environment)
+
+    def _end_if_told(self, why: str) -> None:
+        """End the process at once if it was told to end. ``why`` says why it can't continue."""
+        if self._code is None:
+            return
+        first = why.splitlines()[0]
+        with self._ending:  # never released, so that only one thread says so
+            _say(f"no new process follows, as this one was told to end: {first}; the next start finishes its batches")
+            os._exit(self._code)
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # stderr may be closed
+        progress.say(line)
+        sys.stderr.flush()
+        sys.stdout.flush()

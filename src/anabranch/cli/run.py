@@ -201,7 +201,7 @@ def _serve(
     served.callback(server.close)
     endpoint.write(prepared.settings.coordinator.store, name, server.url)
     progress.say(f"look at it in a browser: anabranch dashboard {name} ({server.url}{dashboard.PATH})")
-    signals = _Signals(coordinator, name)
+    signals = _Signals(coordinator, name, replacer)
     over = threading.Event()
     shown = threading.Thread(target=tables.watch, args=(coordinator, name, over, show), daemon=True)
     try:
@@ -211,7 +211,9 @@ def _serve(
             replaced=replacer.restarts if replacer.is_possible else None,
             trace=partial(_trace, printed),
         )
-        replacer.take_lanes(lambda: container.batches)
+        replacer.take_lanes(
+            lambda: container.batches, lambda: coordinator.status(name).state == DeploymentState.STOPPING
+        )
         shown.start()
         try:
             container.run(_registration(name))
@@ -266,8 +268,9 @@ def _registration(job: str) -> Registration:
 class _Signals:
     """The first SIGINT or SIGTERM stops the job, like ``anabranch stop``; a second signal ends the process at once."""
 
-    def __init__(self, coordinator: Coordinator, job: str) -> None:
+    def __init__(self, coordinator: Coordinator, job: str, replacer: Replacer) -> None:
         self.received: int | None = None
+        self._replacer = replacer
         self._coordinator = coordinator
         self._job = job
         self._before = {number: signal.signal(number, self._take) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -276,6 +279,7 @@ class _Signals:
         if self.received is not None:
             os._exit(128 + number)
         self.received = number
+        self._replacer.told_to_end(number)
         progress.say("stopping; a second signal, such as Ctrl-C, ends the process at once ...")
         threading.Thread(target=self._stop, daemon=True).start()
 

@@ -97,7 +97,7 @@ class Container:
             ProcessBrokenError: as in :meth:`serve`.
         """
         me = self._coordination.register(registration)
-        seat_lease = SeatLease(me, boottime(), boottime, survives=True)
+        seat_lease = SeatLease(me, boottime(), boottime, stops_because="")
         self.serve(DirectHeartbeats(self._coordination, seat_lease), leaving)
 
     def serve(self, heartbeats: Heartbeats, leaving: threading.Event | None = None) -> None:

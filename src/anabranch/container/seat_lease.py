@@ -31,17 +31,22 @@ class SeatLease:
     Args:
         registered_at: when the seat was requested, on ``clock``.
         clock: seconds on a clock that keeps running while the machine sleeps.
+<<<<<<< HEAD
         survives: whether the container continues when its lease ends. Otherwise, the container stops before that. A
             container in a process of its own continues only with ``on_coordinator_loss = "continue"``, and if all of
             its outputs can be fenced.
+=======
+        stops_because: why the container stops before its lease ends if it can't reach its coordinator. Empty if it
+            continues, which requires ``on_coordinator_loss = "continue"`` and outputs that can all be fenced.
+>>>>>>> f2
     """
 
     def __init__(
-        self, me: RegistrationResponse, registered_at: float, clock: Callable[[], float], *, survives: bool
+        self, me: RegistrationResponse, registered_at: float, clock: Callable[[], float], *, stops_because: str
     ) -> None:
         self.me = me
         self._clock = clock
-        self._survives = survives
+        self._stops_because = stops_because
         self._number = 0
         self._heard = -1
         self._lease_until = registered_at + me.lease
@@ -71,11 +76,9 @@ class SeatLease:
         """Why everything must end now; empty as long as the container can continue. Once there is a reason, it never
         becomes empty again."""
         keep = self.me.lease * _STOPPING
-        if not self._refused and not self._survives and self.lease_left <= keep:
-            self._refused = (
-                f"the coordinator was not heard for {self.me.lease - keep:.0f} s, and this "
-                "container's outputs can't be fenced" + (f" ({self._missed})" if self._missed else "")
-            )
+        if not self._refused and self._stops_because and self.lease_left <= keep:
+            silence = f"the coordinator was not heard for {self.me.lease - keep:.0f} s"
+            self._refused = f"{silence}, and {self._stops_because}" + (f" ({self._missed})" if self._missed else "")
         return self._refused
 
     def beat(

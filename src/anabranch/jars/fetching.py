@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import ssl
 import tempfile
 from collections.abc import Callable
@@ -27,7 +26,8 @@ _CURE = f"name another Maven repository: --repository URL, or {VARIABLE}"
 
 def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) -> Path:
     """Fetch the jars of a set, unless the cache has them, and return their folder. The folder appears in the cache only
-    once it is complete.
+    once it is complete. If the folder exists but lacks jars, these are added; nothing in it is replaced or removed,
+    because another process may be using it.
 
     Raises:
         AnabranchError: a jar can't be fetched, or has the wrong checksum. The cache is unchanged.
@@ -42,13 +42,23 @@ def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) ->
         client = httpx.Client(timeout=_TIMEOUT, follow_redirects=True, verify=_trusted())
         with client, ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(lambda jar: _fetch_one(client, repository, jar, new), wanted.jars))
-        shutil.rmtree(wanted.folder, ignore_errors=True)
         try:
-            new.rename(wanted.folder)
+            _put(new, wanted)
         except OSError as error:
-            if not wanted.folder.is_dir():  # otherwise, another process was quicker
-                raise AnabranchError(f"{wanted.folder} can't be made: {error.strerror}", "fix that") from error
+            raise AnabranchError(f"{wanted.folder} can't be made: {error.strerror}", "fix that") from error
     return wanted.folder
+
+
+def _put(new: Path, wanted: JarSet) -> None:
+    """Move a complete folder into the cache or, if the set's folder is there already, the jars that it lacks."""
+    try:
+        new.rename(wanted.folder)
+    except OSError:
+        if not wanted.folder.is_dir():
+            raise
+        for jar in wanted.jars:
+            if not (wanted.folder / jar.file).is_file():
+                (new / jar.file).replace(wanted.folder / jar.file)
 
 
 def _fetch_one(client: httpx.Client, repository: Repository, jar: Jar, folder: Path) -> None:

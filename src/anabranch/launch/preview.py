@@ -36,7 +36,7 @@ from anabranch.spark.query import dead_letters, ownership, records, resolution, 
 from anabranch.spark.query.dead_letters import WorkerDeadLetters
 from anabranch.spark.session import session
 from anabranch.spark.values import decoding, meta_column
-from anabranch.systems.contract import Range
+from anabranch.systems.contract import Range, System
 from anabranch.systems.systems import Systems
 
 Config = Path | str | None
@@ -91,8 +91,8 @@ class _Batch:
                 self.written.setdefault(stages.stream_of(self._graph, node), []).append(node)
 
     def input(self, spark: SparkSession, stream: str, most: int) -> DataFrame:
-        """The records at the first ``most`` offsets of a stream, partition by partition, as the job's ``read`` declares
-        them. For an input that is bound to a pattern, ``most`` applies to each stream."""
+        """The first ``most`` records of a stream, partition by partition, as the job's ``read`` declares them. For an
+        input that is bound to a pattern, ``most`` applies to each stream."""
         node = self.reads[stream]
         read = partial(self._read, spark, node, lambda _: _virtual(F.lit(0)), most)
         frame = resolution.explained(node, read, self._file.home)
@@ -204,13 +204,7 @@ class _Batch:
 
     def _records(self, spark: SparkSession, node: Node, stream: str, virtual: Column, most: int | None) -> DataFrame:
         system = self._systems.of(node.args["stream"])
-        starts, ranges, left = system.starts(stream), dict[int, list[Range]](), most
-        for partition, end in system.ends(stream).items():
-            start = starts[partition]
-            stop = end if left is None else min(end, start + left)
-            left = None if left is None else left - (stop - start)
-            ranges[partition] = [(start, stop)] if stop > start else []
-        raw = records.again(spark, system, stream, ranges)
+        raw = records.again(spark, system, stream, ranges(system, stream, most))
         taken = decoding.of_graph(node, self.formats.get(node.args["stream"], JSON), keyed=False)
         fail = self.settings.job.on_error == _FAIL
         opened = taken.opened(raw.withColumn("virtual", virtual), fail)
@@ -218,6 +212,24 @@ class _Batch:
         rows = taken.rows(opened, task, f"{system.name}/{stream}", fail, bucket)
         taken.check(rows)
         return rows
+
+
+def ranges(system: System, stream: str, most: int | None) -> dict[int, list[Range]]:
+    """The offsets of a stream's first ``most`` records, partition by partition, or of all its records."""
+    starts, found, left = system.starts(stream), dict[int, list[Range]](), most
+    for partition, end in system.ends(stream).items():
+        start = stop = starts[partition]
+        if left is None:
+            stop = end
+        elif left > 0 and end > start:
+            for offsets, _ in system.read(stream, partition, [(start, end)]):  # offsets may have gaps
+                taken = offsets[:left]
+                left -= len(taken)
+                stop = int(taken[-1]) + 1 if len(taken) else stop
+                if not left:
+                    break
+        found[partition] = [(start, stop)] if stop > start else []
+    return found
 
 
 def _task(node: Node, stream: str, model: StageModel, factor: int) -> Column:

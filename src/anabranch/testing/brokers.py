@@ -61,7 +61,8 @@ class Names:
 
 
 def settings_on(broker: str, settings: Settings, names: Names, graph: Graph) -> Settings:
-    """The settings of a run on a broker. Every stream of the job is bound to a topic with a unique name."""
+    """The settings of a run on a broker. Every stream of the job is bound to a topic with a unique name, even if the
+    given settings bind it to a pattern."""
     kafka = settings.systems.kafka
     on_it = {
         "bootstrap_servers": broker,
@@ -72,7 +73,8 @@ def settings_on(broker: str, settings: Settings, names: Names, graph: Graph) -> 
     streams: dict[str, StreamSettings] = {}
     for stream, name in names.streams(graph).items():
         given = settings.streams.get(name, StreamSettings())
-        streams[stream] = given.model_copy(update={"system": "kafka", "topic": names.there(name)})
+        one = {"system": "kafka", "topic": names.there(name), "pattern": None}
+        streams[stream] = given.model_copy(update=one)
     return settings.model_copy(
         update={"systems": settings.systems.model_copy(update=systems), "streams": streams},
     )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from anabranch import Job
 from anabranch.cli import container
+from anabranch.config import JobSettings, Settings
 from anabranch.container.heartbeats import DirectHeartbeats
 from anabranch.container.seat_lease import SeatLease
 from anabranch.coordinator.api import listening
@@ -38,6 +41,26 @@ def test_a_job_that_has_failed_is_an_error(coordinator: Coordinator, client: Cli
         container.check_ended_well(client, "delays", 1)
 
 
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({}, ""),
+        ({"on_coordinator_loss": "stop"}, 'the job has on_coordinator_loss = "stop"'),
+        ({"trigger": "real-time"}, "the job runs in real time"),
+    ],
+)
+def test_why_a_container_stops_without_its_coordinator(settings: dict[str, Any], why: str) -> None:
+    job = Job("shop")
+    job.read("orders", schema="id int").write("large")
+    assert container.stops_because(job.graph, Settings(job=JobSettings(**settings))) == why
+
+
+def test_a_container_that_stops_without_its_coordinator_says_why(coordinator: Coordinator) -> None:
+    seat = Seat(coordinator)
+    seat_lease = SeatLease(seat.me, 0.0, lambda: seat.me.lease, stops_because="the job runs in real time")
+    assert seat_lease.must_stop.endswith(" s, and the job runs in real time")
+
+
 def test_a_job_that_was_stopped_is_none(coordinator: Coordinator, client: Client) -> None:
     coordinator.stop("delays")
     container.check_ended_well(client, "delays", 1)
@@ -56,7 +79,7 @@ def test_other_code_that_runs_is_an_error_for_who_starts_containers(coordinator:
 def test_a_container_that_gives_way_to_a_new_process_ends_neither_lane_nor_job(coordinator: Coordinator) -> None:
     """Its lanes have failed in all attempts that may help here; the next process goes on with them."""
     seat = Seat(coordinator)
-    gone = DirectHeartbeats(coordinator, SeatLease(seat.me, 0.0, lambda: 0.0, survives=True))
+    gone = DirectHeartbeats(coordinator, SeatLease(seat.me, 0.0, lambda: 0.0, stops_because=""))
     gone.take([report(lane, "running", folder_epoch=1) for lane in (FIRST, SECOND)])
     waiting = {"folder_epoch": 1, "stopped": True, "pending": True, "trouble": "OptionalDataException"}
     gone.leave([report(FIRST, "ended", 3, number=4, **waiting), report(SECOND, "ended", stopped=True)], returns=True)

@@ -37,7 +37,8 @@ def test_of_several_configured_ones_it_is_that_of_the_first(monkeypatch: pytest.
     assert printed() == "http://one.example:1/ui/#/"
 
 
-def test_without_any_it_says_what_to_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("ANABRANCH__COORDINATOR__STORE", f"sqlite:///{tmp_path}/coordinator.db")
+def test_without_any_it_says_what_to_start(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Store(url).close()
+    monkeypatch.setenv("ANABRANCH__COORDINATOR__STORE", url)
     with pytest.raises(ConflictError, match="nothing that serves a dashboard is running here"):
         printed()

@@ -25,7 +25,8 @@ def survives(request: pytest.FixtureRequest) -> bool:
 
 
 def seat_lease_of(clock: Clock, *, survives: bool = True, me: RegistrationResponse = ME) -> SeatLease:
-    return SeatLease(me, clock.at, clock, survives=survives)
+    why = "" if survives else "this container's outputs can't be fenced"
+    return SeatLease(me, clock.at, clock, stops_because=why)
 
 
 def ok(revision: int, **fields: Any) -> HeartbeatResponse:

@@ -65,6 +65,37 @@ def test_a_container_that_is_told_to_end_and_hangs_is_ended(tmp_path: Path) -> N
     assert "hanging_for_ever" in said
 
 
+GONE_TOO = """
+import signal, sys
+from anabranch.cli import connect, container, replacing
+from anabranch.cli.main import started_with
+made = []
+class Kept(replacing.Replacer):
+    def __init__(self):
+        super().__init__()
+        made.append(self)
+replacing.Replacer = Kept
+def signalled_with_java(*_):
+    signal.raise_signal(signal.Signals[sys.argv[1]])
+    made[0].take_java(lambda: None, is_child=True)
+    made[0].replace("Java is gone")
+connect.at = signalled_with_java
+started_with[:] = sys.orig_argv[1:]
+container.container("delays")
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 0), ("SIGINT", 130)])
+def test_a_container_that_is_told_to_end_together_with_java_ends(name: str, code: int, tmp_path: Path) -> None:
+    words = [sys.executable, "-c", GONE_TOO, name]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=50, check=False, cwd=tmp_path)
+    assert ran.returncode == code, ran.stderr
+    assert [line.partition(",")[0] for line in ran.stderr.splitlines()] == [
+        "stopping; a second signal",
+        "no new process follows",
+    ]
+
+
 GONE = """
 import subprocess, sys, threading
 from types import SimpleNamespace

@@ -50,6 +50,24 @@ def test_what_was_fetched_is_not_fetched_again(served: tuple[Path, Repository]) 
     assert [entry.name for entry in folder.parent.iterdir()] == ["two-1"]
 
 
+@pytest.mark.parametrize("jars", [1, 2])
+def test_what_another_process_has_put_there_meanwhile_stays(served: tuple[Path, Repository], jars: int) -> None:
+    """The other process may be using it."""
+    theirs = [TWO.folder / jar.file for jar in TWO.jars[:jars]]
+    kept: list[int] = []
+
+    def other(_: str) -> None:
+        TWO.folder.mkdir(parents=True)
+        for jar in theirs:
+            jar.write_bytes(CONTENT)
+        kept.extend(jar.stat().st_ino for jar in (TWO.folder, *theirs))
+
+    folder = fetching.fetch(TWO, served[1], other)
+    assert TWO.is_there
+    assert [jar.stat().st_ino for jar in (folder, *theirs)] == kept
+    assert [entry.name for entry in folder.parent.iterdir()] == ["two-1"]
+
+
 @pytest.mark.parametrize("kind", ["missing", "damaged", "unreachable"])
 def test_what_cannot_be_had_leaves_the_cache_as_it_was(served: tuple[Path, Repository], kind: str) -> None:
     folder, source = served

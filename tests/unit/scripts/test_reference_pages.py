@@ -122,6 +122,10 @@ def test_every_error_has_its_exit_code() -> None:
         assert f"| [`{name}`](#anabranch.errors.{name}) | {getattr(errors, name).exit_code} |" in text
 
 
+def test_every_error_of_the_module_is_public() -> None:
+    assert errors.__all__ == sorted(name for name, thing in vars(errors).items() if inspect.isclass(thing))
+
+
 def commands(group: Any, context: Any, path: str) -> Iterator[tuple[str, Any]]:
     for name in group.list_commands(context):
         command = group.get_command(context, name)

@@ -218,7 +218,7 @@ def test_a_container_that_writes_a_table_of_a_users_class_stops_without_its_coor
     job.read("orders", schema="id int").write("large")
     for to, survives in (("parquet", True), ("mine:Table", False)):
         settings = Settings(outputs={"large": OutputSettings(to=to)})
-        assert container.survives(job.graph, settings) is survives
+        assert (container.stops_because(job.graph, settings) == "") is survives
 
 
 def test_a_coordinator_fences_what_it_can_import(tmp_path: Path) -> None:

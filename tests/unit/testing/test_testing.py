@@ -182,6 +182,18 @@ def test_on_a_broker_all_streams_of_a_job_have_topics_of_the_runs_own() -> None:
     assert "bootstrap.servers" not in there.client
 
 
+def test_on_a_broker_an_input_with_a_pattern_is_one_topic() -> None:
+    """Its unique name would hardly match."""
+    job = Job("delays")
+    job.read("flights", schema="n int").write("out")
+    settings = Settings(streams={"flights": StreamSettings(pattern="flights-.*", format="string")})
+    found = brokers.settings_on("here:1", settings, Names("run-1"), job.graph)
+    assert found.patterns == {}
+    flights = found.streams["flights"]
+    assert (flights.topic, flights.format) == ("run-1-flights", "string")
+    assert StreamSettings(**flights.model_dump(exclude_unset=True)) == flights
+
+
 def test_names_on_a_broker_are_new_for_each_run_and_come_back_as_they_were() -> None:
     one, other = Names.new(), Names.new()
     assert one != other

@@ -138,22 +138,20 @@ class Membership:
         return max(0.0, min(wait, self._lease / 2))
 
     def holds_seat(self, execution: str) -> bool:
-        """Whether the process with this EXECUTION_ENV_CONTAINER_ID holds a seat of a job that is served here. If not,
-        the call counts as an invalid heartbeat.
+        """Whether the process with this EXECUTION_ENV_CONTAINER_ID holds a seat of a job that is served here. If the
+        process doesn't stand by for a seat, either, the call counts as an invalid heartbeat.
         """
         with self._registry.locked_all():
-            holds = any(
-                process.record.execution == execution
-                for running_job in self._registry.jobs.values()
-                for process in running_job.seats.processes.values()
-            )
-            self._unseated_beats += not holds
+            served = [running_job.seats for running_job in self._registry.jobs.values()]
+            holds = any(process.record.execution == execution for its in served for process in its.processes.values())
+            since = self._clock() - self._lease
+            self._unseated_beats += not holds and not any(execution in its.standing_by(since) for its in served)
             return holds
 
     @property
     def invalid_heartbeats(self) -> int:
-        """How many heartbeats came from processes that have no seat, or have a seat under another epoch, since this
-        coordinator started.
+        """How many heartbeats came from processes that neither have a seat nor stand by for one, or that have a seat
+        under another epoch, since this coordinator started.
         """
         return self._unseated_beats
 

@@ -52,7 +52,7 @@ class Reads:
     """The operations of a coordinator that only read. Thread-safe.
 
     Args:
-        invalid_heartbeats: returns how many heartbeats of processes without a seat have arrived.
+        invalid_heartbeats: returns :attr:`Membership.invalid_heartbeats`.
         links: see :attr:`anabranch.config.CoordinatorSettings.links`.
     """
 

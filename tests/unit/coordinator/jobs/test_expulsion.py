@@ -48,6 +48,17 @@ def test_a_seat_is_lost_after_lease_and_grace_and_not_before(
     assert (answer.alive, answer.reason, answer.wanted) == (False, gone.gone, ())
 
 
+def test_who_stands_by_has_no_seat_but_is_not_invalid(coordinator: Coordinator, clock: Clock) -> None:
+    begun(coordinator)
+    assert asks(coordinator, 2).seat is None
+    assert not coordinator.holds_seat("execution-2")
+    assert coordinator.membership.invalid_heartbeats == 0
+    clock.at += LEASE + 0.1  # it no longer asks
+    assert not coordinator.holds_seat("execution-2")
+    assert not coordinator.holds_seat("whoever")
+    assert coordinator.membership.invalid_heartbeats == 2
+
+
 def test_only_lanes_that_may_be_written_are_fenced(store: Store, clock: Clock) -> None:
     """One that runs, one that has ended, one that was never begun, one of another seat."""
     coordinator = made(store, clock)

@@ -1,0 +1,45 @@
+"""What verbs find if no coordinator serves the jobs of a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anabranch.cli import connect
+from anabranch.config import CoordinatorSettings
+from anabranch.coordinator.jobs import plans
+from anabranch.coordinator.store import Store, address
+from anabranch.errors import ConflictError, NotFoundError
+from anabranch.model.deployment_state import DeploymentState
+from tests.unit.coordinator.helpers import plan
+from tests.unit.coordinator.store.helpers import event
+
+
+@pytest.fixture
+def settings(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CoordinatorSettings:
+    """Of a store with a job, on which no coordinator has ever led."""
+    store = Store(url)
+    store.create_deployment(plans.numbered(plan(), 1), DeploymentState.STOPPED, event())
+    store.close()
+    monkeypatch.chdir(tmp_path)
+    return CoordinatorSettings(store=url)
+
+
+def test_reads_are_answered_from_the_store(settings: CoordinatorSettings) -> None:
+    assert [(each.job, each.served) for each in connect.jobs(settings)] == [("delays", False)]
+    assert connect.status(settings, "delays").state == "stopped"
+    assert connect.read(settings, "delays", lambda asked: asked.status("delays").state) == "stopped"
+    assert [each.job for each in connect.overview(settings).jobs] == ["delays"]
+
+
+def test_a_change_says_what_to_start(settings: CoordinatorSettings) -> None:
+    with pytest.raises(ConflictError, match="job 'delays' is not running: its last state is stopped") as caught:
+        connect.client(settings, "delays")
+    verb = "anabranch coordinator" if address.is_on_server(settings.store) else "anabranch run"
+    assert verb in caught.value.cure
+
+
+def test_a_change_of_an_unknown_job_names_the_known_ones(settings: CoordinatorSettings) -> None:
+    with pytest.raises(NotFoundError, match="delays"):
+        connect.client(settings, "delay")
