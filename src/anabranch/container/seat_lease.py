@@ -31,14 +31,9 @@ class SeatLease:
     Args:
         registered_at: when the seat was requested, on ``clock``.
         clock: seconds on a clock that keeps running while the machine sleeps.
-<<<<<<< HEAD
-        survives: whether the container continues when its lease ends. Otherwise, the container stops before that. A
-            container in a process of its own continues only with ``on_coordinator_loss = "continue"``, and if all of
-            its outputs can be fenced.
-=======
         stops_because: why the container stops before its lease ends if it can't reach its coordinator. Empty if it
-            continues, which requires ``on_coordinator_loss = "continue"`` and outputs that can all be fenced.
->>>>>>> f2
+            continues. A container in a process of its own continues only with ``on_coordinator_loss = "continue"``, and
+            if all of its outputs can be fenced.
     """
 
     def __init__(
