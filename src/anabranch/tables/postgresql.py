@@ -316,9 +316,17 @@ class PostgresqlTable:
         connection.execute(query.format(self._at(_MARKS)), [self._table, owner.job, owner.lane, mark.epoch, mark.batch])
 
     def _lock(self, connection: psycopg.Connection[Any], owner: Owner) -> None:
-        """Lock the lane's marker until the transaction ends. The marker need not exist yet."""
-        name = f"{self._given.table} {owner.job} {owner.lane}"
-        connection.execute("select pg_advisory_xact_lock(%s)", [_number(name)])
+        """Lock the lane's marker until the transaction ends. The marker need not exist yet.
+
+        Two processes may have configured the same table as ``orders`` and ``public.orders``, so the second lock names
+        the table of markers by its number. The first lock keeps out processes of versions that have only this one.
+        """
+        query = "select to_regclass(%s)::oid::text"
+        row = connection.execute(query, [self._regclass(connection, _MARKS)]).fetchone()
+        held_in = None if row is None else row[0]
+        for table in (self._given.table, f"{held_in} {self._table}"):
+            name = f"{table} {owner.job} {owner.lane}"
+            connection.execute("select pg_advisory_xact_lock(%s)", [_number(name)])
 
     def _stage(self, owner: Owner) -> str:
         return f"{self._stages(owner)}{owner.epoch}"

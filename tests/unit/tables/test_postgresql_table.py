@@ -127,9 +127,10 @@ def test_the_last_task_and_the_last_row_win(url: str, connection: psycopg.Connec
     assert connection.execute("select name from orders").fetchall() == [("a-1",)]
 
 
-def test_a_fence_waits_for_a_commit_that_is_under_way(url: str, connection: psycopg.Connection[Any]) -> None:
-    """It is in the table before the fence returns; or it is fenced."""
-    made, other = table(url), opened(url)
+@pytest.mark.parametrize("name", ["orders", "public.orders"])
+def test_a_fence_waits_for_a_commit_that_is_under_way(url: str, connection: psycopg.Connection[Any], name: str) -> None:
+    """It is in the table before the fence returns; or it is fenced. The next owner may name the schema, too."""
+    made, other = table(url), opened(url, table=name)
     connection.execute("begin")
     connection.execute("lock table orders in access exclusive mode")  # somebody holds up the commit
     parts = written(made, owner(1), [1])
