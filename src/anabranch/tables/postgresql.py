@@ -117,7 +117,8 @@ class PostgresqlTable:
 
     The table ``anabranch_marks`` in a schema contains the markers of all lanes that write to tables of this schema.
     Each commit and each fence first locks the lane's marker. So a fence waits for a running commit, and former owners
-    can't commit after the fence.
+    can't commit after the fence. The id and the markers of a table end when :meth:`prepare` creates the table anew, but
+    not if another program does.
 
     For each epoch, a lane has its own staging table, which is unlogged: PostgreSQL empties the table after a crash.
     """
@@ -259,6 +260,8 @@ class PostgresqlTable:
         if not self._exists(connection, self._table):
             whole = sql.SQL("create table {} ({})").format(self._at(self._table), sql.SQL(", ").join(columns))
             connection.execute(whole)
+            former = sql.SQL("delete from {} where relation = %s").format(self._at(_MARKS))
+            connection.execute(former, [self._table])
         connection.execute(
             sql.SQL("insert into {} values (%s, '', '', 0, %s, %s) on conflict do nothing").format(self._at(_MARKS)),
             [self._table, NOTHING, uuid.uuid4().hex],
