@@ -20,16 +20,16 @@ _LANES = {
     "batch": "Number of the lane's last committed batch; -1 if there is none.",
     "batch_seconds": "Duration of the lane's last committed batch.",
     "rows_per_second": "Records per second that the lane read in its last batch.",
-    "rows": "Records that the lane has read since it started.",
+    "rows": "Records that the lane has read since it last started.",
     "attempts": "Number of times that the lane's container has started the lane.",
-    "stalls": "Number of times that the lane was restarted because it made no progress.",
+    "stalls": "Number of times that the lane's container has restarted the lane because it made no progress.",
     "failed": "1 if the lane has failed and is no longer restarted, otherwise 0.",
     "awaits_since_seconds": (
         "Unix time at which the lane began to wait for a disk, a broker or a database; 0 if the lane isn't waiting."
     ),
     "watermark_seconds": "Watermark of the lane, as Unix time.",
-    "rejected_records": "Records that the lane has written as dead letters or dropped.",
-    "late_groups": "Groups of late rows that the lane has dropped since it started.",
+    "rejected_records": "Dead letters that the lane has ever written, and records dropped since it last started.",
+    "late_groups": "Groups of late rows that the lane has dropped since it last started.",
     "running_batch_planned_records": "Records that the running batch reads; 0 between two batches.",
     "running_batch_done_records": "Records of the running batch that are done; 0 between two batches.",
     "running_batch_seconds": "Time since the running batch was planned; 0 between two batches.",
@@ -180,7 +180,7 @@ def _of_lanes(jobs: Iterable[JobStatus]) -> Iterator[Metric]:
     }
     late = GaugeMetricFamily(
         "anabranch_lane_late_rows",
-        "Late rows of the SSP that the lane has written as dead letters since it started.",
+        "Late rows of the SSP that the lane has written as dead letters since it last started.",
         labels=["job", "stage", "lane", "container", "ssp"],
     )
     for job in jobs:

@@ -200,8 +200,9 @@ class ListState(State):
         if value is None:
             raise UsageError("the value None can't be stored in a list", "append another one")
         self._held.check(value)
+        added = _own(value)
         self._journal.note(self._added.pop)
-        self._added.append(_own(value))
+        self._added.append(added)
 
     def set(self, values: Iterable[Any]) -> None:
         """Replace the whole list.

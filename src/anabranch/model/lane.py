@@ -99,7 +99,8 @@ class Lane(Document, frozen=True, kw_only=True):
         rewind: for a lane that a rewind, or the undoing of a rewind, has made: where and with which state it begins.
             None for other lanes.
         drained: for a lane of the deployment after a drain, what the lane takes over. Such a lane has no predecessors,
-            and its ``starting`` and ``inherits`` are known when the lane is made.
+            and its ``starting`` and ``inherits`` are known when the lane is made. (If a lane's only
+            predecessor never had a folder, the lane gets the predecessor's ``afresh``, ``rewind`` and ``drained``.)
         starting: where the lane begins; known once all of its predecessors are closed.
         inherits: the epoch under which each predecessor's folder was made; known once all predecessors are closed.
         first_batch: the lane's first own batch. Earlier batches in its folder, if the folder was copied from a

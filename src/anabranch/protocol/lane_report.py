@@ -144,7 +144,9 @@ class ProgressReport(Document, frozen=True, kw_only=True):
     there was none yet.
     """
     dead_letters: int = 0
-    """How many dead letters the lane has ever written."""
+    """How many dead letters the lane has ever written. Until the first batch of an attempt, dead letters of processes
+    that were killed may be missing.
+    """
     state_bytes: int = 0
     """The size of the files with the lane's state."""
 

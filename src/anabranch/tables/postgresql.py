@@ -117,7 +117,8 @@ class PostgresqlTable:
 
     The table ``anabranch_marks`` in a schema contains the markers of all lanes that write to tables of this schema.
     Each commit and each fence first locks the lane's marker. So a fence waits for a running commit, and former owners
-    can't commit after the fence.
+    can't commit after the fence. The id and the markers of a table end when :meth:`prepare` creates the table anew, but
+    not if another program does.
 
     For each epoch, a lane has its own staging table, which is unlogged: PostgreSQL empties the table after a crash.
     """
@@ -259,6 +260,8 @@ class PostgresqlTable:
         if not self._exists(connection, self._table):
             whole = sql.SQL("create table {} ({})").format(self._at(self._table), sql.SQL(", ").join(columns))
             connection.execute(whole)
+            former = sql.SQL("delete from {} where relation = %s").format(self._at(_MARKS))
+            connection.execute(former, [self._table])
         connection.execute(
             sql.SQL("insert into {} values (%s, '', '', 0, %s, %s) on conflict do nothing").format(self._at(_MARKS)),
             [self._table, NOTHING, uuid.uuid4().hex],
@@ -316,9 +319,17 @@ class PostgresqlTable:
         connection.execute(query.format(self._at(_MARKS)), [self._table, owner.job, owner.lane, mark.epoch, mark.batch])
 
     def _lock(self, connection: psycopg.Connection[Any], owner: Owner) -> None:
-        """Lock the lane's marker until the transaction ends. The marker need not exist yet."""
-        name = f"{self._given.table} {owner.job} {owner.lane}"
-        connection.execute("select pg_advisory_xact_lock(%s)", [_number(name)])
+        """Lock the lane's marker until the transaction ends. The marker need not exist yet.
+
+        Two processes may have configured the same table as ``orders`` and ``public.orders``, so the second lock names
+        the table of markers by its number. The first lock keeps out processes of versions that have only this one.
+        """
+        query = "select to_regclass(%s)::oid::text"
+        row = connection.execute(query, [self._regclass(connection, _MARKS)]).fetchone()
+        held_in = None if row is None else row[0]
+        for table in (self._given.table, f"{held_in} {self._table}"):
+            name = f"{table} {owner.job} {owner.lane}"
+            connection.execute("select pg_advisory_xact_lock(%s)", [_number(name)])
 
     def _stage(self, owner: Owner) -> str:
         return f"{self._stages(owner)}{owner.epoch}"

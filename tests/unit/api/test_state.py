@@ -143,6 +143,42 @@ def test_what_can_t_be_kept_is_told_at_once(value: Any) -> None:
         MapState("string", "long").bound(Store(), journal).set(value, 1)
 
 
+class Uncopied(dict[str, int]):
+    """A value that can be stored, but not copied."""
+
+    def __deepcopy__(self, memo: object) -> Uncopied:
+        raise TypeError("can't be copied")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda journal: ValueState("n int").bound(Store(), journal).set,
+        lambda journal: ListState("n int").bound(Lists(), journal).append,
+        lambda journal: lambda value: ListState("n int").bound(Lists(), journal).set([value]),
+        lambda journal: lambda value: MapState("string", "n int").bound(Store(), journal).set("a", value),
+    ],
+    ids=["value", "append", "list", "map"],
+)
+def test_a_value_that_can_t_be_copied_changes_nothing(use: Callable[[Journal], Callable[[Any], None]]) -> None:
+    journal = Journal()
+    with pytest.raises(TypeError, match="can't be copied"):
+        use(journal)(Uncopied(n=1))
+    journal.take_back()
+
+
+def test_a_failed_append_keeps_what_earlier_messages_appended() -> None:
+    store, journal = Lists(), Journal()
+    state = ListState("n int").bound(store, journal)
+    state.append({"n": 1})
+    journal.begin()
+    with pytest.raises(TypeError, match="can't be copied"):
+        state.append(Uncopied(n=2))
+    journal.take_back()
+    state.flush()
+    assert store.value == [{"n": 1}]
+
+
 @pytest.mark.parametrize(
     "use",
     [lambda state: state.delete("wrong"), lambda state: state.get("wrong"), lambda state: "wrong" in state],

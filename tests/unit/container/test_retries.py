@@ -102,6 +102,16 @@ def test_a_lane_that_fails_as_it_closes_is_begun_again_to_close() -> None:
     assert supervised.supervisor.closed
 
 
+def test_dead_letters_of_earlier_attempts_are_not_forgotten() -> None:
+    supervised = Supervised()
+    supervised.turn()
+    supervised.fail(dead_letters=7)
+    supervised.turn()
+    supervised.lane = lane(FIRST, folder_epoch=1)
+    supervised.turn(5)
+    assert [runner.lane.put_aside for runner in supervised.runners] == [0, 7]
+
+
 def test_that_its_query_has_begun_once_is_not_forgotten() -> None:
     supervised = Supervised()
     supervised.runners[0].say(begun=True)

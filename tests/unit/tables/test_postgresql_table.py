@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch import crash_points
-from anabranch.errors import AnabranchError, ConfigError, ConflictError, FencedError, NotFoundError
+from anabranch.errors import AnabranchError, ConfigError, ConflictError, FencedError, NotFoundError, StateError
 from anabranch.tables import session
 from anabranch.tables.postgresql import PostgresqlTable
 from tests.support import postgres
@@ -127,9 +127,10 @@ def test_the_last_task_and_the_last_row_win(url: str, connection: psycopg.Connec
     assert connection.execute("select name from orders").fetchall() == [("a-1",)]
 
 
-def test_a_fence_waits_for_a_commit_that_is_under_way(url: str, connection: psycopg.Connection[Any]) -> None:
-    """It is in the table before the fence returns; or it is fenced."""
-    made, other = table(url), opened(url)
+@pytest.mark.parametrize("name", ["orders", "public.orders"])
+def test_a_fence_waits_for_a_commit_that_is_under_way(url: str, connection: psycopg.Connection[Any], name: str) -> None:
+    """It is in the table before the fence returns; or it is fenced. The next owner may name the schema, too."""
+    made, other = table(url), opened(url, table=name)
     connection.execute("begin")
     connection.execute("lock table orders in access exclusive mode")  # somebody holds up the commit
     parts = written(made, owner(1), [1])
@@ -183,6 +184,22 @@ def test_rows_of_a_worker_that_writes_late_are_never_seen(url: str, connection: 
     made.leave(owner(2))
     left = connection.execute("select relname from pg_class where starts_with(relname, 'anabranch_')").fetchall()
     assert {name for (name,) in left} == {"anabranch_marks", "anabranch_marks_pkey"}
+
+
+def test_a_table_that_is_created_anew_has_another_id_and_no_markers(
+    url: str, connection: psycopg.Connection[Any]
+) -> None:
+    made = table(url)
+    committed(made, owner(1), 0, [1])
+    former = made.id()
+    made.prepare(SCHEMA, create=True)
+    assert (made.id(), made.last("orders", LANE)) == (former, 0)
+    connection.execute("drop table orders")
+    made.prepare(SCHEMA, create=True)
+    assert made.id() != former
+    assert made.last("orders", LANE) == -1
+    with pytest.raises(StateError, match="knows nothing of lane"):
+        made.fence(owner(2), new=False)
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT])

@@ -10,7 +10,7 @@ from anabranch.container.lane import live_report
 from anabranch.container.lane.lifecycle import LaneState
 from anabranch.container.lane.live_report import Live
 from anabranch.model.lane import Lane
-from anabranch.protocol.lane_report import AttemptReport, LanePhase, LaneReport
+from anabranch.protocol.lane_report import AttemptReport, LanePhase, LaneReport, ProgressReport
 from anabranch.spark.query.query import LaneQuery
 from anabranch.telemetry import batches
 
@@ -30,7 +30,8 @@ class Reporter:
     def __init__(self, lane: Lane, wake: Callable[[], None]) -> None:
         has_folder = lane.folder_epoch and not lane.abandoned
         attempt = AttemptReport(folder_epoch=lane.folder_epoch if has_folder else 0)
-        self.current = LaneReport(lane=lane.id, phase=LanePhase.STARTING, attempt=attempt)
+        progress = ProgressReport(dead_letters=lane.put_aside)
+        self.current = LaneReport(lane=lane.id, phase=LanePhase.STARTING, attempt=attempt, progress=progress)
         self._lane = lane
         self.wake = wake
         self._last: LaneReport | None = None

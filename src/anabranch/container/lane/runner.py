@@ -251,12 +251,11 @@ class LaneRunner:
     def _end(self, *, has_begun: bool) -> Event:
         attempt, life, query = self._attempt, self.life, self._attempt.query
         closes, folder, reporter = life.closes(), attempt.folder, attempt.reporter
-        if (
-            query is not None
-            and not life.state.drained  # the drain has settled the outputs already
-            and (not closes or query.plan.own & self.lane.outputs.keys())
-        ):
-            query.outputs.settle()
+        if query is not None and not life.state.drained:  # the drain has settled the outputs already
+            if not closes or query.plan.own & self.lane.outputs.keys():
+                query.outputs.settle()
+            else:
+                query.outputs.leave_tables()
         time = clock.read(attempt.clock)
         if has_begun and not (time is None and self._monitor.time_noted) and not folder.pending:
             self._monitor.note_time(Progress() if time is None else time.progress)

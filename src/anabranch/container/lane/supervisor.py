@@ -6,6 +6,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, Protocol
 
+import msgspec
+
 from anabranch import logs
 from anabranch.container import restarts
 from anabranch.container.error_text import Remedy
@@ -140,7 +142,8 @@ class LaneSupervisor:
             self._stalls += self._runner.stalled
             self._due, self._trouble = None, report.error or ""
             self._query_has_begun = self._query_has_begun or report.attempt.begun
-        self._runner = self._started_runner(wanted.lane)
+        aside = max(wanted.lane.put_aside, report.progress.dead_letters)
+        self._runner = self._started_runner(msgspec.structs.replace(wanted.lane, put_aside=aside))
 
     def stop(self, at_once: bool = False) -> None:
         """End the lane, because it isn't wanted here any more: at the next batch boundary, by breaking off a long

@@ -93,9 +93,17 @@ def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_
 
 def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
     """The lanes of a deployment, open or closed, whose work no other lane continues."""
-    found = list(lanes)
-    followed = {name for lane in found if not lane.afresh for name in lane.predecessors}
-    return [lane for lane in found if lane.deployment == deployment and lane.id not in followed]
+    known = {lane.id: lane for lane in lanes}
+    followed = {name for lane in known.values() for name in lane.predecessors if _continues(lane, known.get(name))}
+    return [lane for lane in known.values() if lane.deployment == deployment and lane.id not in followed]
+
+
+def _continues(lane: Lane, before: Lane | None) -> bool:
+    """Whether a lane does the work of its predecessor ``before``. (A lane that is ``afresh`` does so only in place of a
+    lane of its operator that never began.)"""
+    if not lane.afresh:
+        return True
+    return before is not None and lane.stateful and before.stateful and before.group == lane.group
 
 
 @dataclass(frozen=True)

@@ -172,6 +172,8 @@ def as_planned(lane: Lane) -> Lane:
     return msgspec.structs.replace(
         lane,
         predecessors=(),
+        added=(),
+        afresh=False,
         rewind=None,
         drained=None,
         fresh=(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -57,8 +57,10 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
     """
     before = [lanes[name] for name in lane.predecessors]
     beside = {name: spoken_for(names, lanes) for name, names in lane.beside.items()}
-    fresh = tuple(dict.fromkeys((*lane.fresh, *_unread(lane, before))))
-    lane = msgspec.structs.replace(lane, beside=beside, fresh=fresh)
+    fresh = tuple(dict.fromkeys((*lane.fresh, *_unread(lane, before, lambda each: each.fresh))))
+    added = tuple(dict.fromkeys((*lane.added, *_unread(lane, before, lambda each: each.added))))
+    lane = _in_place_of(before, msgspec.structs.replace(lane, beside=beside, fresh=fresh, added=added))
+    new = {*fresh, *added}
     inherits: dict[str, int] = {}
     for each in before:
         inherits |= {each.id: each.folder_epoch} if each.folder_epoch else each.inherits
@@ -67,12 +69,11 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
     if lane.stateful:
         (parent,) = before
         left = {position.ssp: position for position in parent.final}
-        read = (ssp for ssp in (*dict.fromkeys(wholes(lane.ssps)), *lane.broadcast) if ssp not in lane.fresh)
+        read = (ssp for ssp in (*dict.fromkeys(wholes(lane.ssps)), *lane.broadcast) if ssp not in new)
         starting = tuple(Position(ssp=ssp, offset=left[ssp].offset) for ssp in read)
         return msgspec.structs.replace(
             lane, starting=starting, inherits=inherits, first_batch=parent.last_batch + 1, watermark=parent.watermark
         )
-    new = {*lane.fresh, *lane.added}
     former: dict[SSP, list[FormerPosition]] = {}
     for each in before:
         for whole, its in _left(each).items():
@@ -97,14 +98,28 @@ def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
     )
 
 
-def _unread(lane: Lane, before: Iterable[Lane]) -> list[SSP]:
-    """The partitions of a lane that were new for a predecessor, and that this predecessor hadn't read when it ended."""
+def _in_place_of(before: Sequence[Lane], lane: Lane) -> Lane:
+    """The lane. If its only predecessor has never had a folder, the lane takes over the same state and event time as
+    this predecessor would have: those of the predecessor's own predecessors, or none.
+    """
+    if lane.afresh or len(before) != 1 or before[0].folder_epoch:
+        return lane
+    void = before[0]
+    return msgspec.structs.replace(
+        lane, afresh=void.afresh and lane.stateful, rewind=lane.rewind or void.rewind, drained=void.drained
+    )
+
+
+def _unread(lane: Lane, before: Iterable[Lane], new: Callable[[Lane], Iterable[SSP]]) -> list[SSP]:
+    """The partitions of a lane that were new for a predecessor, and that this predecessor hadn't read when it ended.
+    ``new`` returns a lane's new partitions.
+    """
     mine = {*wholes(lane.ssps), *lane.broadcast}
-    return [ssp for each in before for ssp in _never_read(each) if ssp in mine]
+    return [ssp for each in before for ssp in new(each) if ssp in mine and ssp in _never_read(each)]
 
 
 def _never_read(lane: Lane) -> set[SSP]:
-    return set(lane.fresh) - {position.ssp for position in lane.final}
+    return {*lane.fresh, *lane.added} - {position.ssp for position in lane.final}
 
 
 def _begin(lane: Lane, ssp: SSP, former: Iterable[FormerPosition]) -> Position:

@@ -355,10 +355,17 @@ class LaneOutputs:
         return self.plan.by_intake and batch.at < batch.watermark and self.time.reads(batch)
 
     def settle(self) -> None:
-        """Wait a short time until readers can see everything that the lane has published. Call this after the lane has
-        ended.
+        """Wait a short time until readers can see everything that the lane has published, and remove the lane's
+        temporary data. Call this after the lane has ended.
         """
         self.publishing.settle()
+
+    def leave_tables(self) -> None:
+        """Remove the lane's temporary data from its tables, without waiting for readers. Call this after the lane has
+        ended."""
+        for publisher in self.publishers.values():
+            if isinstance(publisher, TablePublisher):
+                publisher.settle()
 
     @property
     def tells_time(self) -> bool:

@@ -48,6 +48,9 @@ class Folder:
     def note_starting(self, offsets: dict[str, int]) -> dict[str, int]:
         return offsets
 
+    def planned(self) -> int:
+        return -1
+
 
 class Inputs:
     def __init__(self, *_: object) -> None:
@@ -108,8 +111,7 @@ class Begun:
         self.abandoned = True
 
 
-def made(lane_folders: LocalLaneFolders, handover: Handover | None = None) -> LaneRunner:
-    build: Any = None
+def made(lane_folders: LocalLaneFolders, handover: Handover | None = None, build: Any = None) -> LaneRunner:
     given = {} if handover is None else {"handover": handover}
     return LaneRunner(
         cast(LaneFolders, lane_folders), lane("0-a", epoch=3), 3, build, {}, None, Standstill(math.inf), **given
@@ -155,6 +157,45 @@ def test_a_lane_that_never_begins_abandons_what_was_begun_ahead_of_it(lane_folde
     assert runner.join(5)
     assert begun.abandoned
     assert runner.report.phase == "ended"
+
+
+class ItsOutputs:
+    """The outputs of a query that has run no batch. ``did``: how they were left."""
+
+    put_aside = 0
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+        self.time = self
+
+    def begin(self, last: object, *, pending: bool) -> None:
+        pass
+
+    def settle(self) -> None:
+        self.did.append("settle")
+
+    def leave_tables(self) -> None:
+        self.did.append("leave tables")
+
+
+class ItsPlan:
+    real_time, own = True, frozenset[str]()
+
+
+class MadeQuery:
+    def __init__(self) -> None:
+        self.plan, self.outputs = ItsPlan(), ItsOutputs()
+
+
+def test_a_lane_that_closes_leaves_its_tables_without_waiting_for_their_readers(lane_folders: LocalLaneFolders) -> None:
+    query = MadeQuery()
+    runner = made(lane_folders, build=lambda *_: query)
+    runner.close()
+    runner.acknowledge(upstream_ended=False)
+    runner.start()
+    assert runner.join(5)
+    assert (runner.report.phase, runner.report.error) == ("ended", None)
+    assert query.outputs.did == ["leave tables"]
 
 
 def broken(*_: object, **__: object) -> None:

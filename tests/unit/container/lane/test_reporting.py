@@ -18,6 +18,10 @@ class Recorded(Reporter):
         super().update(**changes)
 
 
+def test_dead_letters_of_earlier_processes_count_from_the_start() -> None:
+    assert Reporter(lane(FIRST, put_aside=7), lambda: None).current.progress.dead_letters == 7
+
+
 def test_all_that_a_batch_changes_is_in_one_report() -> None:
     """Between two, whoever looks would see the new batch with the figures of the one before."""
     reporter = Recorded(lane(FIRST), lambda: None)
