@@ -38,7 +38,7 @@ from anabranch.spark.query.pacer import Pacer
 from anabranch.spark.query.plan import LanePlan, LoadedJob
 from anabranch.spark.query.planned_batch import Batch
 from anabranch.spark.query.set_back import SetBack
-from anabranch.spark.query.source import Measured, by_node, measured
+from anabranch.spark.query.source import Measured, by_node, day, measured
 from anabranch.spark.query.sources import LaneSources
 from anabranch.spark.query.under_way import CurrentBatch
 from anabranch.spark.query.workers import LaneWorkers
@@ -285,7 +285,7 @@ class LaneQuery:
             return self._apart
         if last is None:
             return _Body(frame, self._writing)
-        return _Body(frame, partial(self._evaluating, lambda batch: ({last: batch}, {})))
+        return _Body(frame, partial(self._evaluating, lambda batch, _: ({last: batch}, {})))
 
     @cached_property
     def _apart(self) -> _Body:
@@ -297,11 +297,11 @@ class LaneQuery:
         for frame in tagged[1:]:
             union = union.union(frame)
 
-        def begin(batch: DataFrame) -> tuple[dict[int, DataFrame], dict[str, Measured]]:
-            kept = batch.persist()
+        def begin(batch: DataFrame, number: int) -> tuple[dict[int, DataFrame], dict[str, Measured]]:
+            kept, today = batch.persist(), day(self.planned(number).at)  # current_date would be the day of a replay
             opened = {s.number: s.opened(kept.where(f"source = {s.number}")) for s in self.sources.all}
-            seen = {s.name: measured(opened[s.number], s.measures()) for s in self.sources.all}
-            return by_node(self.sources.all, lambda s: s.rows(opened[s.number])), seen
+            seen = {s.name: measured(opened[s.number], s.measures(today)) for s in self.sources.all}
+            return by_node(self.sources.all, lambda s: s.rows(opened[s.number], today)), seen
 
         def each(batch: DataFrame, number: int) -> None:
             try:
@@ -315,7 +315,7 @@ class LaneQuery:
         """Compute the operators that can't be part of the query itself, and publish the batch."""
         crash_points.reach(crash_points.PLANNED, self.lane.id, number)
         self._check_time(number)
-        frames, seen = begin(batch)
+        frames, seen = begin(batch, number)
         written: list[Written] = []
         with evaluation.inside_batch(self.plan.group, frames, self.frames.context) as ended:
             if self.outputs.sinks:
@@ -389,7 +389,7 @@ class LaneQuery:
             rows.unpersist()
 
 
-_Begin = Callable[[DataFrame], tuple[dict[int, DataFrame], dict[str, Measured]]]
+_Begin = Callable[[DataFrame, int], tuple[dict[int, DataFrame], dict[str, Measured]]]
 
 
 @dataclass(frozen=True)
