@@ -174,10 +174,8 @@ class Source:
 
 
 def day(at: int) -> Column:
-    """The day that ``current_date`` returns in a batch that was planned at ``at`` (in Unix ms), if the session's time
-    zone is UTC.
-    """
-    return F.date_from_unix_date(F.lit(at // 86_400_000))
+    """The day that ``current_date`` returns in a query's batch that was planned at ``at`` (in Unix ms)."""
+    return F.timestamp_millis(F.lit(at)).cast("date")
 
 
 def by_node(sources: Iterable[Source], rows: Callable[[Source], DataFrame]) -> dict[int, DataFrame]:
