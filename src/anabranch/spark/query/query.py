@@ -25,7 +25,7 @@ from anabranch.operators.rules import on_late
 from anabranch.planning import stages
 from anabranch.spark.functions import error_text, isolation
 from anabranch.spark.functions import wrap as user_functions
-from anabranch.spark.internals import batch_clock, debug_lines, local_properties, observed_metrics
+from anabranch.spark.internals import batch_clock, debug_lines, local_properties
 from anabranch.spark.operators import evaluation, late_rows
 from anabranch.spark.operators.labels import label
 from anabranch.spark.query import clock, sink, streaming_checks, under_way
@@ -184,6 +184,7 @@ class LaneQuery:
             with self.gate.quietly():
                 self.gate.begins(number)
                 self._checkpoint_sync.sync()
+                self.outputs.publishing.begin()
                 isolation.begin(context, self.lane.id)
                 self.under_way.begin(number, context.getLocalProperty(local_properties.RUN) or "")
                 if planned is None:
@@ -323,13 +324,11 @@ class LaneQuery:
                 written = self.outputs.publishing.written(rows, number, apart=self.plan.group.branches)
             for node in self.plan.group.sinks:
                 if self.outputs.table(node):
-                    written += self.outputs.written_to_table(node, ended[node.id])
+                    written += self.outputs.written_to_table(node, ended[node.id], number)
                 elif node.id not in self.outputs.sinks:
                     self._call(node, ended[node.id].drop(meta_column.NAME), number)
             self.under_way.reach(under_way.PUBLISHING)
-            self.outputs.publishing.finish(
-                number, written, seen or observed_metrics.of_query(self.job.spark, self.lane.id)
-            )
+            self.outputs.publishing.finish(number, written, seen)
         crash_points.reach(crash_points.PUBLISHED, self.lane.id, number)
 
     def _writing(self, batch: DataFrame, number: int) -> None:
@@ -341,7 +340,7 @@ class LaneQuery:
         self._check_time(number)
         written = write()
         self.under_way.reach(under_way.PUBLISHING)
-        self.outputs.publishing.finish(number, written, observed_metrics.of_query(self.job.spark, self.lane.id))
+        self.outputs.publishing.finish(number, written, {})
         crash_points.reach(crash_points.PUBLISHED, self.lane.id, number)
 
     def _check_time(self, number: int) -> None:
