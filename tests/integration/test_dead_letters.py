@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from anabranch import Job, tumbling
 from anabranch.spark.query import publishing
+from anabranch.spark.query.query import LaneQuery
 from tests.integration.dead_letters import counted, letters
-from tests.integration.harness import Site
+from tests.integration.harness import Deployed, Site
 
 SCHEMA = "n int, d string, at timestamp"
 FAULTY: list[tuple[bytes | None, str]] = [
@@ -162,6 +164,31 @@ def test_a_wrong_clock_neither_stops_a_lane_nor_moves_its_watermark(site: Site) 
     site.put("in", 0, [{"n": 9, "at": tomorrow}], [b"k"])
     run.ran()
     assert len(letters(site)) == 3
+
+
+def test_a_batch_that_runs_again_on_a_later_day_judges_times_by_its_own_day(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build, planned_at = Deployed.query, int(dt.datetime(2020, 1, 1, tzinfo=dt.UTC).timestamp() * 1000)
+
+    def planned_long_ago(self: Deployed, *given: Any) -> LaneQuery:
+        query = build(self, *given)
+        return replace(query, planned=lambda number: replace(query.planned(number), at=planned_at))
+
+    monkeypatch.setattr(Deployed, "query", planned_long_ago)
+    for stream in ("in", "other"):
+        site.log.create(stream, 1)
+    times = ["2019-12-31T00:00:00Z", "2024-01-01T00:00:00Z"]
+    site.put("in", 0, [{"n": n, "at": at} for n, at in enumerate(times)], [b"k"] * 2)
+    job = Job("j")
+    stream = job.read("in", key="k string", schema=SCHEMA, event_time="at", watermark="1 hour")
+    stream.write("copy")  # the path branches before the streams come together
+    other = job.read("other", key="k string", schema=SCHEMA, event_time="at", watermark="1 hour")
+    stream.merge(other).write("out")
+    site.deployed(job, on_error="dead-letter").ran()
+    assert [row["n"] for row in site.values("out")] == [row["n"] for row in site.values("copy")] == [0]
+    ((_, _, ours),) = letters(site)
+    assert ours["error"].startswith("the event time 'at' is 2024-01-01")
 
 
 def test_times_and_dates_are_read_as_declared(site: Site) -> None:

@@ -6,7 +6,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from anabranch import Job, Stream
+from anabranch import Job, Processor, Stream, Timers, ValueState
 from anabranch.config import StreamSettings
 from anabranch.model.hashing import partition_for
 from tests.integration.harness import KafkaSite
@@ -180,6 +180,30 @@ def test_what_cannot_be_read_or_processed_is_put_aside_once(kafka: KafkaSite) ->
     assert said[b"c"]["anabranch.error"].startswith("ZeroDivisionError")
     assert (said[b"e"]["anabranch.partition"], said[b"e"]["anabranch.offset"]) == ("1", "0")
     assert sum(report.progress.dead_letters for report in run.reports.values()) == 3
+
+
+class Divides(Processor):
+    """Divides by each message's number, which may be 0."""
+
+    last = ValueState("int")
+
+    def on_message(self, message: dict[str, Any], timers: Timers) -> Iterator[dict[str, Any]]:
+        self.last.set(message["n"])
+        yield {"k": message["k"], "n": 4 // message["n"]}
+
+
+def test_what_a_stateful_operator_cannot_process_is_put_aside_together_with_null_keys(kafka: KafkaSite) -> None:
+    """All of it is in one slot, which can be written only once in a batch."""
+    source, output = kafka.create("in", 1), f"{kafka.name}-out"
+    kafka.put(source, 0, [{"n": 1}, {"n": 0}, {"n": 2}, {"n": 4}], [b"a", b"b", None, b"c"])
+    job = Job(f"{kafka.name}-divides")
+    job.read(source, key="k string", schema="n int").process(Divides(), name="divides").write(output)
+    run = kafka.deployed(job, on_error="dead-letter", on_null_key="dead-letter")
+    run.ran()
+    assert sorted(numbers(kafka, output)) == [1, 4]
+    letters = kafka.all_records(f"{source}-dead-letters")
+    assert sorted(record["value"] for record in letters) == [b'{"n": 0}', b'{"n": 2}']
+    assert sum(report.progress.dead_letters for report in run.reports.values()) == 2
 
 
 def test_a_record_larger_than_the_topic_takes_fails_the_lane_and_is_not_passed_over(kafka: KafkaSite) -> None:

@@ -12,8 +12,9 @@ __all__ = ["AssignmentSettings"]
 
 
 class AssignmentSettings(Section):
-    """How tasks are assigned to seats. Balance always comes first: all containers get as equal a share of the tasks as
-    possible."""
+    """How tasks are assigned to seats. Balance always comes first: all containers get as equal a share as possible of
+    the tasks of each stage (``none``), of all tasks together (``min_traffic``), or of both (``balance_subtopology``).
+    """
 
     strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"
     """``none``: racks are ignored. ``min_traffic``: containers read as little as possible from other racks, in all

@@ -61,10 +61,13 @@ class ChangeProgress(Document, frozen=True, kw_only=True):
     generation: int
     began: float
     """Seconds since 1970."""
-    predicted: float
-    """How many seconds output is expected to pause."""
+    predicted: float | None
+    """How many seconds output is expected to pause; None if unknown, because another coordinator accepted the change.
+    """
     closing: tuple[str, ...] = ()
-    """The lanes that close."""
+    """The lanes that close. If ``predicted`` is unknown, only the lanes that are still closing or have successors that
+    haven't begun.
+    """
     starting: tuple[str, ...] = ()
     """The lanes that follow the closing lanes."""
     closed: int = 0

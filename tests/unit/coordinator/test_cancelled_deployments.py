@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from anabranch.coordinator.store import Store
@@ -69,6 +71,22 @@ def test_a_lane_that_cannot_start_takes_it_back(store: Store) -> None:
     relieved(new, 3).work()
     assert coordinator.status("j").state == "running"
     assert {position.offset for position in lanes_of(store, 3)["counted"].starting} == {7}
+
+
+def test_that_it_can_t_be_taken_back_is_recorded_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: Any) -> None:
+        raise ConflictError("outputs below, out come from one lane now, but came from several")
+
+    coordinator, (old,) = running(store)
+    monkeypatch.setattr(coordinator.registry, "undo", refuses)
+    deploy(coordinator, job(more=True))
+    new = relieved(old, 2)
+    new.beat()
+    new.fail(lanes_of(store, 2)["counted"].id)
+    for _ in range(3):
+        coordinator.tick()
+    its = [event for event in store.events("j", 100) if event.what == "the change can't be undone"]
+    assert [event.why for event in its] == ["outputs below, out come from one lane now, but came from several"]
 
 
 def test_dropped_state_is_there_again_after_a_cancel(store: Store) -> None:

@@ -105,11 +105,20 @@ def test_every_task_of_every_lane_has_a_slot() -> None:
     made = planned(_plain())
     assert planning.task_slots(made, state_partitions=3) == 4 + 4 + 3
     assert session.master_of(None, 11).startswith("local[11,")
-    for fitting in ("local[11,4]", "local[*]", "local-cluster[2,1,1024]", "spark://host:7077"):
+    for fitting in ("local[11,4]", "local-cluster[2,1,1024]", "spark://host:7077"):
         assert session.master_of(fitting, 11) == fitting
     for small in ("local[10]", "local[2,4]", "local"):
         with pytest.raises(ConfigError, match="too few task slots: 11 tasks"):
             session.master_of(small, 11)
+
+
+def test_all_cores_of_a_machine_may_be_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 10)
+    assert session.master_of("local[*]") == "local[*]"
+    for master in ("local[*]", "local[*,4]"):
+        assert session.master_of(master, 10) == master.replace("*", "10")
+        with pytest.raises(ConfigError, match="too few task slots: 11 tasks"):
+            session.master_of(master, 11)
 
 
 def _plain() -> Job:

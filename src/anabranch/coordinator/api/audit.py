@@ -11,7 +11,9 @@ import queue
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from typing import Protocol
 
 import msgspec
@@ -94,10 +96,14 @@ class Audit:
         except queue.Full:
             log.warning("a request isn't in the audit trail", path=requested.path, address=requested.address)
 
-    def close(self) -> None:
-        """Write the requests that are still waiting to be written. Takes at most 10 seconds."""
-        self._waiting.put(None)
-        self._thread.join(10)
+    def close(self, within: float = 10.0) -> None:
+        """Write the requests that are still waiting to be written. Takes at most ``within`` seconds."""
+        ends = monotonic() + within
+        with suppress(queue.Full):
+            self._waiting.put(None, timeout=within)
+        self._thread.join(max(0.0, ends - monotonic()))
+        if self._waiting.qsize():
+            log.warning("the last requests aren't in the audit trail", file=str(self._path))
 
     def _counted(self, requested: AuditedRequest) -> AuditedRequest | None:
         """The refused request as it should be recorded. None if the request is only counted, because its address has

@@ -151,6 +151,11 @@ def _why(url: str, error: httpx.HTTPError) -> Exception:
             "check [coordinator] ca, client_certificate and client_key here, and certificate and client_ca at the "
             "coordinator",
         )
+    if (alert := tls.alert(error)) is not None:
+        return UsageError(
+            f"can't connect to {url}: the coordinator, or a proxy before it, refuses the TLS connection: {alert}",
+            "check which versions of TLS and which ciphers it accepts, and whether it requires a client certificate",
+        )
     why: AnabranchError
     if isinstance(error, httpx.ConnectError):
         why = UnreachableError(f"nothing runs at {url}", "start a job there: anabranch run, or a coordinator")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
 from pathlib import Path
 
 from anabranch.errors import ConfigError
 
-__all__ = ["of_client", "of_server", "refusal"]
+__all__ = ["alert", "of_client", "of_server", "refusal"]
+
+_ABOUT_CERTIFICATES = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "DECRYPT_ERROR")
+"""Parts of the names of alerts with which one end refuses the other's certificate."""
 
 
 def of_server(certificate: Path, key: Path | None = None, client_ca: Path | None = None) -> ssl.SSLContext:
@@ -49,15 +53,31 @@ def of_client(ca: Path | None = None, certificate: Path | None = None, key: Path
     return context
 
 
-def refusal(error: BaseException | None) -> str | None:
+def refusal(error: BaseException) -> str | None:
     """Why one end refused the other's certificate; None if something else caused the error."""
-    while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return error.verify_message
-        if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
-            return f"it says {error.reason}"
-        error = error.__cause__ or error.__context__
+    for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return cause.verify_message
+    name = alert(error) or ""
+    return f"it says {name}" if any(word in name for word in _ABOUT_CERTIFICATES) else None
+
+
+def alert(error: BaseException) -> str | None:
+    """The alert with which the other end ended the connection, in OpenSSL's words, such as
+    ``TLSV1_ALERT_PROTOCOL_VERSION``; None if something else caused the error.
+    """
+    for cause in _causes(error):
+        if isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or ""):
+            return cause.reason
     return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, and the errors that caused it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def _show(context: ssl.SSLContext, certificate: Path, key: Path | None, *settings: str) -> None:

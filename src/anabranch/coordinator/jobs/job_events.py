@@ -16,7 +16,7 @@ from anabranch.protocol.commands import ChangeResult
 from anabranch.views.events import EventKind
 from anabranch.views.lane_times import MarkKind
 
-__all__ = ["HASTE", "began", "hastened", "measured", "moved", "of_lane", "predicted"]
+__all__ = ["HASTE", "began", "hastened", "measured", "moved", "of_lane", "predicted", "stays"]
 
 HASTE = "batches that are written at least once, or were given to foreach_batch, may be repeated"
 
@@ -128,3 +128,8 @@ def of_lane(
 def hastened(job: str, at: float, kind: Literal["change", "state"], subject: str) -> Event:
     """The event that ``subject`` stops waiting for batches."""
     return Event(kind=kind, job=job, at=at, who="user", what=f"the {subject} no longer waits for batches", why=HASTE)
+
+
+def stays(job: str, at: float, why: str) -> Event:
+    """The event that a change stays although a lane can't start, because the change can't be undone."""
+    return Event(kind="change", job=job, at=at, who="coordinator", what="the change can't be undone", why=why)

@@ -257,6 +257,7 @@ class Progress:
         pause: the change whose pause is being measured.
         shown: what has been measured of the job's changes so far.
         hasty: whether the change that is under way doesn't wait for batches with at-least-once output.
+        stays: the deployment and the generation of the last change of which an event says that it can't be undone.
         at_once: whether the job is stopped without waiting for batch boundaries.
         drain: the requested drain.
         drains_since: when the drain was requested, on this coordinator's clock; None if no drain was requested from
@@ -271,6 +272,7 @@ class Progress:
     pause: MeasuredChange | None = None
     shown: Experience = field(default_factory=Experience)
     hasty: bool = False
+    stays: tuple[int, int] = (0, 0)
     at_once: bool = False
     drain: DrainProgress | None = None
     drains_since: float | None = None

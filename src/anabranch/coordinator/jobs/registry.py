@@ -262,8 +262,9 @@ class JobRegistry:
         try:
             self.undo(running_job, present, "coordinator", why)
         except ConflictError as error:
-            what = "the change can't be undone"
-            self.store.note([self.event("change", running_job.job, "coordinator", what, error.what)])
+            if running_job.progress.stays != (change := (running_job.deployment, running_job.generation)):
+                self.store.note([job_events.stays(running_job.job, self.now(), error.what)])
+                running_job.progress.stays = change
             return False
         return True
 
@@ -379,8 +380,7 @@ class JobRegistry:
             for lane in seats.may_write(running_job, process)
         ]
         with self.leases:
-            # Even if the write below raises an error, the expulsion may be stored. So heartbeats must not renew the
-            # lease any more.
+            # Even if the write below fails, the expulsion may be stored. So heartbeats must not renew the lease.
             process.doomed = True
         seats.expel(running_job, process, self.write(self.store.expel, process.record, left, why, self.now(), who))
         self.announce()

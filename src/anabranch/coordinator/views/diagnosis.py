@@ -27,6 +27,8 @@ _BUSY, _SKEWED = 0.9, 3.0
 _HELD_MS = 60_000
 _BEHIND = 10
 _TIMES_PREDICTED, _LEAST_CHANGE = 3.0, 10.0
+_UNPREDICTED = 20.0
+"""The pause, in seconds, that is assumed for a change whose predicted pause isn't known."""
 _LEASE_LEFT = 0.3
 
 Rule = Callable[[JobStatus, float, ChangeProgress | None], Iterable[Finding]]
@@ -142,16 +144,17 @@ def _unfenced(status: JobStatus, at: float, change: ChangeProgress | None) -> It
 def _slow_change(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
     if change is None:
         return
-    takes = at - change.began
-    if takes > max(_LEAST_CHANGE, _TIMES_PREDICTED * change.predicted):
+    takes, predicted = at - change.began, change.predicted
+    if takes > max(_LEAST_CHANGE, _TIMES_PREDICTED * (_UNPREDICTED if predicted is None else predicted)):
+        expected = "" if predicted is None else f"; output was expected to pause for {predicted:.1f} s"
         yield Finding(
             severity="attention",
             rule="change-slow",
             subject={"job": status.job},
             summary=f"the change to generation {change.generation} has taken {takes:.0f} s so far",
             why=f"{change.closed} of {len(change.closing)} lanes have closed, {change.running} of "
-            f"{len(change.starting)} that follow run; output was expected to pause for {change.predicted:.1f} s",
-            figures={"seconds": takes, "predicted": change.predicted},
+            f"{len(change.starting)} that follow run{expected}",
+            figures={"seconds": takes} | ({} if predicted is None else {"predicted": predicted}),
             cure=f"wait; or take it back: anabranch cancel {status.job}",
             since=change.began,
         )

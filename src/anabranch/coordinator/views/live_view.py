@@ -163,14 +163,21 @@ def change_of(job: RunningJob, epoch: float) -> ChangeProgress | None:
     if job.state is not DeploymentState.CHANGING:
         return None
     watched = job.progress.pause
-    closing = sorted(watched.closing if watched is not None else ())
+    closing = sorted(watched.closing if watched is not None else _not_followed(job))
     starting = [lane for lane in job.lanes if not set(closing).isdisjoint(lane.predecessors)]
     return ChangeProgress(
         generation=job.generation,
         began=epoch + job.progress.changing_since,
-        predicted=watched.foretold if watched is not None else 0.0,
+        predicted=watched.foretold if watched is not None else None,
         closing=tuple(closing),
         starting=tuple(lane.id for lane in starting),
         closed=sum(job.known[name].state is LaneState.CLOSED for name in closing if name in job.known),
         running=sum(lane.state is LaneState.RUNNING for lane in starting),
     )
+
+
+def _not_followed(job: RunningJob) -> set[str]:
+    """The lanes that are closing, and the lanes with successors that haven't begun."""
+    closing = {lane.id for lane in job.lanes if lane.state is LaneState.CLOSING}
+    waiting = [lane for lane in job.lanes if lane.state is LaneState.PLANNED and not lane.begun]
+    return closing | {name for lane in waiting for name in lane.predecessors}

@@ -22,6 +22,7 @@ from anabranch.operators.rules import is_boundary, is_shuffle, on_late
 from anabranch.planning import stages
 from anabranch.spark import values
 from anabranch.spark.functions.wrap import Rejecting
+from anabranch.spark.internals import observed_metrics
 from anabranch.spark.operators import evaluation, frames_of_operators
 from anabranch.spark.operators.evaluation import Sink
 from anabranch.spark.operators.labels import label
@@ -195,8 +196,8 @@ class LaneOutputs:
         output = "" if node.kind == "foreach_batch" else stages.stream_of(self.plan.graph, node)
         return output if output in self.tables else ""
 
-    def written_to_table(self, node: Node, rows: DataFrame) -> list[Written]:
-        """Write the rows that reach the sink of a table."""
+    def written_to_table(self, node: Node, rows: DataFrame, batch: int) -> list[Written]:
+        """Write the rows of a batch that reach the sink of a table."""
         output = self.table(node)
         owner = Owner(self.plan.lane.job, self.plan.lane.id, self.epoch)
         schema = tables.schema_of(self.plan.job.schemas[node.inputs[0]], label(node))
@@ -205,9 +206,8 @@ class LaneOutputs:
             return tables.write(rows, self.tables[output], output, owner, schema)
         kept = rows.persist()
         try:
-            kept.count()  # dead letters are written first, as for streams
-            self.gate.check()
-            dead_letters.put(self.plan.job.spark, self.aside)
+            kept.count()
+            self.publishing.put_first(batch)
             return tables.write(kept, self.tables[output], output, owner, schema)
         finally:
             kept.unpersist()
@@ -316,6 +316,7 @@ class LaneOutputs:
             gate=self.gate,
             unruly=self.scattered or (stateful is None and self.workers.splits),
             line=self.workers.line,
+            observed=partial(observed_metrics.of_query, self.plan.job.spark, self.plan.lane.id),
         )
 
     @cached_property

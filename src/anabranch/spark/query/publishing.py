@@ -43,6 +43,10 @@ class Publishing:
             each slot are moved to one Spark task before they are written.
         line: where Python workers report their progress.
         gate: must be passed before each step that makes a batch visible to others.
+        observed: returns the observations of the running batch, by the source's name in observations. They are complete
+            once the batch's rows have been computed.
+        looked: the running batch if its unreadable records and its null keys have already been looked for; otherwise
+            empty.
     """
 
     lane: Lane
@@ -57,6 +61,12 @@ class Publishing:
     unruly: bool = False
     line: ReportAddress | None = None
     gate: Gate = field(default_factory=Gate)
+    observed: Callable[[], Mapping[str, Measured]] = dict
+    looked: set[int] = field(default_factory=set)
+
+    def begin(self) -> None:
+        """Call this at the start of each batch, even of one that runs again."""
+        self.looked.clear()
 
     def written(self, rows: DataFrame, batch: int, apart: bool = False) -> list[Written]:
         """Write a batch's output rows durably. ``apart`` says whether the group's branches were computed separately,
@@ -71,11 +81,8 @@ class Publishing:
         kept = rows.persist()
         try:
             if self.rejections.aside.gathers:
-                # Dead letters are written first. Otherwise a row that is rejected now, but not in a replay, could be
-                # missing from both the outputs and the dead letters.
                 kept.count()
-                self.gate.check()
-                self.rejections.put()
+                self.put_first(batch)
             found: list[Written] = []
             for way in sorted(set(ways.values())):
                 mine = [number for number, each in ways.items() if each == way]
@@ -83,6 +90,24 @@ class Publishing:
             return found
         finally:
             kept.unpersist()
+
+    def put_first(self, number: int) -> None:
+        """Write the dead letters of a batch whose rows have been computed, before its outputs are written. Otherwise a
+        row that is rejected now, but not in a replay, could be missing from both the outputs and the dead letters.
+
+        A stateful operator's dead letters include records with null keys. They are looked for now, because a slot can
+        be written only once in a batch.
+        """
+        if self.rejections.into_state and number not in self.looked:
+            self._look(number, self.observed())
+            self.looked.add(number)
+        self.gate.check()
+        self.rejections.put()
+
+    def _look(self, number: int, measured: Mapping[str, Measured]) -> None:
+        marks = [Marks.of(seen) for seen in measured.values()]
+        if any(each.faulty or each.keyless for each in marks):
+            self.rejections.look(self.planned(number), measured)
 
     @staticmethod
     def _cut(rows: DataFrame, batch: Batch) -> DataFrame:
@@ -143,14 +168,14 @@ class Publishing:
     def finish(self, number: int, written: list[Written], measured: Mapping[str, Measured]) -> None:
         """Publish a batch whose rows are already written, together with its dead letters. Then advance the lane's time.
 
-        ``measured`` has the observations of each source, by the source's name in observations.
+        ``measured`` has the observations of each source, by the source's name in observations; if it is empty, they are
+        :attr:`observed`.
         """
-        marks = [Marks.of(seen) for seen in measured.values()]
-        look = any(each.faulty or each.keyless for each in marks)
+        measured = measured or self.observed()
         self.gate.check()
-        batch = self.planned(number) if look or self.time.path is not None else None
-        if look and batch is not None:
-            self.rejections.look(batch, measured)
+        if number not in self.looked:
+            self._look(number, measured)
+        batch = self.planned(number) if self.time.path is not None else None
         told = [*written, *self.rejections.finish()]
         controls: dict[Target, Control] = {}
         if batch is not None and self.timed:

@@ -25,7 +25,7 @@ from anabranch.operators.rules import on_late
 from anabranch.planning import stages
 from anabranch.spark.functions import error_text, isolation
 from anabranch.spark.functions import wrap as user_functions
-from anabranch.spark.internals import batch_clock, debug_lines, local_properties, observed_metrics
+from anabranch.spark.internals import batch_clock, debug_lines, local_properties
 from anabranch.spark.operators import evaluation, late_rows
 from anabranch.spark.operators.labels import label
 from anabranch.spark.query import clock, sink, streaming_checks, under_way
@@ -38,7 +38,7 @@ from anabranch.spark.query.pacer import Pacer
 from anabranch.spark.query.plan import LanePlan, LoadedJob
 from anabranch.spark.query.planned_batch import Batch
 from anabranch.spark.query.set_back import SetBack
-from anabranch.spark.query.source import Measured, by_node, measured
+from anabranch.spark.query.source import Measured, by_node, day, measured
 from anabranch.spark.query.sources import LaneSources
 from anabranch.spark.query.under_way import CurrentBatch
 from anabranch.spark.query.workers import LaneWorkers
@@ -184,6 +184,7 @@ class LaneQuery:
             with self.gate.quietly():
                 self.gate.begins(number)
                 self._checkpoint_sync.sync()
+                self.outputs.publishing.begin()
                 isolation.begin(context, self.lane.id)
                 self.under_way.begin(number, context.getLocalProperty(local_properties.RUN) or "")
                 if planned is None:
@@ -285,7 +286,7 @@ class LaneQuery:
             return self._apart
         if last is None:
             return _Body(frame, self._writing)
-        return _Body(frame, partial(self._evaluating, lambda batch: ({last: batch}, {})))
+        return _Body(frame, partial(self._evaluating, lambda batch, _: ({last: batch}, {})))
 
     @cached_property
     def _apart(self) -> _Body:
@@ -297,11 +298,11 @@ class LaneQuery:
         for frame in tagged[1:]:
             union = union.union(frame)
 
-        def begin(batch: DataFrame) -> tuple[dict[int, DataFrame], dict[str, Measured]]:
-            kept = batch.persist()
+        def begin(batch: DataFrame, number: int) -> tuple[dict[int, DataFrame], dict[str, Measured]]:
+            kept, today = batch.persist(), day(self.planned(number).at)  # current_date would be the day of a replay
             opened = {s.number: s.opened(kept.where(f"source = {s.number}")) for s in self.sources.all}
-            seen = {s.name: measured(opened[s.number], s.measures()) for s in self.sources.all}
-            return by_node(self.sources.all, lambda s: s.rows(opened[s.number])), seen
+            seen = {s.name: measured(opened[s.number], s.measures(today)) for s in self.sources.all}
+            return by_node(self.sources.all, lambda s: s.rows(opened[s.number], today)), seen
 
         def each(batch: DataFrame, number: int) -> None:
             try:
@@ -315,7 +316,7 @@ class LaneQuery:
         """Compute the operators that can't be part of the query itself, and publish the batch."""
         crash_points.reach(crash_points.PLANNED, self.lane.id, number)
         self._check_time(number)
-        frames, seen = begin(batch)
+        frames, seen = begin(batch, number)
         written: list[Written] = []
         with evaluation.inside_batch(self.plan.group, frames, self.frames.context) as ended:
             if self.outputs.sinks:
@@ -323,13 +324,11 @@ class LaneQuery:
                 written = self.outputs.publishing.written(rows, number, apart=self.plan.group.branches)
             for node in self.plan.group.sinks:
                 if self.outputs.table(node):
-                    written += self.outputs.written_to_table(node, ended[node.id])
+                    written += self.outputs.written_to_table(node, ended[node.id], number)
                 elif node.id not in self.outputs.sinks:
                     self._call(node, ended[node.id].drop(meta_column.NAME), number)
             self.under_way.reach(under_way.PUBLISHING)
-            self.outputs.publishing.finish(
-                number, written, seen or observed_metrics.of_query(self.job.spark, self.lane.id)
-            )
+            self.outputs.publishing.finish(number, written, seen)
         crash_points.reach(crash_points.PUBLISHED, self.lane.id, number)
 
     def _writing(self, batch: DataFrame, number: int) -> None:
@@ -341,7 +340,7 @@ class LaneQuery:
         self._check_time(number)
         written = write()
         self.under_way.reach(under_way.PUBLISHING)
-        self.outputs.publishing.finish(number, written, observed_metrics.of_query(self.job.spark, self.lane.id))
+        self.outputs.publishing.finish(number, written, {})
         crash_points.reach(crash_points.PUBLISHED, self.lane.id, number)
 
     def _check_time(self, number: int) -> None:
@@ -389,7 +388,7 @@ class LaneQuery:
             rows.unpersist()
 
 
-_Begin = Callable[[DataFrame], tuple[dict[int, DataFrame], dict[str, Measured]]]
+_Begin = Callable[[DataFrame, int], tuple[dict[int, DataFrame], dict[str, Measured]]]
 
 
 @dataclass(frozen=True)

@@ -143,13 +143,13 @@ class Source:
             return None
         again = self.again(marked(mask, ranges))
         mine = self._own(again) if self.audience is None else again.where(self.audience.first())
-        return self.intake.faulty(mine, self.number, _day(at))
+        return self.intake.faulty(mine, self.number, day(at))
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame:
         """The rows of a batch whose records are in blocks of offsets that may contain null keys. For a broadcast input,
         only the rows of the task :data:`FIRST` are included, because a record must be rejected only once.
         """
-        rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))), _day(at))
+        rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))), day(at))
         return rows if self.audience is None else rows.where(meta_column.field("task") == FIRST)
 
     def maxima(self, measured: Measured) -> dict[str, int]:
@@ -170,14 +170,12 @@ class Source:
         starts = self.system.starts(self.stream)
         kept = {p: (max(first, starts.get(p, 0)), end) for p, (first, end) in ranges.items()}
         wanted = {p: [(first, end)] for p, (first, end) in kept.items() if end > first}
-        return measured(self.opened(self.again(wanted)), self.measures(_day(at))) if wanted else {}
+        return measured(self.opened(self.again(wanted)), self.measures(day(at))) if wanted else {}
 
 
-def _day(at: int) -> Column:
-    """The day that ``current_date`` returns in a batch that was planned at ``at`` (in Unix ms), if the session's time
-    zone is UTC.
-    """
-    return F.date_from_unix_date(F.lit(at // 86_400_000))
+def day(at: int) -> Column:
+    """The day that ``current_date`` returns in a query's batch that was planned at ``at`` (in Unix ms)."""
+    return F.timestamp_millis(F.lit(at)).cast("date")
 
 
 def by_node(sources: Iterable[Source], rows: Callable[[Source], DataFrame]) -> dict[int, DataFrame]:

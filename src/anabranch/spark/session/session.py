@@ -111,19 +111,21 @@ def master_of(master: str | None, cores: int = 0) -> str:
     """Spark's master: the configured master, or else a local one, which retries Spark tasks. This local master uses all
     cores of this machine (at least 2), or ``cores`` if this is more.
 
-    ``cores`` says how many Spark tasks must be able to run at the same time. With fewer cores, a lane in real time
-    would never read some of its partitions.
+    ``cores`` says how many Spark tasks must be able to run at the same time; 0 for any number. With fewer cores, a lane
+    in real time would never read some of its partitions. So with ``local[*]``, the number of cores of this machine is
+    passed to Spark, which might count fewer.
 
     Raises:
         ConfigError: a local master with fewer cores is configured.
     """
-    held = re.match(r"local(?:\[(\d+))?(?!.*cluster)", master or "")
-    if master and held is not None and "*" not in master and int(held[1] or 1) < cores:
+    counted = (master or "").replace("local[*", f"local[{os.cpu_count() or 1}") if cores else master or ""
+    held = re.match(r"local(?:\[(\d+))?(?!.*cluster)", counted)
+    if held is not None and int(held[1] or 1) < cores:
         raise ConfigError(
             f'[spark] master = "{master}" has too few task slots: {cores} tasks of this job in real time run at once',
             f'set master = "local[{cores},4]", or leave it out',
         )
-    return master or f"local[{max(2, os.cpu_count() or 2, cores)},4]"
+    return counted or f"local[{max(2, os.cpu_count() or 2, cores)},4]"
 
 
 def conf(settings: Settings) -> dict[str, str]:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import socket
 import stat
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -310,6 +311,22 @@ def test_a_trail_that_can_t_be_written_stops_nobody(tmp_path: Path) -> None:
         trail.take(requested())
     trail.close()
     assert not (tmp_path / "missing").exists()
+
+
+def test_a_trail_whose_writer_hangs_is_closed_in_time(tmp_path: Path) -> None:
+    goes_on = threading.Event()
+
+    def hangs(event: Event) -> None:
+        goes_on.wait(60)
+
+    trail = Audit(tmp_path / "audit", hangs)
+    for _ in range(1_100):  # more than may wait
+        trail.take(requested())
+    closing = threading.Thread(target=trail.close, args=(0.1,), daemon=True)
+    closing.start()
+    closing.join(10)
+    assert not closing.is_alive()
+    goes_on.set()
 
 
 def test_an_address_that_is_refused_all_the_time_is_told_so() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,33 @@ def test_old_versions_of_tls_are_refused(authority: Authority) -> None:
         old.maximum_version = ssl.TLSVersion.TLSv1_1
         with socket.create_connection(("127.0.0.1", server.port), 60) as plain, pytest.raises(ssl.SSLError):
             old.wrap_socket(plain, server_hostname="localhost")
+
+
+@contextmanager
+def shaking_hands(trust: ssl.SSLContext) -> Iterator[str]:
+    """A server that only shakes hands, once; its URL."""
+
+    def shake() -> None:
+        with listener.accept()[0] as plain, suppress(ssl.SSLError):
+            trust.wrap_socket(plain, server_side=True).close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=shake, daemon=True)
+        thread.start()
+        yield f"https://127.0.0.1:{listener.getsockname()[1]}"
+        thread.join(10)
+
+
+def test_an_alert_that_is_not_about_a_certificate_is_told_as_it_is(authority: Authority) -> None:
+    newest, older = tls.of_server(*authority.signed("coordinator")), tls.of_client(authority.pem)
+    newest.minimum_version = ssl.TLSVersion.TLSv1_3
+    older.maximum_version = ssl.TLSVersion.TLSv1_2
+    with (
+        shaking_hands(newest) as url,
+        Client(url, token="secret", trust=older) as client,
+        pytest.raises(UsageError, match=r"refuses the TLS connection: \w*ALERT_PROTOCOL_VERSION"),
+    ):
+        client.jobs()
 
 
 def test_a_file_that_is_none_is_named(authority: Authority, tmp_path: Path) -> None:

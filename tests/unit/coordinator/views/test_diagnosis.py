@@ -117,6 +117,15 @@ def test_a_change_may_take_what_was_predicted() -> None:
     assert found(status(state="changing"), ChangeProgress(generation=4, began=100.0, predicted=40.0)) == []
 
 
+def test_a_change_that_another_coordinator_accepted_is_given_a_minute() -> None:
+    takes_part = ChangeProgress(generation=4, began=100.0, predicted=None, closing=("a", "b"), starting=("c",))
+    assert found(status(state="changing"), takes_part) == []
+    takes_long = ChangeProgress(generation=4, began=80.0, predicted=None, closing=("a", "b"), starting=("c",))
+    (only,) = diagnosis.findings(status(state="changing"), 150.0, 10.0, takes_long)
+    assert (only.rule, only.why) == ("change-slow", "0 of 2 lanes have closed, 0 of 1 that follow run")
+    assert only.figures == {"seconds": 70.0}
+
+
 @pytest.mark.parametrize(
     ("end", "arriving", "said"),
     [

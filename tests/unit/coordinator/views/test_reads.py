@@ -74,6 +74,22 @@ def test_a_change_under_way_is_told_with_its_lanes(coordinator: Coordinator) -> 
     assert coordinator.live(JOB).change is None
 
 
+def test_a_change_under_way_is_told_with_its_lanes_after_a_takeover(coordinator: Coordinator) -> None:
+    worker = running(coordinator)
+    worker.closes = False
+    told = coordinator.scale(JOB, ScaleRequest(factor=4))
+    worker.turn()
+    other = Coordinator(coordinator.registry.store, clock=Clock(), lease=10, grace=2, now=lambda: 5020.0)
+    assert other.adopt(JOB)
+    found = other.live(JOB).change
+    assert found is not None
+    assert (found.generation, found.began, found.predicted) == (2, 5000.0, None)
+    assert (found.closed, found.running) == (0, 0)
+    assert set(found.closing) == {lane.id for lane in told.closing}
+    assert set(found.starting) == {lane.id for lane in told.lanes}
+    assert "change-slow" not in [each.rule for each in other.findings(JOB)]
+
+
 def test_a_change_is_shown_since_the_moment_that_the_store_has() -> None:
     clock = Clock()
     coordinator = Coordinator(Store("sqlite://"), clock=clock, lease=10, grace=2, now=clock)

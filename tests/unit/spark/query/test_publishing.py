@@ -1,0 +1,66 @@
+"""When the records of a batch that can't be processed are looked for, and written."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from anabranch.spark.query.publishing import Publishing
+
+
+class Rejected:
+    """What is done about records that can't be processed, in order."""
+
+    def __init__(self, into_state: str) -> None:
+        self.into_state = into_state
+        self.steps: list[str] = []
+
+    def look(self, batch: int, measured: Any) -> None:
+        self.steps.append(f"look through batch {batch}")
+
+    def put(self) -> None:
+        self.steps.append("write")
+
+    def finish(self) -> list[Any]:
+        self.steps.append("finish")
+        return []
+
+
+def publishing(rejected: Rejected) -> Publishing:
+    """Of a lane each of whose batches has records that can't be read or have no key."""
+    nothing: dict[str, Any] = {"lane": None, "publishers": {}, "plain": {}, "targets": {}, "timed": (), "refusals": {}}
+    return Publishing(
+        **nothing,
+        rejections=cast(Any, rejected),
+        time=cast(Any, SimpleNamespace(path=None)),
+        planned=lambda number: cast(Any, number),
+        observed=lambda: {"in": {"marked": 1}},
+    )
+
+
+@pytest.mark.parametrize(
+    ("into_state", "steps"),
+    [
+        ("process 'p'", ["look through batch 3", "write", "write", "finish"]),
+        ("", ["write", "write", "look through batch 3", "finish"]),
+    ],
+)
+def test_all_that_a_stateful_operator_rejects_is_known_before_it_is_written(into_state: str, steps: list[str]) -> None:
+    rejected = Rejected(into_state)
+    lane = publishing(rejected)
+    lane.begin()
+    for _ in ("a stream", "a table"):
+        lane.put_first(3)
+    lane.finish(3, [], {})
+    assert rejected.steps == steps
+
+
+def test_a_batch_that_runs_again_is_looked_through_again() -> None:
+    rejected = Rejected("process 'p'")
+    lane = publishing(rejected)
+    for _ in ("broken off", "run again"):
+        lane.begin()
+        lane.put_first(3)
+    assert rejected.steps == ["look through batch 3", "write"] * 2
