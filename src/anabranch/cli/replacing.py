@@ -116,6 +116,8 @@ class Replacer:
             told = self._code is not None
             within = _ENDS_WITHIN if told else _SEEN_WITHIN
             if (told or error_text.is_of_java(error)) and java_process.is_gone(spark, within):
+                if not error_text.is_of_java(error):  # perhaps it would have been raised without the signal, too
+                    _say(f"error: {error}")
                 watchdog.end_without_java(self.replace)
             raise
         finally:

@@ -219,17 +219,22 @@ def timed(graph: Graph) -> set[int]:
 
 def untimed_refused(graph: Graph, stage: Stage) -> set[int]:
     """The boundaries at the end of the stage that refuse rows without event time: a function of the stage may have made
-    such rows, and they would reach a window of event time or a ``join``, from which Spark would silently leave them
-    out. A boundary with a function on each way to these operators refuses nothing, because the function may give the
-    rows an event time.
+    such rows, and all of them would reach windows of event time or a ``join``, from which Spark would silently leave
+    them out. If they can also reach other operators, be filtered, or get an event time on the way, nothing is refused.
     """
+    if not (all(node.kind == "read" for node in stage.sources) or any(rule(node).function for node in stage.nodes)):
+        return set()  # the stage has no dead letters
     needing = {node.id for node in graph.nodes if is_windowed(node) or node.kind == "join"}
     for node in reversed(graph.nodes):
-        readers = [reader for reader in graph.readers(node.id) if reader.id in needing]
-        if any(not (rule(reader).function or reader.kind == "transform") for reader in readers):
+        readers = graph.readers(node.id)
+        if readers and all(each.id in needing and not _may_mend(each) for each in readers):
             needing.add(node.id)
-    spoilt = changed(graph, stage)
-    return {node.id for node in stage.sinks if is_boundary(node) and node.id in needing & spoilt}
+    return {node.id for node in stage.sinks if is_boundary(node)} & needing & changed(graph, stage)
+
+
+def _may_mend(node: Node) -> bool:
+    """Whether an operator may remove rows without event time, or give them one."""
+    return rule(node).function or node.kind in ("transform", "where")
 
 
 def upstream(graph: Graph, stage: Stage, node: Node) -> Iterator[Node]:

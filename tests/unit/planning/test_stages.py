@@ -256,6 +256,11 @@ def test_boundaries_refuse_rows_without_event_time_if_a_function_may_make_them_a
         n="count(*)"
     ).write("four")
     rows.partition_by("x", name="as-read").window(hour).agg(n="count(*)").write("five")
+    filtered = mapped.partition_by("x", name="filtered").where("at is not null")
+    filtered.window(hour).agg(n="count(*)").write("six")
+    both = mapped.partition_by("x", name="two-ways")
+    both.window(hour).agg(n="count(*)").write("seven")
+    both.write("eight")
     graph = job.graph
     found = {graph[i].name for stage in stages.cut(graph) for i in stages.untimed_refused(graph, stage)}
     assert found == {"to-window", "after-function", "two-before"}

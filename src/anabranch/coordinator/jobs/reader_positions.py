@@ -14,6 +14,7 @@ from anabranch import logs
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.errors import AnabranchError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, open_lanes
 from anabranch.model.ssp import SSP, parsed
 from anabranch.planning import stages
@@ -174,26 +175,48 @@ class ReaderPositions:
             return False
         try:
             systems = self.systems_of(seen)
+            purges = self._purge(job, systems)
             places = _places(systems, job)  # the entries' revisions must be older than the positions
-            with self.registry.locked_as_seen():
-                served = self.registry.jobs.get(job)
-                found = None if served is None else still_to_read(served.lanes, served.known, served.reports)
-                own = set() if served is None else stages.intermediate_streams(self.registry.present(served).graph)
+            found, _ = self._found(job)
             if found is None:
                 return False
-            between = {key: positions for key, positions in found.items() if key[1] in own}
-            passed, self._passed[job] = self._passed.get(job, {}), between
             before, self._turns[job] = self._turns.get(job, {}), {}
             for place in places:
                 key = (place.system, place.stream)
                 now = self._turns[job][key] = _Turn(place.revision, found.get(key))
                 _store(job, place, before.get(key), now)
-            for (system, stream), positions in between.items():
-                _purge(systems, system, stream, common(passed.get((system, stream), {}), positions))
-            return bool(places or between)
+            return bool(places) or purges
         except (AnabranchError, OSError) as error:
             log.warning("what a job has read can't be stored beside its inputs", job=job, error=str(error))
             return False
+
+    def _found(self, job: str) -> tuple[Positions | None, set[str]]:
+        """The lowest offsets that a job still has to read, and its intermediate streams. No offsets are known during a
+        change, and before a deployment begins: if this is undone, closed lanes may continue from where they ended.
+        """
+        with self.registry.locked_as_seen():
+            served = self.registry.jobs.get(job)
+            if served is None or served.state is DeploymentState.CHANGING or _can_return(served):
+                return None, set()
+            own = stages.intermediate_streams(self.registry.present(served).graph)
+            return still_to_read(served.lanes, served.known, served.reports), own
+
+    def _purge(self, job: str, systems: Systems) -> bool:
+        """Delete from the job's intermediate streams what all lanes had read a minute ago. Returns whether there are
+        such streams.
+        """
+        found, own = self._found(job)
+        between = {key: positions for key, positions in (found or {}).items() if key[1] in own}
+        passed, self._passed[job] = self._passed.get(job, {}), between
+        for (system, stream), positions in between.items():
+            _purge(systems, system, stream, common(passed.get((system, stream), {}), positions))
+        return bool(between)
+
+
+def _can_return(job: RunningJob) -> bool:
+    """Whether no lane has begun yet of a deployment that replaces another one."""
+    mine = [lane for lane in job.lanes if lane.deployment == job.deployment]
+    return job.model.replaces > 0 and not any(lane.begun for lane in mine)
 
 
 def _purge(systems: Systems, system: str, stream: str, before: Mapping[int, int]) -> None:
@@ -204,7 +227,7 @@ def _purge(systems: Systems, system: str, stream: str, before: Mapping[int, int]
     try:
         if wanted:
             systems.named(system).purge(stream, wanted)
-    except AnabranchError as error:
+    except (AnabranchError, OSError) as error:
         log.warning("records that were read can't be deleted", stream=stream, error=str(error))
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from anabranch.errors import StateError
 from anabranch.grouping import broadcasts, positions
-from anabranch.grouping.positions import FormerPosition
+from anabranch.grouping.positions import FormerPosition, KeyPart
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import SSP, wholes
 
@@ -111,11 +111,24 @@ def _in_place_of(before: Sequence[Lane], lane: Lane) -> Lane:
 
 
 def _unread(lane: Lane, before: Iterable[Lane], new: Callable[[Lane], Iterable[SSP]]) -> list[SSP]:
-    """The partitions of a lane that were new for a predecessor, and that this predecessor hadn't read when it ended.
-    ``new`` returns a lane's new partitions.
+    """The partitions of a lane that were new for a predecessor, and of which no predecessor had read any of the lane's
+    keys when it ended. ``new`` returns a lane's new partitions.
     """
-    mine = {*wholes(lane.ssps), *lane.broadcast}
-    return [ssp for each in before for ssp in new(each) if ssp in mine and ssp in _never_read(each)]
+    predecessors, mine = list(before), {*wholes(lane.ssps), *lane.broadcast}
+    known = dict.fromkeys(ssp for each in predecessors for ssp in new(each) if ssp in mine)
+    owners = {ssp: [each for each in predecessors if _shares(lane, each, ssp)] for ssp in known}
+    return [ssp for ssp in known if owners[ssp] and all(ssp in _never_read(each) for each in owners[ssp])]
+
+
+def _shares(lane: Lane, other: Lane, whole: SSP) -> bool:
+    """Whether two lanes read the same keys of a partition."""
+    return any(one.has(two) or two.has(one) for one in _parts(lane, whole) for two in _parts(other, whole))
+
+
+def _parts(lane: Lane, whole: SSP) -> list[KeyPart]:
+    """The keys of a partition that a lane reads."""
+    read = [Position(ssp=ssp, offset=0) for ssp in (*lane.ssps, *lane.broadcast) if ssp.whole == whole]
+    return [part for position in read for part, _ in positions.parts_of(position, lane.factor)]
 
 
 def _never_read(lane: Lane) -> set[SSP]:

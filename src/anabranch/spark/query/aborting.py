@@ -8,7 +8,7 @@ from typing import Protocol
 
 from anabranch import logs
 
-__all__ = ["Writer", "on_error"]
+__all__ = ["Writer", "on_error", "quietly"]
 
 
 class Writer(Protocol):
@@ -23,8 +23,13 @@ def on_error(writer: Writer) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        try:
-            writer.abort()
-        except Exception as error:
-            logs.say(f"warning: what a failed Spark task has written couldn't be removed: {error!r}")
+        quietly(writer)
         raise
+
+
+def quietly(writer: Writer) -> None:
+    """Abort the writer, and only print a warning if that fails."""
+    try:
+        writer.abort()
+    except Exception as error:
+        logs.say(f"warning: what a Spark task has written, without effect, couldn't be removed: {error!r}")

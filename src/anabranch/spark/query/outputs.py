@@ -14,6 +14,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from anabranch import logs
 from anabranch.event_time.progress import Progress
 from anabranch.formats import JSON, Format
 from anabranch.model.graph import Node
@@ -49,6 +50,8 @@ __all__ = ["LaneOutputs"]
 
 _ASIDE, _DROP, _FAIL = "dead-letter", "drop", "fail"
 _KEYLESS = "the key is null, and the operator keeps its rows by key"
+
+log = logs.get_logger()
 
 
 @dataclass(frozen=True)
@@ -363,10 +366,14 @@ class LaneOutputs:
 
     def leave_tables(self) -> None:
         """Remove the lane's temporary data from its tables, without waiting for readers. Call this after the lane has
-        ended."""
+        ended. If this fails, a warning is logged, because other lanes wait for the end of this one.
+        """
         for publisher in self.publishers.values():
             if isinstance(publisher, TablePublisher):
-                publisher.settle()
+                try:
+                    publisher.settle()
+                except Exception as error:  # of a user's class, too
+                    log.warning("a lane's temporary data can't be removed", lane=self.plan.lane.id, error=str(error))
 
     @property
     def tells_time(self) -> bool:

@@ -67,7 +67,7 @@ def _writing(
                     count += batch.num_rows
             parts = writer.close() if count else []
         if not count:
-            writer.abort()
+            aborting.quietly(writer)
         task = task_number()
         # Only the first part reports the number of rows, so rows are counted once.
         told = [

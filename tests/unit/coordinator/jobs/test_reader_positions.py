@@ -21,6 +21,7 @@ from anabranch.model.lane import Lane, LaneState, Position, Rewind
 from anabranch.model.ssp import SSP
 from anabranch.planning import plan as planning
 from anabranch.planning import stages
+from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.systems.embedded import LaneWriter, Log
@@ -274,6 +275,31 @@ def test_containers_that_share_partitions_wait_for_each_other(
     assert [a_minute() for _ in range(3)] == [[0]] * 3
     second.read = 2
     assert [a_minute() for _ in range(2)] == [[0], [2]]
+
+
+def test_nothing_is_deleted_during_a_change_because_it_may_be_undone(
+    store: Store, clock: Clock, systems: Systems, log: Log
+) -> None:
+    coordinator = Coordinator(store, clock=clock, systems=systems)
+    request, stream = between()
+    filled(log, stream)
+    coordinator.start(request)
+    worker = workers.Worker(coordinator)
+    worker.read = 3
+    worker.turns()
+    coordinator.scale(JOB, ScaleRequest(factor=2))
+    worker.closes = False
+    for _ in range(3):
+        worker.turns()
+        coordinator.reader_positions.look()
+        clock.at += 60
+    assert (coordinator.status(JOB).state, starts(log, stream)) == ("changing", [0, 0])
+    worker.closes = True
+    for _ in range(3):
+        worker.turns()
+        coordinator.reader_positions.look()
+        clock.at += 60
+    assert (coordinator.status(JOB).state, starts(log, stream)) == ("running", [3, 3])
 
 
 def test_a_job_that_has_ended_deletes_what_it_has_read_between_its_stages(
