@@ -177,7 +177,7 @@ class ReaderPositions:
             systems = self.systems_of(seen)
             purges = self._purge(job, systems)
             places = _places(systems, job)  # the entries' revisions must be older than the positions
-            found, _ = self._found(job)
+            found, _ = self._unread(job)
             if found is None:
                 return False
             before, self._turns[job] = self._turns.get(job, {}), {}
@@ -190,7 +190,7 @@ class ReaderPositions:
             log.warning("what a job has read can't be stored beside its inputs", job=job, error=str(error))
             return False
 
-    def _found(self, job: str) -> tuple[Positions | None, set[str]]:
+    def _unread(self, job: str) -> tuple[Positions | None, set[str]]:
         """The lowest offsets that a job still has to read, and its intermediate streams. No offsets are known during a
         change, and before a deployment begins: if this is undone, closed lanes may continue from where they ended.
         """
@@ -205,7 +205,7 @@ class ReaderPositions:
         """Delete from the job's intermediate streams what all lanes had read a minute ago. Returns whether there are
         such streams.
         """
-        found, own = self._found(job)
+        found, own = self._unread(job)
         between = {key: positions for key, positions in (found or {}).items() if key[1] in own}
         passed, self._passed[job] = self._passed.get(job, {}), between
         for (system, stream), positions in between.items():
