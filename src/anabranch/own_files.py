@@ -1,5 +1,5 @@
 """Creates folders and files that only their owner can read, because stores, lanes' folders and streams contain a job's
-data.
+data; and makes files and folders durable.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
-__all__ = ["copy", "is_shared", "make_file", "make_folder"]
+__all__ = ["copy", "is_shared", "make_file", "make_folder", "sync"]
 
 _OTHERS = 0o077
 
@@ -45,3 +45,12 @@ def is_shared(folder: Path) -> bool:
         return bool(folder.stat().st_mode & _OTHERS)
     except OSError:
         return False
+
+
+def sync(path: Path | str) -> None:
+    """Make the content of a file, or the names in a folder, durable. Raises OSError if that isn't possible."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

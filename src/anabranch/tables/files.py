@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,6 +13,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from anabranch import own_files
 from anabranch.errors import AnabranchError
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "columns",
     "merged",
     "named",
-    "sync",
     "told",
 ]
 
@@ -90,8 +89,8 @@ class Folder:
 
     def settle(self, names: Sequence[str]) -> None:
         for name in names:
-            sync(self.path / name)
-        sync(self.path)
+            own_files.sync(self.path / name)
+        own_files.sync(self.path)
 
     def remove(self, name: str) -> None:
         (self.path / name).unlink(missing_ok=True)
@@ -254,12 +253,3 @@ def told(where: str) -> Iterator[None]:
             f"{where} can't be written: {error.strerror or error}",
             "make room, or change its owner or mode; the batch is written again, and nothing is lost",
         ) from error
-
-
-def sync(path: Path) -> None:
-    """Make the content of a file, or the names in a folder, durable."""
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

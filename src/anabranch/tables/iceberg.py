@@ -19,7 +19,7 @@ import pyarrow as pa
 from pydantic import Field, field_validator
 from sqlalchemy.exc import SQLAlchemyError
 
-from anabranch import crash_points
+from anabranch import crash_points, own_files
 from anabranch.config.secrets import resolved
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
 from anabranch.tables import files, marks, options
@@ -137,8 +137,8 @@ class _Data:
     def settle(self, names: Sequence[str]) -> None:
         for path in [Path(name.removeprefix("file://")) for name in names]:
             if path.is_absolute():
-                files.sync(path)
-                files.sync(path.parent)
+                own_files.sync(path)
+                own_files.sync(path.parent)
 
     def remove(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from anabranch import crash_points
+from anabranch import crash_points, own_files
 from anabranch.errors import AnabranchError, LogError, NotFoundError, UnsupportedFormatError
 from anabranch.tables import files, marks, options, schemas
 from anabranch.tables.contract import Owner
@@ -241,7 +241,7 @@ class ParquetFolder:
             return False
         finally:
             part.unlink(missing_ok=True)
-        files.sync(path.parent)
+        own_files.sync(path.parent)
         return True
 
     def _show(self, owner: Owner, entry: Entry) -> None:
@@ -258,7 +258,7 @@ class ParquetFolder:
                 if (folder / staged).exists():
                     _move(folder / staged, target)
         if entry.files:
-            files.sync(self._root)
+            own_files.sync(self._root)
 
     def _check(self, owner: Owner, refs: Sequence[FileRef]) -> None:
         """Raise LogError if a file is missing, or doesn't have the size that its Spark task has reported."""

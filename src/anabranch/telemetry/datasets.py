@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 from anabranch.config import OutputSettings, Settings
 from anabranch.model.graph import Graph
-from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
 from anabranch.systems.systems import Systems
 
@@ -42,7 +41,7 @@ def of_job(graph: Graph, settings: Settings, seen: Iterable[str] = ()) -> Datase
     """
     systems = Systems(settings, graph.job)
     of = stages.systems(graph, systems.bound(), settings.systems.default)
-    own = {stages.stream_of(graph, node) for node in graph.nodes if is_boundary(node)}
+    own = stages.intermediate_streams(graph)
     read = {node.args["stream"] for node in graph.nodes if node.kind == "read"} - settings.patterns.keys()
     inputs = {systems.named(of[stream]).dataset(stream) for stream in read}
     for each in seen:

@@ -275,7 +275,7 @@ def test_a_full_disk_loses_nothing(
 
     with monkeypatch.context() as patch:
         parts = written(table, owner(1), [2]) if at == "the entry" else []
-        patch.setattr("anabranch.tables.files.os.fsync", full)
+        patch.setattr("os.fsync", full)
         work = partial(table.commit, owner(1), 1, parts) if parts else partial(written, table, owner(1), [2])
         with pytest.raises(AnabranchError, match="No space left on device"):
             work()

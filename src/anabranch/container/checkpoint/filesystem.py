@@ -17,6 +17,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from anabranch import own_files
 from anabranch.container.checkpoint import leftovers
 from anabranch.container.checkpoint.leftovers import PART
 from anabranch.errors import ConflictError, StateError
@@ -172,7 +173,7 @@ class Tree:
                 at = self.local / name
                 at.with_name(f".{at.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of the former file
             if durable:
-                _sync(at.parent)
+                own_files.sync(at.parent)
         except OSError as error:
             raise StateError(
                 f"{self.path.toString()}/{name} could not be written: {error}",
@@ -185,7 +186,7 @@ class Tree:
             at = self.local / name
             at.unlink(missing_ok=True)
             if durable:
-                _sync(at.parent)
+                own_files.sync(at.parent)
         else:
             self.fs.delete(self.at(name), False)
 
@@ -301,15 +302,6 @@ def _write(at: Path, text: str, *, durable: bool) -> None:
         if durable:
             file.flush()
             os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    """Make the names in a folder on a local disk durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _folders(name: str) -> list[str]:

@@ -11,7 +11,6 @@ from anabranch.model.graph import Graph
 from anabranch.model.lane import AfterDrain, Lane, Position
 from anabranch.model.ssp import SSP, wholes
 from anabranch.operators import rule
-from anabranch.operators.rules import is_boundary
 from anabranch.planning import plan, stages
 from anabranch.planning.transition import follow
 
@@ -57,7 +56,7 @@ def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
                     )
                 left[whole] = min(at, left[whole])
         found = {**left, **found}
-    own = {stages.stream_of(graph, node) for node in graph.nodes if is_boundary(node)}
+    own = stages.intermediate_streams(graph)
     ends = _ends(known)
     return {ssp: at for ssp, at in found.items() if ssp.stream not in own} | {
         ssp: at for ssp, at in ends.items() if ssp.stream in own

@@ -17,7 +17,6 @@ from anabranch.grouping.request import Input, Request
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel, StageModel
 from anabranch.model.lane import Lane
-from anabranch.operators.rules import is_boundary
 from anabranch.planning import patterns, stages
 from anabranch.planning.transition import follow, rescale
 from anabranch.planning.transition.change import Change
@@ -27,7 +26,7 @@ __all__ = ["expanded", "other", "partitions", "seen"]
 
 def partitions(graph: Graph, model: JobModel) -> dict[str, int]:
     """The partition counts of the streams that the job reads and doesn't write, by ``system/stream``."""
-    own = {stages.stream_of(graph, node) for node in graph.nodes if is_boundary(node)}
+    own = stages.intermediate_streams(graph)
     counts = {name: count for stage in model.stages for name, count in expansion.partitions(stage).items()}
     return {name: count for name, count in sorted(counts.items()) if name.split("/")[1] not in own}
 

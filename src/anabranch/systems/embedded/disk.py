@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from anabranch import own_files
 from anabranch.errors import ConfigError
 
 __all__ = ["check_link", "exclusive", "link_new", "replace", "shared", "sync_file", "sync_folder", "try_exclusive"]
@@ -16,16 +17,12 @@ __all__ = ["check_link", "exclusive", "link_new", "replace", "shared", "sync_fil
 
 def sync_file(path: str) -> None:
     """Make a file's content durable. To make its name durable, call :func:`sync_folder` for its folder."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    own_files.sync(path)
 
 
 def sync_folder(path: str) -> None:
     """Make the names in a folder durable."""
-    sync_file(path)
+    own_files.sync(path)
 
 
 def link_new(path: str, content: bytes) -> bool:

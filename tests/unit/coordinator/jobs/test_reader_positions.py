@@ -285,20 +285,21 @@ def test_nothing_is_deleted_during_a_change_because_it_may_be_undone(
     filled(log, stream)
     coordinator.start(request)
     worker = workers.Worker(coordinator)
+
+    def pass_minutes(count: int) -> None:
+        for _ in range(count):
+            worker.turns()
+            coordinator.reader_positions.look()
+            clock.at += 60
+
     worker.read = 3
     worker.turns()
     coordinator.scale(JOB, ScaleRequest(factor=2))
     worker.closes = False
-    for _ in range(3):
-        worker.turns()
-        coordinator.reader_positions.look()
-        clock.at += 60
+    pass_minutes(3)
     assert (coordinator.status(JOB).state, starts(log, stream)) == ("changing", [0, 0])
     worker.closes = True
-    for _ in range(3):
-        worker.turns()
-        coordinator.reader_positions.look()
-        clock.at += 60
+    pass_minutes(3)
     assert (coordinator.status(JOB).state, starts(log, stream)) == ("running", [3, 3])
 
 
