@@ -4,22 +4,20 @@ from __future__ import annotations
 
 __all__ = ["BROKEN_OFF", "is_worth_it", "likelihood", "mean_loss"]
 
-_SHORT = 0.5
-"""In seconds. A batch with no more than this time left isn't broken off."""
 BROKEN_OFF = 0.5
 """The seconds that it takes to break off a batch and its transactions."""
-_MEAN_LOSS = 1 / 8
-"""The share of a batch that is lost on average if a change is made at a random moment. In half of the cases, less than
-half of the batch is done at that moment, and the finished part is lost: a quarter of the batch, on average. In the
-other half of the cases, nothing is lost.
+_GAIN = 0.5
+"""The seconds that breaking off a batch must save. If part of the batch turns out to be visible after all, another
+query must finish the batch; and while the batch is being finished, the queries of the lane's successors start.
 """
 
 
 def is_worth_it(left: float, spent: float) -> bool:
-    """Whether breaking a batch off saves enough time: whether the remaining seconds (``left``) exceed half a second and
-    the seconds since the batch began (``spent``), which are lost.
+    """Whether breaking a batch off saves enough time: whether the remaining seconds (``left``) exceed, by more than
+    half a second, what breaking off costs: the seconds since the batch began (``spent``), which are lost, and those
+    that the breaking off itself takes.
     """
-    return left > max(_SHORT, spent)
+    return left > spent + BROKEN_OFF + _GAIN
 
 
 def likelihood(whole: float, spent: float, unsure: float) -> float:
@@ -31,14 +29,17 @@ def likelihood(whole: float, spent: float, unsure: float) -> float:
         unsure: the seconds by which ``spent`` and ``whole - spent`` may be wrong. Because of this uncertainty, the
             likelihood is between 0 and 1 near the middle of a batch.
     """
-    margin = whole - spent - max(_SHORT, spent)
+    margin = whole - spent - (spent + BROKEN_OFF + _GAIN)
     return min(1.0, max(0.0, 0.5 + margin / (4 * unsure)))
 
 
 def mean_loss(whole: float) -> float:
-    """The seconds that are lost on average if a lane is told to end at a random moment of a batch.
+    """The seconds that are lost on average if a lane is told to end at a random moment of a batch. At a moment of the
+    batch's first part, in which breaking off is worth it, the part that is done is lost, and the seconds that breaking
+    off takes; later, nothing is lost.
 
     Args:
         whole: the seconds that the whole batch takes.
     """
-    return whole * _MEAN_LOSS + BROKEN_OFF / 2
+    first = (whole - BROKEN_OFF - _GAIN) / 2
+    return first * (first / 2 + BROKEN_OFF) / whole if first > 0 else 0.0

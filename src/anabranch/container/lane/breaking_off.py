@@ -21,9 +21,10 @@ from anabranch.spark.query.gate import Gate
 
 __all__ = ["BreakOff", "Verdict", "estimated", "is_brief", "is_quiet", "runs", "taken_back", "told", "verdict"]
 
-_PATIENCE, _LONGEST = 0.5, 2.0
-"""The limits, in seconds, of the wait for a batch whose remaining time is unknown. Within these limits, the wait is
-twice the usual duration of a batch.
+_PATIENCE, _OVERDUE = 0.5, 2.0
+"""The seconds for which a batch whose remaining time is unknown may go on before it is broken off: if it is unknown how
+long batches usually take, and if it is known and this batch takes longer. A batch is usually late because the machine
+is busy, above all while the successors' queries start, and then it soon ends.
 """
 _BRIEF = 1.0
 """In seconds. A batch that takes less time than this hardly delays a change, and the successors' queries can start
@@ -59,7 +60,8 @@ def verdict(left: float | None, spent: float, waited: float, now: bool, usual: f
     if now:
         return Verdict.BREAK
     if left is None:
-        return Verdict.BREAK if waited > min(_LONGEST, max(_PATIENCE, 2 * usual)) else Verdict.LOOK
+        patience = _OVERDUE if usual else _PATIENCE
+        return Verdict.BREAK if min(waited, spent) > patience else Verdict.LOOK
     return Verdict.BREAK if is_worth_it(left, spent) else Verdict.WAIT
 
 

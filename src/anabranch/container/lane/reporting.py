@@ -25,11 +25,12 @@ class Reporter:
 
     Args:
         wake: called when the report contains news for which the container or the coordinator waits.
+        number: the number of the attempt.
     """
 
-    def __init__(self, lane: Lane, wake: Callable[[], None]) -> None:
+    def __init__(self, lane: Lane, wake: Callable[[], None], number: int = 1) -> None:
         has_folder = lane.folder_epoch and not lane.abandoned
-        attempt = AttemptReport(folder_epoch=lane.folder_epoch if has_folder else 0)
+        attempt = AttemptReport(number=number, folder_epoch=lane.folder_epoch if has_folder else 0)
         progress = ProgressReport(dead_letters=lane.put_aside)
         self.current = LaneReport(lane=lane.id, phase=LanePhase.STARTING, attempt=attempt, progress=progress)
         self._lane = lane

@@ -95,7 +95,7 @@ class LaneRunner:
         self.awaits = ""
         self._outputs_taken = taken
         self._trace = trace
-        reporter = Reporter(lane, wake)
+        reporter = Reporter(lane, wake, self.life.state.attempt)
         self._attempt = Attempt(lane_folders, lane, epoch, build, starting, until, self.life, reporter, handover)
         self._monitor = Monitor(self._attempt)
         self._upkeep = Upkeep(self._attempt, self._monitor, standstill)

@@ -31,8 +31,11 @@ BREAK, LOOK, WAIT = Verdict.BREAK, Verdict.LOOK, Verdict.WAIT
         (None, 90.0, 0.1, False, 0.0, LOOK),
         (None, 90.0, 0.6, False, 0.0, BREAK),
         (None, 90.0, 0.6, False, 0.5, LOOK),
-        (None, 90.0, 1.1, False, 0.5, BREAK),
+        (None, 90.0, 1.9, False, 0.5, LOOK),
+        (None, 90.0, 2.1, False, 0.5, BREAK),
         (None, 90.0, 2.1, False, 60.0, BREAK),
+        (None, 0.6, 5.0, False, 0.4, LOOK),  # a brief batch that began later and is late, as the machine is busy
+        (None, 0.4, 5.0, False, 0.0, LOOK),
         (None, 0.1, 0.0, True, 0.0, BREAK),
     ],
 )

@@ -12,16 +12,21 @@ import pytest
 from anabranch.container.checkpoint import damage
 from anabranch.container.checkpoint.lane_folders import LaneFolders
 from anabranch.container.error_text import Failure
-from anabranch.container.lane import attempt, error_attribution, lifecycle, monitor, queries
+from anabranch.container.lane import attempt, error_attribution, events, lifecycle, monitor, queries
 from anabranch.container.lane.events import Event, FolderTaken
 from anabranch.container.lane.handover import Handover
+from anabranch.container.lane.life import Life
 from anabranch.container.lane.lifecycle import LaneState
 from anabranch.container.lane.runner import LaneRunner
+from anabranch.container.restarts import Step
 from anabranch.container.retries import Standstill
 from anabranch.errors import DamagedError
 from anabranch.event_time.progress import Progress
+from anabranch.model.lane import Lane
+from anabranch.protocol.lane_report import LaneReport
 from anabranch.spark.functions import isolation
 from anabranch.spark.query import clock
+from anabranch.telemetry import batches
 from tests.unit.coordinator.helpers import lane
 
 
@@ -111,8 +116,10 @@ class Begun:
         self.abandoned = True
 
 
-def made(lane_folders: LocalLaneFolders, handover: Handover | None = None, build: Any = None) -> LaneRunner:
-    given = {} if handover is None else {"handover": handover}
+def made(
+    lane_folders: LocalLaneFolders, handover: Handover | None = None, build: Any = None, **given: Any
+) -> LaneRunner:
+    given |= {} if handover is None else {"handover": handover}
     return LaneRunner(
         cast(LaneFolders, lane_folders), lane("0-a", epoch=3), 3, build, {}, None, Standstill(math.inf), **given
     )
@@ -228,6 +235,32 @@ def test_a_failure_is_reported_whatever_else_fails(
 
 def full_disk(*_: object) -> Folder:
     raise OSError(28, "disk full", "/data")
+
+
+def test_an_observer_of_failures_is_told_which_attempt_failed(
+    lane_folders: LocalLaneFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+
+    class Observer:
+        def committed(self, *_: object) -> None: ...
+
+        def failed(self, _: Lane, report: LaneReport) -> None:
+            told.append(report.attempt.number)
+
+    monkeypatch.setattr(lane_folders, "folder", full_disk)
+    life = Life(lane("0-a", epoch=3))
+    batches.observed_by(Observer())
+    try:
+        for _ in range(2):
+            runner = made(lane_folders, life=life)
+            runner.start()
+            assert runner.join(5)
+            life.tell(events.FailureJudged(Step.ATTEMPT))
+            life.tell(events.Run(3))
+    finally:
+        batches.observed_by(None)
+    assert told == [1, 2]
 
 
 class Query:
