@@ -1,4 +1,5 @@
-"""Each departure with the landing that belongs to it, or alone if there is none within eight hours."""
+"""Joins each departure with the landings of the same plane within eight hours. A departure without such a landing is
+written alone."""
 
 from anabranch import Job
 

@@ -1,4 +1,4 @@
-"""Late flights, and how many flights and what mean delay each destination has in each hour."""
+"""Writes late flights, and the number of flights and their mean delay for each destination and hour."""
 
 from anabranch import Job, tumbling
 

@@ -1,4 +1,4 @@
-"""Planes that weren't heard of for an hour, by a timer for each."""
+"""Finds planes that haven't sent anything for an hour, with a timer for each plane."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta

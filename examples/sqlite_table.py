@@ -1,4 +1,4 @@
-"""A table of one's own: rows go into a SQLite file, each batch in one transaction with the mark of its lane."""
+"""A table of your own, in a SQLite file. A batch's rows and the marker of its lane are written in one transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _NAMES = "select name from pragma_table_info('rows')"
 
 
 class SqliteTable:
-    """``path``: the file, on a disk that all containers share. Rows of a batch travel through the driver."""
+    """A table in a SQLite file. The rows of a batch pass through the driver.
+
+    The setting ``path`` names the file, which must be on a disk that all containers share.
+    """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
         self._path = str(settings["path"])
@@ -84,7 +87,7 @@ class SqliteTable:
 
 
 class _Rows:
-    """The part is the rows themselves: fine for small batches."""
+    """Collects the rows of a Spark task. The only part contains the rows themselves, so batches should be small."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._sink = pa.BufferOutputStream()

@@ -1,6 +1,6 @@
-"""What the image runs: the command that is given; or, for ``executor``, an executor of Spark's on Kubernetes.
+"""The image's entry point: runs the given command or, if the command is ``executor``, a Spark executor on Kubernetes.
 
-Spark asks its image for that word, and says the rest in the environment.
+Spark starts the containers of executors with this command, and passes everything else in environment variables.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ JAVA_OPTION = "SPARK_JAVA_OPT_"
 
 
 def command(words: Sequence[str], environment: Mapping[str, str], spark: Path) -> list[str]:
-    """What to run. ``spark``: the folder of PySpark."""
+    """The program to run, with its arguments. ``words`` is the given command; ``spark`` is PySpark's folder."""
     if list(words) != ["executor"]:
         return [*words]
     numbers = sorted(int(name.removeprefix(JAVA_OPTION)) for name in environment if name.startswith(JAVA_OPTION))
