@@ -112,7 +112,7 @@ class Job:
     ) -> Stream:
         """Read a stream.
 
-        The columns are those of the key followed by those of the value. A column must not be in both.
+        The columns are those of the value followed by those of the key. A column must not be in both.
 
         Args:
             stream: the stream's name. ``[streams.NAME]`` in the configuration binds the stream to a system.

@@ -38,7 +38,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Pending:
-    """A batch that was planned and published, but not committed, when a KILL ended the job.
+    """A batch that was planned, but not committed, when a KILL ended the job.
 
     Attributes:
         lane: the lane's id.
@@ -54,7 +54,7 @@ class Pending:
 class Result:
     """The contents of all streams that a job wrote: its outputs, its intermediate streams, and its dead letters.
 
-    Rows are listed partition by partition. The rows of one key are in order; with ``partitions=1``, all rows are in
+    Rows are listed partition by partition. The rows of one key are in order; rows of different keys can be in any
     order.
 
     Attributes:
