@@ -62,8 +62,8 @@ class Reading:
 
 
 def share(start: Mapping[int, int], ends: Mapping[int, int], most: int) -> dict[int, int]:
-    """The end positions of a batch of at most ``most`` rows, which are divided evenly among the partitions. If a
-    partition has fewer rows than its share, the rest goes to the others.
+    """The end positions of a batch of at most ``most`` rows. The rows are divided evenly among the partitions. If a
+    partition has fewer rows than its share, the rest of the share goes to the others.
     """
     taken: dict[int, int] = {}
     left = most

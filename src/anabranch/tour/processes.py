@@ -23,8 +23,9 @@ _LOOK = 0.05
 
 
 class Interruptions:
-    """A context manager. The first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt in the block, but not during
-    :meth:`undisturbed`. Later signals have no effect. Signals that were ignored when the block began stay ignored.
+    """A context manager in whose block the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt: during
+    :meth:`undisturbed` only at its end, otherwise at once. Later signals have no effect. Signals that were ignored when
+    the block began stay ignored.
     """
 
     def __init__(self) -> None:

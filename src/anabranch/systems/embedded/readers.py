@@ -155,8 +155,8 @@ def _read(folder: str) -> dict[str, Reader]:
 
 
 def _lowered(known: Reader | None, positions: Mapping[int, int]) -> dict[int, int] | None:
-    """For each partition, the lower one of a reader's position and the offset in ``positions``; None if the reader's
-    positions don't change."""
+    """The reader's positions, lowered to the offsets in ``positions`` where these are lower; None if no position
+    changes. If there is no reader yet, ``positions``."""
     if known is None:
         return dict(positions)
     lower = {

@@ -84,7 +84,8 @@ class Reader:
         self._consumer.close()
 
     def _delivered(self, most: int) -> list[Message]:
-        """The records that are available, at most ``most``. Waits a short time for the first one."""
+        """The messages that are available, at most ``most``: records and errors. Waits a short time for the first
+        message."""
         first = self._consumer.poll(_STEP_SECONDS)
         if first is None:
             return []
