@@ -74,8 +74,8 @@ class SessionNeeds:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder to which every process of a job must have access. ``cure`` says what to do if a process has no
-    access."""
+    """A folder to which every process of a job must have access. ``label`` is the kind of folder, for messages, and
+    ``cure`` says what to do if a process has no access."""
 
     label: str
     path: Path

@@ -49,7 +49,8 @@ class Reading:
     Attributes:
         stream: the stream's name.
         starting: for each partition that the lane reads, the offset at which it begins to read.
-        until: the offset in each partition before which reading stops, if the system supports this.
+        until: for each partition that is read only up to some offset, the offset before which reading stops. Kafka
+            ignores this.
         limits: the limits of the source.
         bare: whether to use the columns of ``BARE`` instead of ``SCHEMA``.
     """

@@ -185,7 +185,7 @@ class Processes:
 
 
 def _members(session: int) -> set[int]:
-    """The processes of a session, except zombies: these have ended, but their parents haven't collected them yet."""
+    """The processes of a session, except those that have ended and for which their parents haven't waited yet."""
     members = set()
     for pid in _pids():
         with contextlib.suppress(OSError):

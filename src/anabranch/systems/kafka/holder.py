@@ -27,8 +27,8 @@ from anabranch.systems.kafka.markers import Marker, Markers
 __all__ = ["PATIENCE", "TAKEN_OVER", "Holder", "LostRecord", "passes"]
 
 PATIENCE = 60.0
-"""The time limit in seconds for initializing an id, for reading a slot's marker when the slot is opened for a batch, and
-for fencing a slot."""
+"""The time limit in seconds for initializing an id, for reading a slot's marker when the slot is opened for a batch,
+and for fencing a slot."""
 
 TAKEN_OVER = {
     KafkaError._FENCED,

@@ -53,7 +53,7 @@ class Reader:
         """The records ``start`` to ``end - 1``, several at a time.
 
         Raises:
-            LogError: the records at ``start`` have been deleted, or the partition ends before ``end``.
+            LogError: some of these records have been deleted, or the partition ends before ``end``.
             AnabranchError: the brokers don't answer or refuse the client.
         """
         self._consumer.assign([TopicPartition(*self._place, start)])
