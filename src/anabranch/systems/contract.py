@@ -57,7 +57,7 @@ class SessionNeeds:
     """What a Spark session needs when it starts.
 
     Attributes:
-        conf: Spark's settings. Those for jars and packages are merged with those that other systems and formats need.
+        conf: Spark's settings. Lists of jars and packages are merged with those that other systems and formats need.
         origin: where these needs come from, for messages.
         summary: what the packages are, for messages.
         cure: what to do if no Maven repository has the packages.

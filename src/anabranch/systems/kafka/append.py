@@ -32,7 +32,7 @@ class KafkaAppender:
     with null keys are distributed round-robin. Not thread-safe.
 
     A batch is not a transaction: an error says how many of the batch's records were written. A timestamp that isn't
-    later than the beginning of 1970 becomes the first millisecond after it, because the client accepts no others.
+    later than the beginning of 1970 becomes the first millisecond after it, the earliest that the client accepts.
     """
 
     def __init__(self, topics: Topics, stream: str) -> None:

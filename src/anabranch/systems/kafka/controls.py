@@ -60,8 +60,8 @@ class ControlLog:
     Args:
         topics: the topics of the job's streams.
         topic: the topic of the control records. It is created when the first control record is written.
-        pause: for how many seconds the records that were read last count as current, unless this process writes a
-            control record.
+        pause: the shortest time, in seconds, between two looks at the topic. It doesn't apply to the first look after
+            this process has written a control record.
     """
 
     def __init__(self, topics: Topics, topic: str, pause: float = 0.05) -> None:
