@@ -2,8 +2,8 @@
 runs.
 
 The hash proves that the content is what was packed, but not that the content is harmless. So an archive is refused if
-it contains anything but ordinary files with allowed names, or too many files. No part of a refused archive stays in the
-cache.
+it contains anything but ordinary files with allowed names, too many files, or too many bytes. No part of a refused
+archive stays in the cache.
 """
 
 from __future__ import annotations
