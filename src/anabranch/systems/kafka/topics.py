@@ -76,9 +76,9 @@ class Topics:
         return LARGEST if isinstance(answer, KafkaError) else int(answer[LIMIT].value)
 
     def counts(self) -> dict[str, int]:
-        """The partition counts of all streams, by name. Topics whose names begin with ``__`` are left out, because these
-        are Kafka's own. A topic is also left out if a stream of the same name is bound to another topic, and no stream
-        is bound to this topic.
+        """The partition counts of all streams, by name. Topics whose names begin with ``__``, such as Kafka's own, are
+        left out. A topic is also left out if a stream of the same name is bound to another topic, and no stream is
+        bound to this topic.
         """
         doing = "listing the topics"
         self._answer(doing, lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience))
