@@ -48,8 +48,8 @@ class Where:
         partitions: for each ``system/stream`` and partition, the racks of the replicas, the leader's first; None stands
             for a broker without a rack. Streams of systems without racks are ignored.
         coming: streams that don't exist yet, because the job will create them. They are ignored.
-        lanes: for each stage and ``system/stream``, how many lanes of a container read the stream, each for itself; 1
-            if the stream isn't named.
+        lanes: for each stage and ``system/stream``, how many groups of the stage read the stream, each separately; 1 if
+            the stream isn't named.
     """
 
     seats: Mapping[str, str | None]
@@ -84,9 +84,10 @@ class Seating:
         seats: the seat of each task, by the stage and the task's name.
         racks: the rack of each seat; None if the rack isn't known, or if the rules ask for racks but racks don't count.
         why_not: why racks don't count although the rules ask for them; otherwise empty. Also empty for a single seat.
-        cost: ``traffic_cost`` each time that a lane reads a partition from another rack, plus ``non_overlap_cost`` for
-            each task that moves; 0 without racks. If several tasks in a container read the same partitions, a partition
-            counts once with containers first, but once for each of these tasks with traffic first.
+        cost: ``traffic_cost`` for each partition that a container reads from another rack, multiplied by the number of
+            groups that read the partition, plus ``non_overlap_cost`` for each task that moves; 0 without racks. If
+            several tasks in a container read the same partition, the partition counts once with containers first, but
+            once for each of these tasks with traffic first.
         lower_bound: a lower bound on the cost of any placement that is as well balanced as this one and, with
             containers first, reads partitions in as few containers; 0 without racks.
     """
@@ -117,10 +118,11 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
 
     Balance comes first: each seat gets the floor or the ceiling of the average number of a stage's tasks. (If racks
     count, and traffic comes first or no two tasks of a stage read the same partition, the strategy ``min_traffic``
-    balances only the tasks of all stages together.) Then each partition is read in few containers (see
-    :func:`placement.place`). With racks, the cost decides among the remaining placements. If ``rules.first`` is
-    ``traffic``, the cost is considered before the number of containers. The result doesn't depend on the order of the
-    arguments' elements. If the result is passed as ``former``, and ``non_overlap_cost`` isn't 0, no task moves.
+    doesn't balance each stage: it balances the stateful tasks of all stages together, and the tasks of all stages
+    together.) Then each partition is read in few containers (see :func:`placement.place`). With racks, the cost decides
+    among the remaining placements. If ``rules.first`` is ``traffic``, the cost is considered before the number of
+    containers. The result doesn't depend on the order of the arguments' elements. If the result is passed as
+    ``former``, and ``non_overlap_cost`` isn't 0, no task moves.
 
     Args:
         stages: the stages with their tasks.

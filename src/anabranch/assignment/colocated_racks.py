@@ -40,11 +40,11 @@ def place(
     """The seat of each member, by name, and the total cost.
 
     The placement is balanced, and partitions are read in the fewest seats, on average, that :func:`placement.place`
-    finds. Tasks that read the same partitions form a group. Groups of the same size exchange the seats, or parts of
-    seats, that they take, so that the total cost is least. (A seat that has any task of a group reads everything that
-    the group reads.) Two ways of dividing groups among seats are tried: one that moves few tasks, and one that keeps
-    seats with parts of the same group in one rack as far as possible. If one of these ways reads partitions in more
-    seats, it isn't used.
+    finds. Tasks that read the same partitions form a group. Groups with equal numbers of tasks and of partitions
+    exchange the seats, or parts of seats, that they take, so that the total cost is least. (A seat that has any task of
+    a group reads everything that the group reads.) Two ways of dividing groups among seats are tried: one that moves
+    few tasks, and one that keeps seats with parts of the same group in one rack as far as possible. If one of these
+    ways reads partitions in more seats than the other, it isn't used.
 
     Args:
         members: the tasks.
@@ -75,7 +75,7 @@ def place(
 def _permuted(
     members: Sequence[Member], way: Mapping[str, str], racks: Mapping[str, str | None], traffic_cost: int, moves: int
 ) -> tuple[dict[str, str], float]:
-    """A placement like ``way``, but with groups of the same size exchanged so that the cost is least. Returns the
+    """A placement like ``way``, but with exchanged groups, so that the cost is least; see :func:`place`. Returns the
     placement and its cost."""
     groups: dict[tuple[tuple[str, int], ...], list[Member]] = defaultdict(list)
     for member in sorted(members, key=lambda each: each.name):

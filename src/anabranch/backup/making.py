@@ -7,7 +7,8 @@ The steps, in this order:
 3. bring the copies of the folders up to date, beginning with the folders of downstream lanes;
 4. look up what was published since step 2, and decide where to cut (:mod:`anabranch.backup.cut`); take the copied
    folders back to the batches from which their lanes continue, and copy the streams up to the cut;
-5. read the store again. If lanes were started or closed during these steps, start again with step 1.
+5. read the store again. If more than the lanes' progress has changed during these steps, for example because lanes
+   were started or closed, start again with step 1.
 
 The result is what a crash at some moment would have left. The manifest with the checksums of all files is written last.
 """

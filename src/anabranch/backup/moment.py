@@ -69,7 +69,8 @@ class Moment:
         return f"lane {closing} closes" if closing and self.state is DeploymentState.RUNNING else ""
 
     def is_followed_by(self, later: Moment) -> bool:
-        """Whether only the lanes' progress differs in ``later``."""
+        """Whether ``later`` has the same epoch, generations and lanes as this moment, and the job was draining or
+        drained at both moments or at neither. The lanes' progress can differ."""
         return _identity(self) == _identity(later)
 
     @property

@@ -135,7 +135,7 @@ def _is_done(tree: Tree, settings: Settings, found: Manifest) -> bool:
     If so, the note is removed.
 
     Raises:
-        ConflictError: the store has another job of this name.
+        ConflictError: the store already has a job of this name, but not from an interrupted restore of this backup.
     """
     try:
         store = Store.open_existing(settings.coordinator.store, to_write=True)

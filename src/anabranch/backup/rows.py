@@ -48,8 +48,8 @@ def at_rest(rows: JobRows, places: Mapping[str, Any], why: str) -> JobRows:
     """The job's rows in the form in which they are restored: no process runs the job.
 
     Args:
-        places: the settings for the locations of lanes and streams. They replace the settings with which the job was
-            started.
+        places: the settings for the locations of lanes and streams. They take precedence over the settings with which
+            the job was started.
         why: the reason that is recorded for the processes that lose their seats.
     """
     changed = {name: [dict(row) for row in its] for name, its in rows.items()}

@@ -2,8 +2,8 @@
 runs.
 
 The hash proves that the content is what was packed, but not that the content is harmless. So an archive is refused if
-it contains anything but ordinary files with allowed names, or too many files. No part of a refused archive stays in the
-cache.
+it contains anything but ordinary files with allowed names, too many files, or too many bytes. No part of a refused
+archive stays in the cache.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ def pack(home: Path) -> Artifact:
     In a git work tree, the files that git doesn't ignore are packed, committed or not. In a folder that :func:`unpack`
     has made, all files that were unpacked there are packed; elsewhere, ``*.py`` and ``*.toml``.
 
-    Hidden files (names that begin with a dot), Python environments, ``__pycache__``, data files (see
+    Hidden files and folders (names that begin with a dot), Python environments, ``__pycache__``, data files (see
     :data:`anabranch.job_code.listing.DATA`), git submodules and links to folders are always excluded. A link to a file
     that is also packed becomes a copy of the file. Nothing is compressed, because compressors differ.
 
     Raises:
         NotFoundError: ``home`` isn't a folder.
-        UsageError: there are no files to pack, or too many or too large ones; a file's name isn't allowed on other
-            machines; or a link leads out of the folder.
+        UsageError: there are no files to pack, or too many; the files are too large in total; a file's name isn't
+            allowed on other machines, or the file isn't an ordinary file; or a link leads to a file that isn't packed.
         OutOfTimeError: git didn't answer.
         AnabranchError: a file can't be read, or git fails.
     """
@@ -134,7 +134,7 @@ def unpack(content: bytes, sha256: str, cache: Path) -> Path:
     folder. Several processes can call this at the same time.
 
     Raises:
-        UsageError: ``content`` doesn't have this hash, or isn't an archive made by ``pack``.
+        UsageError: ``content`` doesn't have this hash, is too large, or is refused as an archive.
         AnabranchError: the cache can't be written.
     """
     check(sha256, content)

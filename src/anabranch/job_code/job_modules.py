@@ -328,8 +328,8 @@ def code_named(name: str) -> JobCode | None:
 
 
 def code_of_module(module: ModuleType) -> JobCode | None:
-    """The code of a module that this process has imported by its own name; None if other processes couldn't import the
-    module by this name.
+    """The code of a module that this process has imported by its own name; None if the module is a package, or if other
+    processes couldn't import the module by this name.
     """
     file, parts = getattr(module, "__file__", None), module.__name__.split(".")
     if file is None or module.__name__ == "__main__" or not Path(file).is_file():
@@ -349,8 +349,9 @@ def code_in(home: str) -> JobCode:
 
 
 def snapshot(code: JobCode) -> JobCode:
-    """The code with its ``sources`` set, for other processes on this machine. The file ``sources`` exists until this
-    process ends. Modules that are imported later aren't included, so they are read from disk.
+    """The code with its ``sources`` set, for other processes on this machine. If this process has read none of the
+    job's modules, the code is unchanged. The file ``sources`` exists until this process ends. Modules that are imported
+    later aren't included, so they are read from disk.
     """
     with _entering:
         finder = next((each for each in _finders() if each.code == code), None)

@@ -1,5 +1,5 @@
-"""How the streams of a system become part of a job's backup, and how they are restored. Only a system whose streams are
-files has an archive. The streams of other systems aren't part of backups."""
+"""How the streams of a system become part of a job's backup, and how they are restored. Only systems whose streams are
+files can have an archive. The streams of systems without an archive aren't part of backups."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ class Archive(Protocol):
         ...
 
     def is_there(self, stream: str, cut: StreamCut, last_entries: Sequence[bytes]) -> bool:
-        """Whether the stream exists and contains all of a cut. ``last_entries`` are the contents of the files that
-        :meth:`last_entries` names.
+        """Whether the stream exists and contains the last entry of each partition in a cut. ``last_entries`` are the
+        contents of the files that :meth:`last_entries` names.
 
         Raises:
-            ConflictError: there is another stream of that name, or an older copy of this stream.
+            ConflictError: there is another stream of that name, or this stream lacks one of these entries.
         """
         ...
 

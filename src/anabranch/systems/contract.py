@@ -41,8 +41,8 @@ class Appender(Protocol):
     """Adds records to one stream from outside any job. Not thread-safe."""
 
     def append(self, batch: pa.RecordBatch) -> int:
-        """Add records in the columns of ``RECORD_SCHEMA``, and return how many there are. The records are durable when
-        this returns.
+        """Add records in the columns of ``RECORD_SCHEMA``, and return their number. The records are durable when this
+        method returns.
 
         The murmur2 hash of a record's key determines the record's partition. A record with a null key can go to any
         partition.
@@ -57,12 +57,12 @@ class SessionNeeds:
     """What a Spark session needs when it starts.
 
     Attributes:
-        conf: Spark's settings. Those for jars and packages are merged with the needs of other systems and tables.
+        conf: Spark's settings. Lists of jars and packages are merged with those that other systems and formats need.
         origin: where these needs come from, for messages.
         summary: what the packages are, for messages.
         cure: what to do if no Maven repository has the packages.
-        jars: the set of :data:`anabranch.jars.pinned.SETS` that sessions use instead of the packages once it has been
-            fetched; empty if there is none.
+        jars: the name of the set, in :data:`anabranch.jars.pinned.SETS`, whose jars sessions use instead of the
+            packages once the set has been fetched; empty if there is no such set.
     """
 
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -74,8 +74,8 @@ class SessionNeeds:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder to which every process of a job must have access. ``cure`` says what to do if a process has no
-    access."""
+    """A folder to which every process of a job must have access. ``label`` is the kind of folder, for messages, and
+    ``cure`` says what to do if a process has no access."""
 
     label: str
     path: Path
@@ -102,26 +102,26 @@ class System(Protocol):
     default, for systems to which the method doesn't apply.
 
     What a method returns must be up to date, because other programs can create streams, too. Unless its docstring says
-    otherwise, a method that takes a stream raises NotFoundError if no stream has that name. An object must be
+    otherwise, a method that takes a stream raises NotFoundError if no stream has that name. A system object must be
     thread-safe and picklable (it is sent to Python workers), and must not connect before it is used.
     """
 
     spark: ClassVar[str] = "anabranch.systems.reading.spark"
     """The module that is the system's :class:`anabranch.systems.reading.spark.SparkSide`. No other module of the system
-    may import PySpark. The default module can read any system, through ``ends`` and ``read``.
+    may import PySpark. The default module can read any system, through ``id``, ``ends`` and ``read``.
     """
 
     stream_settings: ClassVar[tuple[str, ...]] = ()
     """Which of ``delivery``, ``on_data_loss`` and ``topic`` a section ``[streams.NAME]`` can contain."""
 
     real_time: ClassVar[bool] = False
-    """Whether records arrive one by one in Spark's real-time mode."""
+    """Whether Spark can read the system in real-time mode, in which records arrive one by one."""
 
     gapless: ClassVar[bool] = True
     """Whether every offset belongs to a record. If not, don't count records by subtracting offsets."""
 
     foreign_producers: ClassVar[bool] = False
-    """Whether other programs can write the system's streams, and can assign keys to other partitions than anabranch
+    """Whether other programs can write to the system's streams, and can assign keys to other partitions than anabranch
     does."""
 
     connector: ClassVar[bool] = False
@@ -257,9 +257,9 @@ class System(Protocol):
         ...
 
     def offset(self, stream: str, id: str, positions: Mapping[int, int]) -> dict[str, Any]:
-        """Positions in the form in which the Spark source writes them to the offset log.
-        :class:`anabranch.container.checkpoint.offset_log.Entry` knows this form, as well as that of Spark's Kafka
-        connector.
+        """Positions in the form in which the system's Spark source writes them to the offset log; by default, the form
+        of :class:`anabranch.systems.reading.spark.Reader`. :class:`anabranch.container.checkpoint.offset_log.Entry`
+        can read this form and that of Spark's Kafka connector.
         """
         return {"stream": stream, "id": id, "positions": {str(p): at for p, at in sorted(positions.items())}}
 
@@ -302,8 +302,8 @@ class System(Protocol):
         return None
 
     def readers(self) -> Readers | None:
-        """The jobs that read the system's streams. Retention keeps the records that these jobs still have to read. None
-        if the system doesn't know which jobs read its streams.
+        """The jobs that read the system's streams. Unless ``past_readers`` is set, :meth:`retain` keeps the records
+        that these jobs still have to read. None if the system doesn't know which jobs read its streams.
         """
         return None
 
@@ -342,7 +342,8 @@ class System(Protocol):
 
     @abstractmethod
     def published(self, lane: Lane) -> int:
-        """The last batch of a lane that is in any output in this system, at least in part; -1 if none."""
+        """The last batch of a lane that is in any exactly-once output in this system, at least in part; -1 if
+        none."""
         ...
 
     def seen(self, lane: Lane) -> int:
@@ -354,8 +355,9 @@ class System(Protocol):
 
     @abstractmethod
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of any of these streams, each with the place where it is
-        recorded, for messages. Streams that don't exist are skipped.
+        """The lanes of a job that are recorded as writers of any of these streams, each with the place where the lane
+        is recorded, for messages. Streams that don't exist are skipped. If the records don't name streams, all recorded
+        lanes of the job are returned.
         """
         ...
 
@@ -376,7 +378,7 @@ class System(Protocol):
         return None
 
     def folders(self) -> Sequence[Folder]:
-        """The folders that the system needs. They are created if they don't exist."""
+        """The folders that the system needs. A folder that doesn't exist is created when it is first needed."""
         return ()
 
     def checks(self) -> Mapping[str, Callable[[], str]]:

@@ -13,11 +13,11 @@ from anabranch.systems.contract import Records, System
 __all__ = ["NEAR", "fetch"]
 
 NEAR = 1000
-"""Offsets that are at most this far apart are read together."""
+"""If two requested offsets are at most this far apart, the records between them are read, too."""
 
 
 def fetch(system: System, stream: str, partition: int, offsets: Sequence[int]) -> Iterator[Records]:
-    """The records at these offsets, which are in ascending order.
+    """The records at these offsets. The offsets must be ascending.
 
     Raises:
         LogError: some of these records don't exist.

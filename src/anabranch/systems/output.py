@@ -81,8 +81,8 @@ class Output(Protocol):
         ...
 
     def limit(self, stream: str) -> float:
-        """The size limit of a stream's records in bytes, less a margin for what is sent along with a record; infinite
-        if there is no limit."""
+        """The size limit of each of a stream's records in bytes, less a margin for what is sent along with a record;
+        infinite if there is no limit."""
         ...
 
 

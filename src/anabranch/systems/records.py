@@ -14,5 +14,5 @@ RECORD_SCHEMA = pa.schema(
         pa.field("timestamp", pa.timestamp("us", "UTC"), nullable=False),
     ]
 )
-"""``timestamp`` is the time that the producer gave the record. A partition's records are read in the order of their
-offsets."""
+"""``timestamp`` is the time that the producer gave the record or, in a Kafka topic with ``LogAppendTime``, the time at
+which the broker stored the record. A partition's records are read in the order of their offsets."""

@@ -49,7 +49,8 @@ class Reading:
     Attributes:
         stream: the stream's name.
         starting: for each partition that the lane reads, the offset at which it begins to read.
-        until: the offset in each partition before which reading stops, if the system supports this.
+        until: for each partition that is read only up to some offset, the offset before which reading stops. Kafka
+            ignores this.
         limits: the limits of the source.
         bare: whether to use the columns of ``BARE`` instead of ``SCHEMA``.
     """
@@ -62,8 +63,8 @@ class Reading:
 
 
 def share(start: Mapping[int, int], ends: Mapping[int, int], most: int) -> dict[int, int]:
-    """The end positions of a batch of at most ``most`` rows, which are divided evenly among the partitions. If a
-    partition has fewer rows than its share, the rest goes to the others.
+    """The end positions of a batch of at most ``most`` rows. The rows are divided evenly among the partitions. If a
+    partition has fewer rows than its share, the rest of the share goes to the others.
     """
     taken: dict[int, int] = {}
     left = most

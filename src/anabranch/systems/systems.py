@@ -92,11 +92,13 @@ class Systems:
         return max(held, self.published(lane))
 
     def seen(self, lane: Lane) -> int:
-        """The last batch that is known to be in an output of a running lane, at least in part; -1 if none."""
+        """The last batch that is known to be in an exactly-once output stream of a running lane, at least in part; -1
+        if none."""
         return max((system.seen(lane) for system in self._exact(lane)), default=-1)
 
     def published(self, lane: Lane) -> int:
-        """The last batch that is in an output of a lane, at least in part; -1 if none."""
+        """The last batch that is in an exactly-once output stream or a table of a lane, at least in part; -1 if
+        none."""
         written = sorted({lane.system(stream) for stream in lane.outputs if not self.is_table(stream)})
         found = [self.named(name).published(lane) for name in written]
         return max([*found, self.in_tables(lane)])
@@ -156,8 +158,8 @@ class Systems:
         return self.named(self.bound().get(stream, self.default))
 
     def writers(self, name: str, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of these outputs, each with the place where it is recorded,
-        for messages. ``name`` is the outputs' system, or the kind of their tables.
+        """The lanes of a job that are recorded as writers of these outputs, each with the place where the lane is
+        recorded, for messages. ``name`` is the outputs' system, or the kind of their tables.
         """
         tables = [output for output in streams if self.is_table(output)]
         if not tables:

@@ -29,8 +29,8 @@ except ModuleNotFoundError as error:
 __all__ = ["DeltaFolder"]
 
 _ATTEMPTS = 20
-"""How many times a commit is tried if other commits conflict with it. Other programs make such commits, and so does a
-fence of the same lane. Commits of other lanes don't conflict with it.
+"""How many times a commit is tried if other commits conflict with it. Commits of other programs can conflict with it,
+and so can a fence of the same lane. Commits of other lanes don't.
 """
 
 

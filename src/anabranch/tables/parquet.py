@@ -71,9 +71,9 @@ class ParquetFolder:
     """A table whose rows are in ``<path>/*.parquet``.
 
     A batch is committed when its entry is in the lane's log. After that, the lane's owner moves the batch's files from
-    ``_anabranch/staged`` to ``<path>``. If the owner fails to do this, the next fence of the lane does it. An entry is
-    a new file with the next number, and only one process can create this file. A former owner that is too late to
-    create the file finds the entry of a fence, with a higher epoch than its own.
+    ``_anabranch/staged`` to ``<path>``. If the owner fails to do this, the next fence of the lane, or the next replay
+    of the batch, does it. An entry is a new file with the next number, and only one process can create this file. A
+    former owner that is too late to create the file finds the entry of a fence, with a higher epoch than its own.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:

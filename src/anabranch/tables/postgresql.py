@@ -117,8 +117,8 @@ class PostgresqlTable:
 
     The table ``anabranch_marks`` in a schema contains the markers of all lanes that write to tables of this schema.
     Each commit and each fence first locks the lane's marker. So a fence waits for a running commit, and former owners
-    can't commit after the fence. The id and the markers of a table end when :meth:`prepare` creates the table anew, but
-    not if another program does.
+    can't commit after the fence. If a table was dropped, and :meth:`prepare` creates it again, the table gets a new id,
+    and the former markers are deleted. If another program creates the table again, the id and the markers stay.
 
     For each epoch, a lane has its own staging table, which is unlogged: PostgreSQL empties the table after a crash.
     """
@@ -322,7 +322,8 @@ class PostgresqlTable:
         """Lock the lane's marker until the transaction ends. The marker need not exist yet.
 
         Two processes may have configured the same table as ``orders`` and ``public.orders``, so the second lock names
-        the table of markers by its number. The first lock keeps out processes of versions that have only this one.
+        the table of markers by its number. The first lock keeps out processes of older versions, which take only this
+        lock.
         """
         query = "select to_regclass(%s)::oid::text"
         row = connection.execute(query, [self._regclass(connection, _MARKS)]).fetchone()

@@ -69,7 +69,7 @@ class Work(msgspec.Struct, frozen=True):
 class Count(msgspec.Struct, frozen=True):
     """The finished rows of a bucket, and the seconds that they took.
 
-    Counts with the label :data:`PUBLISHING` have no bucket, and their ``partition`` is a slot.
+    In reports with the label :data:`PUBLISHING`, counts have no bucket, and their ``partition`` is a slot.
 
     Attributes:
         task: the number of the task at factor 1.
@@ -128,8 +128,9 @@ class TaskReport(msgspec.Struct, frozen=True):
 
 
 class TaskCounts(msgspec.Struct, frozen=True):
-    """The newest report of a Spark task, and all counts of the task. ``at`` is the time when the report was received,
-    in seconds on the driver's monotonic clock. ``fresh`` is false if the Spark task has ended or no longer reports.
+    """The newest report of an attempt of a Spark task about an operator, and all counts of this attempt. ``at`` is the
+    time when the report was received, in seconds on the driver's monotonic clock. ``fresh`` is false if the Spark task
+    has finished its work for the operator, or no longer reports.
     """
 
     told: TaskReport

@@ -199,8 +199,8 @@ class Meter:
 
 
 def meter(line: ReportAddress | None, label: str, *, ordered: bool = True) -> Meter:
-    """A meter for an operator in the current Spark task. ``line`` is the address at which the driver listens; None if
-    it doesn't listen, in which case nothing is reported."""
+    """A meter for an operator in the current Spark task. ``line`` is the address at which the driver listens. If the
+    driver doesn't listen, ``line`` is None, and nothing is reported."""
     context = TaskContext.get()
     if context is None:
         told = TaskReport(run="", batch=-1, stage=0, partition=0, attempt=0, label=label)

@@ -28,10 +28,10 @@ _ENDS_WITHIN = 5.0
 
 @contextmanager
 def traces(service: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Export a span for each batch of this process's lanes.
+    """Export a span for each batch of this process's lanes, and for each failure of a lane.
 
     Args:
-        service: the service name of the spans, unless OTEL_SERVICE_NAME is set.
+        service: the service name of the spans, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES sets another.
         say: called with the reason if the variables ask for an export that isn't possible. The job then runs without
             this export.
     """
@@ -59,7 +59,8 @@ def metrics(
 
 
 class _Troubles(logging.Handler):
-    """A log handler that reports OpenTelemetry's warnings about failed exports, but at most every ten minutes."""
+    """A log handler that reports OpenTelemetry's warnings, such as those about failed exports, but at most one in ten
+    minutes."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)

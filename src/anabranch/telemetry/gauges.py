@@ -1,4 +1,5 @@
-"""Makes OpenTelemetry instruments for a coordinator's metrics, with the names that these metrics have in Prometheus."""
+"""Makes OpenTelemetry instruments for a coordinator's metrics. The instruments have the names that the metrics have in
+Prometheus, but a counter's name doesn't end with ``_total``."""
 
 from __future__ import annotations
 

@@ -60,8 +60,8 @@ def reported(jobs: Jobs, say: Callable[[str], None]) -> Iterator[None]:
 
     Args:
         jobs: the source of the jobs.
-        say: called with the reason if the variables ask for reports that aren't possible. The jobs then run without
-            reports.
+        say: called with the reason if the variables ask for reports that aren't possible (the jobs then run without
+            reports), or if reports fail for now.
     """
     if not is_wanted(os.environ):
         yield

@@ -23,8 +23,9 @@ _LOOK = 0.05
 
 
 class Interruptions:
-    """A context manager. The first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt in the block, but not during
-    :meth:`undisturbed`. Later signals have no effect. Signals that were ignored when the block began stay ignored.
+    """A context manager in whose block the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt: during
+    :meth:`undisturbed` only at its end, otherwise at once. Later signals have no effect. Signals that were ignored when
+    the block began stay ignored.
     """
 
     def __init__(self) -> None:
@@ -184,7 +185,7 @@ class Processes:
 
 
 def _members(session: int) -> set[int]:
-    """The processes of a session, except zombies: these have ended, but their parents haven't collected them yet."""
+    """The processes of a session, except those that have ended and for which their parents haven't waited yet."""
     members = set()
     for pid in _pids():
         with contextlib.suppress(OSError):

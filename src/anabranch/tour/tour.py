@@ -325,7 +325,7 @@ class Tour:
         return wait_until(checked, _WITHIN, late, _LOOK)
 
     def _check(self) -> None:
-        """Check that everything is running. If a container's lease has ended because the machine was too busy, the
+        """Check that nothing has failed. If a container's lease has ended because the machine was too busy, the
         container is replaced.
 
         Raises:

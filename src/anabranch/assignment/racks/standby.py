@@ -1,5 +1,5 @@
-"""Assigns standbys to containers: never to the container of their active task or of another copy, spread over racks,
-balanced, with little traffic across racks, and with few moves.
+"""Assigns standbys to containers: never to the container of their active task or of another standby of the task, spread
+over racks, balanced, with little traffic across racks, and with few moves.
 
 The problem's ``standby_order`` says whether spread (``reliability``) or cost (``cost``) comes first.
 """

@@ -19,11 +19,11 @@ from anabranch.systems.retention import Retention
 __all__ = ["Expiry"]
 
 _EVERY = 30.0
-"""How many seconds a writer waits between two checks of a partition."""
+"""The shortest time, in seconds, between two checks of a partition by the same process."""
 _LOOK_SECONDS = 0.5
 _PURGE_SECONDS = 2.0
-"""The limit in seconds for one round of deletion, during which a lane or a container waits. What remains is deleted
-later."""
+"""For how many seconds :meth:`Expiry.look` and :meth:`Expiry.purge` delete records. A lane or the coordinator waits
+meanwhile. What remains is deleted later."""
 
 log = logs.get_logger()
 
@@ -78,7 +78,7 @@ class Expiry:
 
     def lags(self, info: StreamInfo, tails: Mapping[int, Tail]) -> list[ReaderLag]:
         """For each reader of a stream, how many records the reader still has to read, and how many records the
-        retention would delete otherwise. Raises LogError if a file is damaged.
+        retention would delete without this reader. Raises LogError if a file is damaged.
         """
         folder = layout.readers_folder(self._root, info.name)
         known = readers.StreamReaders(self._root, info.name, info.partitions).all()

@@ -25,7 +25,8 @@ class _Extent(msgspec.Struct, frozen=True):
 
 
 class PartitionIndex:
-    """Finds records of one partition. Each search begins where the previous one ended, because readers move forward."""
+    """Finds records of one partition. If the wanted offset comes after the entry where the previous search ended, the
+    search begins at this entry; otherwise at the oldest entry. (Readers normally move forward.)"""
 
     def __init__(self, root: str, stream: str, number: int) -> None:
         self._manifest = layout.manifest_folder(root, stream, number)

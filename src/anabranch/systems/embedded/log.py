@@ -99,7 +99,7 @@ class Log:
 
     def describe(self, stream: str) -> StreamInfo:
         """The current content of ``stream.json``. If the file hasn't changed, this costs one ``stat`` call. Raises
-        NotFoundError, which names a similar stream, if there is one.
+        NotFoundError if there is no such stream; the message suggests a similar name, if any.
         """
         return self._streams.describe(stream)
 

@@ -57,7 +57,8 @@ def read(folder: str, sequence: int) -> Entry | None:
 
 
 def look(folder: str, stream_id: str) -> Tail:
-    """The current tail, found by listing the folder; ``Tail(sequence=-1)`` if the folder is empty.
+    """The current tail, found by listing the folder; ``Tail(sequence=-1)`` if the folder is empty and no
+    entries were deleted.
 
     Raises:
         LogError: the manifest doesn't exist, or has a hole.

@@ -1,9 +1,10 @@
 """The jobs that read a stream: for each job, a file in the stream's folder, with the positions from which the job still
 has to read.
 
-A process that deletes records reads these files while it holds the partition's lock exclusively. A reader first makes
-its file durable, and then takes each partition's lock once. After that, every deletion that hasn't seen the file has
-finished, and every later deletion sees it.
+A process that applies the stream's retention reads these files while it holds a partition's lock exclusively. A reader
+first makes its file durable, and then takes each partition's lock once. After that, every deletion that hasn't seen the
+file has finished, and every later deletion sees it. (A purge of an intermediate stream doesn't read the files, nor does
+a deletion with ``past_readers``.)
 """
 
 from __future__ import annotations
@@ -155,8 +156,8 @@ def _read(folder: str) -> dict[str, Reader]:
 
 
 def _lowered(known: Reader | None, positions: Mapping[int, int]) -> dict[int, int] | None:
-    """For each partition, the lower one of a reader's position and the offset in ``positions``; None if the reader's
-    positions don't change."""
+    """The reader's positions, lowered to the offsets in ``positions`` where these are lower; None if no position
+    changes. If there is no reader yet, ``positions``."""
     if known is None:
         return dict(positions)
     lower = {

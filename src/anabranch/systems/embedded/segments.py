@@ -117,7 +117,7 @@ class SegmentWriter:
 
 
 def read_slice(piece: Slice) -> Iterator[pa.RecordBatch]:
-    """The records of a slice in order, in memory-mapped batches with the columns of ``RECORD_SCHEMA``.
+    """The records of a slice in order, in batches with the columns of ``RECORD_SCHEMA``. The file is memory-mapped.
 
     Raises:
         LogError: the records have been deleted, or the file is missing or isn't as the manifest describes it.

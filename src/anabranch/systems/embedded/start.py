@@ -15,7 +15,7 @@ __all__ = ["ALL", "Start", "decode", "encode", "gone", "of_manifest", "of_segmen
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """The first entry that is kept, and the offset of its first record. Both can only rise.
+    """The number of the first entry that is kept, and the offset at which this entry begins. Both can only rise.
 
     Entries below ``sequence``, and their segments, may still exist, but readers ignore them. ``controls`` keeps the
     last control record of each lane from these entries, in order.

@@ -36,8 +36,8 @@ class Streams:
         return sorted(name for name in names if os.path.exists(layout.info_path(self._root, name)))
 
     def describe(self, stream: str) -> StreamInfo:
-        """The content of a stream's ``stream.json``. Raises NotFoundError, which names a similar stream, if there is
-        one."""
+        """The content of a stream's ``stream.json``. Raises NotFoundError if there is no such stream; the message
+        suggests a similar name, if any."""
         path = layout.info_path(self._root, layout.check_name(stream))
         try:
             found = os.stat(path)

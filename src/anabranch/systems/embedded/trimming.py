@@ -135,8 +135,8 @@ def _delete(of: Partition, entries: list[Entry]) -> None:
 
 
 def _last_within(of: Partition, limit: int) -> int:
-    """The oldest entry after which there are fewer bytes than the limit. All of the later entries are read, because an
-    older anabranch didn't store ``total``.
+    """The number of the oldest entry after which there are fewer bytes than the limit. The entry and all later entries
+    are read, because an older anabranch didn't store ``total``.
     """
     after = 0
     for sequence in range(of.tail.sequence, -1, -1):

@@ -1,4 +1,5 @@
-"""Checks the files of a stream: manifests must have no holes, and segments must have the size that entries name."""
+"""Checks the files of a stream: JSON files must be valid, manifests must have no holes, and segments must have the size
+that entries name."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ __all__ = ["faults"]
 
 
 def faults(log: Log, stream: str) -> list[StreamFault]:
-    """All problems of a stream. Other processes can write to the stream meanwhile.
+    """The problems of a stream. In each partition, the check ends at the first fault in ``start.json`` or in the
+    manifest. Of several damaged reader files, only the first is reported. Other processes can write to the stream
+    meanwhile.
 
     Raises:
         NotFoundError: there is no such stream.
@@ -45,7 +48,7 @@ def _problem(error: AnabranchError, path: str) -> str:
 
 
 def _settled(log: Log, stream: str, number: int) -> list[StreamFault]:
-    """The problems of a partition. The check is repeated if records were deleted meanwhile."""
+    """The problems of a partition. If there are any, but records were deleted meanwhile, the check is repeated."""
     path = Path(layout.start_path(str(log.root), stream, number))
     while True:
         before = path.read_bytes() if path.exists() else None

@@ -103,8 +103,8 @@ class LaneWriter:
         """The last tail of a partition that this writer has seen. When the writer first uses a stream, it looks up the
         tails of all partitions.
 
-        After that, the writer follows every new entry and so notices every fence, including one whose marker has since
-        been dropped from the manifest.
+        After that, the writer follows every new entry and so notices every fence, including a fence whose marker has
+        since been dropped from the manifest.
         """
         if (stream, number) not in self._tails:
             for each, tail in {**self._log.ends(stream), **self._log.ends(stream, [number])}.items():

@@ -31,8 +31,8 @@ class KafkaAppender:
     """Adds records to one topic. A record's key determines its partition, as with Kafka's default partitioner. Records
     with null keys are distributed round-robin. Not thread-safe.
 
-    A batch is not a transaction: an error says how many of the batch's records were written. Timestamps before 1970
-    become the first millisecond that the client accepts.
+    A batch is not a transaction: an error says how many of the batch's records were written. A timestamp that isn't
+    later than the beginning of 1970 becomes the first millisecond after it, the earliest that the client accepts.
     """
 
     def __init__(self, topics: Topics, stream: str) -> None:

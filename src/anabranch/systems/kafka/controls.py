@@ -1,5 +1,5 @@
-"""Control records of a job's intermediate streams. They are in a separate, compacted topic, because Kafka has no place
-for them in the streams themselves.
+"""Writes and reads the control records of a job's intermediate streams. They are in a separate, compacted topic,
+because Kafka has no place for them in the streams themselves.
 
 A control record contains the high watermark that each partition of its stream had when the record was written. In each
 partition, the record applies to readers that have read up to this high watermark.
@@ -60,7 +60,8 @@ class ControlLog:
     Args:
         topics: the topics of the job's streams.
         topic: the topic of the control records. It is created when the first control record is written.
-        pause: the shortest time, in seconds, between two looks at the topic.
+        pause: the shortest time, in seconds, between two looks at the topic. It doesn't apply to the first look after
+            this process has written a control record.
     """
 
     def __init__(self, topics: Topics, topic: str, pause: float = 0.05) -> None:

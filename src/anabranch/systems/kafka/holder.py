@@ -27,7 +27,8 @@ from anabranch.systems.kafka.markers import Marker, Markers
 __all__ = ["PATIENCE", "TAKEN_OVER", "Holder", "LostRecord", "passes"]
 
 PATIENCE = 60.0
-"""The time limit in seconds for initializing an id, for reading a marker, and for fencing a slot."""
+"""The time limit in seconds for initializing an id, for reading a slot's marker when the slot is opened for a batch,
+and for fencing a slot."""
 
 TAKEN_OVER = {
     KafkaError._FENCED,
@@ -65,8 +66,8 @@ class LostRecord:
 
 
 class Holder:
-    """Holds a transactional id until another process initializes it. Initializing the id also aborts open transactions
-    of earlier holders. Not thread-safe.
+    """Holds a transactional id until another producer initializes the id. Initializing the id also aborts open
+    transactions of earlier holders. Not thread-safe.
 
     Attributes:
         seen: the instance in the slot's marker when this producer initialized the id; after this producer's first
@@ -188,7 +189,7 @@ class Holder:
 
 
 def passes(error: KafkaError) -> bool:
-    """Whether initializing the id again can help."""
+    """Whether initializing the id again can help after this error."""
     return error.retriable() or error.code() in TAKEN_OVER
 
 

@@ -59,8 +59,8 @@ class Jars:
 
 def found(settings: KafkaSettings) -> Jars:
     """The jars for a session. If a folder is configured, these are the jars in the folder; otherwise, the jars that
-    ``anabranch jars fetch`` has fetched. If none were fetched, these are the configured packages (by default, the
-    connector of PySpark's version), which Spark gets from a Maven repository.
+    ``anabranch jars fetch connector`` has fetched. If any of them is missing, these are the jars of the configured
+    packages (by default, the connector of PySpark's version), which Spark gets from a Maven repository.
 
     Raises:
         ConfigError: the configured folder doesn't exist, or contains no connector.

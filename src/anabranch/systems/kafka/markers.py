@@ -66,7 +66,7 @@ class Marker(Document, frozen=True, kw_only=True):
     Attributes:
         lane: the lane's id.
         lineage: None. Only markers that older versions have written can name a lane here.
-        batch: the number of the last batch; -1 if the slot has committed only markers.
+        batch: the number of the last batch; -1 if the slot has committed no batch.
         epoch: the lane's epoch when the marker was written. A process with a lower epoch can't write to the slot.
         instance: the producer that wrote the marker.
         closed: whether no process may write to the slot, until a process takes the lane's slots again.

@@ -137,8 +137,8 @@ class KafkaPublisher:
 
     def settle(self) -> None:
         """Wait until the records are visible: a transaction counts as committed some time before the broker has marked
-        the transaction's end in the partitions. The wait ends after ``_SETTLING`` seconds, because other lanes'
-        transactions may be open in these partitions.
+        the transaction's end in the partitions. The wait ends after at most ``_SETTLING`` seconds, because other
+        lanes' transactions may be open in these partitions.
         """
         mine = [stream for stream, system in self._lane.systems.items() if system == "kafka"]
 

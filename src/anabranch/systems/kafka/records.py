@@ -53,7 +53,7 @@ class Reader:
         """The records ``start`` to ``end - 1``, several at a time.
 
         Raises:
-            LogError: the records at ``start`` have been deleted, or the partition ends before ``end``.
+            LogError: some of these records have been deleted, or the partition ends before ``end``.
             AnabranchError: the brokers don't answer or refuse the client.
         """
         self._consumer.assign([TopicPartition(*self._place, start)])
@@ -84,7 +84,8 @@ class Reader:
         self._consumer.close()
 
     def _delivered(self, most: int) -> list[Message]:
-        """The records that are available, at most ``most``. Waits a short time for the first one."""
+        """The messages that are available, at most ``most``: records and errors. Waits a short time for the first
+        message."""
         first = self._consumer.poll(_STEP_SECONDS)
         if first is None:
             return []

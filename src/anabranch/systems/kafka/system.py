@@ -101,8 +101,8 @@ class KafkaSystem(System):
         return str(self._topics.describe(stream).topic_id)
 
     def create(self, stream: str, partitions: int, internal: bool = False) -> None:
-        """Create a topic, unless it exists. When this returns, every broker knows the topic. If ``internal``, a new
-        topic gets the settings ``INTERNAL``."""
+        """Create a stream's topic, unless it exists with that partition count. When this method returns, every broker
+        knows the topic. If ``internal``, a new topic gets the settings ``INTERNAL``."""
         self._topics.create(stream, partitions, INTERNAL if internal else {})
 
     def expand(self, stream: str, partitions: int) -> None:

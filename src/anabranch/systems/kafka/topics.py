@@ -76,8 +76,9 @@ class Topics:
         return LARGEST if isinstance(answer, KafkaError) else int(answer[LIMIT].value)
 
     def counts(self) -> dict[str, int]:
-        """The partition counts of all streams, by name. A topic is left out if its name begins with ``__``, as those of
-        Kafka's own topics do, or if a stream of the same name is bound to another topic.
+        """The partition counts of all streams, by name. Topics whose names begin with ``__``, such as Kafka's own, are
+        left out. A topic is also left out if a stream of the same name is bound to another topic, and no stream is
+        bound to this topic.
         """
         doing = "listing the topics"
         self._answer(doing, lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience))

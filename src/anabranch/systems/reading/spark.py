@@ -153,7 +153,8 @@ class Reader(DataSourceStreamReader):
 
     def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:
         """The end offsets of the next batch. ``limit`` is the query's read limit; if there is none, the option
-        ``max_rows`` applies. Raises StateError if a partition ends before the lane's position.
+        ``max_rows`` applies. Raises StateError if a partition ends before the lane's position, or if the stream was
+        deleted and created again.
         """
         if crash_points.ACTIVE:
             crash_points.reach(crash_points.PLANNING, self._lane, crash_points.next_batch(self._commits))
