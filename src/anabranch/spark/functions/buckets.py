@@ -255,7 +255,7 @@ class _Workers(Protocol):
         ...
 
     def close(self) -> None:
-        """End the threads. Jobs that haven't started are dropped."""
+        """End the threads. Jobs that haven't started are dropped, and jobs in an event loop are cancelled."""
         ...
 
 

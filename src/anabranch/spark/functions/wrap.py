@@ -174,7 +174,9 @@ def rejecting(fault: str, errors: Sequence[str], label: str, on_error: Rejecting
 
 
 def _of_one_partition(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-    """The batch, divided wherever the partition or task changes from one row to the next. Most batches stay whole."""
+    """The batch, divided wherever the task, source or partition changes from one row to the next. Most batches stay
+    whole.
+    """
     if not batch.num_rows:
         return
     origin = batch.column(meta_column.NAME)

@@ -47,11 +47,13 @@ from anabranch.systems.output import Written
 
 _STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _BATCH_MS = 300_000
-"""The length of a batch in real-time mode. At the end of each batch, records wait for 0.3 to 1 s. This happens only
-once in five minutes, so it doesn't affect the 99th percentile of latency.
+"""The length of a batch in real-time mode if ``[job] interval`` is 0. At the end of each batch, records wait for 0.3 to
+1 s. This happens only once in five minutes, so it doesn't affect the 99th percentile of latency.
 """
 _TICK_MS = 1000
-"""How many ms late a timer of processing time may fire if there are no records to process."""
+"""The shortest time between the starts of two batches in a lane with timers of processing time, in ms. Such a timer
+may fire this late or, if ``[job] interval`` is longer, as late as the interval.
+"""
 
 
 def real_time_seconds(settings: Settings) -> float:
@@ -68,8 +70,8 @@ class LaneQuery:
     ``inherited`` returns the event time that the lane takes over. ``dropped`` is called after each batch with the
     number of dropped records. For ``remembered``, see :class:`LaneBatchTarget`; for ``nothing``, :class:`LaneFrames`.
 
-    ``writing`` is set while a batch is being written, and ``under_way`` describes the running batch. The ``gate`` must
-    be passed before each step that makes a batch visible to others.
+    ``writing`` is set while a batch is being written, and ``under_way`` describes the running batch. The driver must
+    pass the ``gate`` before each of its steps that makes a batch visible to others.
     """
 
     job: LoadedJob
