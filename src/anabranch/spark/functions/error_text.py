@@ -91,7 +91,7 @@ def bounded(text: str, limit: int = LIMIT) -> str:
 
 
 def shortened(value: object) -> str:
-    """The ``repr`` of a value, cut short; if ``repr`` raises an exception, the value's type."""
+    """The ``repr`` of a value, cut short. If ``repr`` raises an exception, the text names the value's type."""
     told = _attempted(lambda: _REPR.repr(value))
     return bounded(told, _SHORT) if isinstance(told, str) else f"<a {_name(type(value))} that has no repr>"
 

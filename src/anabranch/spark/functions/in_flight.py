@@ -110,7 +110,7 @@ def number(origin: pa.Array, field: str, index: int) -> int:
 
 def _offset(origin: pa.Array, index: int) -> int:
     """The offset of the record from which a row comes. A row that doesn't come from a single record has a negative
-    offset; the offset of one of its records is computed from this number.
+    offset, from which the offset of one of its records is computed.
     """
     offset = number(origin, "offset", min(index, len(origin) - 1))
     return offset if offset >= 0 else -1 - offset

@@ -133,7 +133,7 @@ public class CheckpointFiles implements CheckpointFileManager {
 
   public void close() {}
 
-  /** Whether the file system is S3. A file in S3 appears under its final name when it is closed, and can't be renamed. */
+  /** Whether the file system is S3, where a file appears under its final name when it is closed. */
   public static boolean isObjectStore(FileSystem fs) {
     return fs.getClass().getName().startsWith("org.apache.hadoop.fs.s3a.");
   }

@@ -1,7 +1,8 @@
 """Passes a lane's event time to Spark: the lane writes the time to a file, and a streaming source returns it as data.
 
 The source's offset is the lane's :class:`Progress`, so the progress is part of each entry of the offset log. When the
-watermark has risen, the source returns a single row with the new watermark.
+watermark has risen, the source returns a single row with the new watermark, unless an option says that the source
+returns no rows.
 """
 
 from __future__ import annotations

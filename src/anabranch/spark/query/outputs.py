@@ -62,7 +62,7 @@ class LaneOutputs:
         planned: returns the entry of a batch in the offset log.
         clock: a local file for the lane's event time.
         inherited: returns the event time that the lane takes over from earlier lanes.
-        dropped: called after each batch with the number of records that were dropped in the batch.
+        dropped: called right before each batch is published, with the number of records that were dropped in the batch.
         gate: must be passed before each step of the driver that makes a batch visible to others.
     """
 

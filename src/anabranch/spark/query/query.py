@@ -67,8 +67,9 @@ class LaneQuery:
     the query starts at the offsets ``starting``, by whole SSP. For ``until``, see :class:`LanePlan`.
 
     ``planned`` returns the entry of a batch in the offset log. ``clock`` is a local file for the lane's event time, and
-    ``inherited`` returns the event time that the lane takes over. ``dropped`` is called after each batch with the
-    number of dropped records. For ``remembered``, see :class:`LaneBatchTarget`; for ``nothing``, :class:`LaneFrames`.
+    ``inherited`` returns the event time that the lane takes over. ``dropped`` is called right before each batch is
+    published, with the number of dropped records. For ``remembered``, see :class:`LaneBatchTarget`; for ``nothing``,
+    :class:`LaneFrames`.
 
     ``writing`` is set while a batch is being written, and ``under_way`` describes the running batch. The driver must
     pass the ``gate`` before each of its steps that makes a batch visible to others.
@@ -242,7 +243,9 @@ class LaneQuery:
         return started
 
     def analyze(self) -> None:
-        """Have Spark analyze the query now, so that :meth:`start` takes less time. Raises the errors in the plan."""
+        """Have Spark analyze the query now, so that :meth:`start` takes less time. Does nothing in real-time mode.
+        Raises the errors in the plan.
+        """
         if not self.plan.real_time:
             _ = self._body
 
@@ -346,9 +349,9 @@ class LaneQuery:
         crash_points.reach(crash_points.PUBLISHED, self.lane.id, number)
 
     def _check_time(self, number: int) -> None:
-        """Inform Spark tasks which rows are late. Raises StateError, before any work on the batch is done, if the batch
-        was planned at a time for which windows of processing time are already closed. The lane then restarts, and
-        continues at the time of its last batch.
+        """Inform Spark tasks which rows are late, unless Spark itself drops these rows. Raises StateError, before any
+        work on the batch is done, if the batch was planned at a time for which windows of processing time are already
+        closed. The lane then restarts, and continues at the time of its last batch.
         """
         if self.plan.group.stateful is not None and on_late(self.plan.group.stateful) != "drop":
             late_rows.let_know(self.job.spark.sparkContext, self.planned(number - 1).watermark if number else 0)

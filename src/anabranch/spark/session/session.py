@@ -72,8 +72,8 @@ _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 LOCAL_SETTINGS = {_MANAGER: f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"}
 """Settings for a storage root on a local disk. By default, Spark starts a process each time it examines a local file,
-about 60 times in a batch of a stateful lane. Spark does this so that only one of two writers of a checkpoint succeeds;
-anabranch ensures this by the folder's lock.
+about 60 times in a batch of a stateful lane. Spark does this so that only one of two writers of a checkpoint succeeds.
+anabranch ensures this by the folder's lock instead.
 """
 
 FAR_SETTINGS = {_MANAGER: checkpoint_files.MANAGER}
