@@ -1,5 +1,5 @@
-"""Processes the buckets of a Spark task in a Python worker. Several buckets are processed at the same time, but the
-rows of each bucket in order.
+"""Processes the buckets of a Spark task in a Python worker. Several buckets may be processed at the same time, but the
+rows of each bucket are processed in order.
 """
 
 from __future__ import annotations

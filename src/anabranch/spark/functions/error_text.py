@@ -33,7 +33,7 @@ _CAUSES = 4
 _MEMBERS = 5
 _FRAMES = 8
 _DEPTH = 100
-"""Values that are nested more deeply are cut off at this depth. Spark's own values are never nested so deeply."""
+"""The depth at which nested values are cut off. Spark's own values are never nested so deeply."""
 
 
 class _Repr(reprlib.Repr):

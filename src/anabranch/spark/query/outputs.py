@@ -116,7 +116,9 @@ class LaneOutputs:
             publisher.take(new)
 
     def refresh(self) -> None:
-        """Renew the markers of the lane's slots before they expire."""
+        """Take the lane's slots again. This renews the slots' markers before they expire, and aborts transactions that
+        a batch has left open.
+        """
         for publisher in self.publishers.values():
             if publisher.slotted:
                 publisher.take(new=False)

@@ -51,8 +51,8 @@ _BATCH_MS = 300_000
 1 s. This happens only once in five minutes, so it doesn't affect the 99th percentile of latency.
 """
 _TICK_MS = 1000
-"""The shortest time between the starts of two batches in a lane with timers of processing time, in ms. Such a timer
-may fire this late or, if ``[job] interval`` is longer, as late as the interval.
+"""The shortest time between the starts of two batches in a lane with timers of processing time, in ms. If there are no
+records to process, such a timer may fire this late or, if ``[job] interval`` is longer, late by the interval.
 """
 
 

@@ -1,4 +1,4 @@
-"""Determines the sources of a lane: one for each stream that an input of the lane reads."""
+"""Determines the sources of a lane, that is, the streams that the lane's query reads."""
 
 from __future__ import annotations
 
