@@ -34,8 +34,7 @@ from anabranch.systems.output import Output, Target, Written
 from anabranch.systems.records import RECORD_SCHEMA
 
 PREFIX = "anabranch."
-"""The prefix of the names of a dead letter's additional headers: error, operator, stream, partition, offset, job, cut.
-"""
+"""The prefix of the names of a dead letter's own headers: error, operator, stream, partition, offset, job, cut."""
 
 _CUT = f"{PREFIX}cut"
 

@@ -51,9 +51,7 @@ _BATCH_MS = 300_000
 1 s. This happens only once in five minutes, so it doesn't affect the 99th percentile of latency.
 """
 _TICK_MS = 1000
-"""The shortest time between the starts of two batches in a lane with timers of processing time, in ms. If there are no
-records to process, such a timer may fire this late or, if ``[job] interval`` is longer, late by the interval.
-"""
+"""By how many ms a timer of processing time may be late without records, unless ``[job] interval`` is longer."""
 
 
 def real_time_seconds(settings: Settings) -> float:
@@ -67,9 +65,8 @@ class LaneQuery:
     the query starts at the offsets ``starting``, by whole SSP. For ``until``, see :class:`LanePlan`.
 
     ``planned`` returns the entry of a batch in the offset log. ``clock`` is a local file for the lane's event time, and
-    ``inherited`` returns the event time that the lane takes over. ``dropped`` is called right before each batch is
-    published, with the number of dropped records. For ``remembered``, see :class:`LaneBatchTarget`; for ``nothing``,
-    :class:`LaneFrames`.
+    ``inherited`` returns the event time that the lane takes over. ``dropped`` is called for each batch with the number
+    of dropped records. For ``remembered``, see :class:`LaneBatchTarget`; for ``nothing``, see :class:`LaneFrames`.
 
     ``writing`` is set while a batch is being written, and ``under_way`` describes the running batch. The driver must
     pass the ``gate`` before each of its steps that makes a batch visible to others.
@@ -243,9 +240,7 @@ class LaneQuery:
         return started
 
     def analyze(self) -> None:
-        """Have Spark analyze the query now, so that :meth:`start` takes less time. Does nothing in real-time mode.
-        Raises the errors in the plan.
-        """
+        """Have Spark analyze the query now, so that :meth:`start` takes less time. Raises the errors in the plan."""
         if not self.plan.real_time:
             _ = self._body
 
