@@ -1,5 +1,5 @@
-"""Processes the buckets of a Spark task in a Python worker. Several buckets are processed at the same time, but the
-rows of each bucket in order.
+"""Processes the buckets of a Spark task in a Python worker. Several buckets may be processed at the same time, but the
+rows of each bucket are processed in order.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ class _Workers(Protocol):
         ...
 
     def close(self) -> None:
-        """End the threads. Jobs that haven't started are dropped."""
+        """End the threads. Jobs that haven't started are dropped, and jobs in an event loop are cancelled."""
         ...
 
 

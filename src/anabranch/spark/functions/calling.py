@@ -1,4 +1,4 @@
-"""Calls a user's function on rows. The result has columns of the declared schema; rows on which the function fails are
+"""Calls a user's function on rows. The result has columns of the declared schema. Rows on which the function fails are
 returned separately.
 
 This code runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`.
@@ -118,7 +118,7 @@ class Evaluator:
         self._results = Results(user.schema)
 
     async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome:
-        """The results for some rows. ``fails`` says whether a rejection fails the lane; if so, the function is not
+        """The results for some rows. ``fails`` says whether a rejection fails the lane. If so, the function isn't
         called again after a call that fails. (Whether results have the declared schema is checked after the last call.)
         """
         match self._user.kind:

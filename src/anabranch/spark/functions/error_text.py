@@ -33,7 +33,7 @@ _CAUSES = 4
 _MEMBERS = 5
 _FRAMES = 8
 _DEPTH = 100
-"""Values that are nested more deeply are cut off at this depth. Spark's own values are never nested so deeply."""
+"""The depth at which nested values are cut off. Spark's own values are never nested so deeply."""
 
 
 class _Repr(reprlib.Repr):
@@ -91,7 +91,7 @@ def bounded(text: str, limit: int = LIMIT) -> str:
 
 
 def shortened(value: object) -> str:
-    """The ``repr`` of a value, cut short; if ``repr`` raises an exception, the value's type."""
+    """The ``repr`` of a value, cut short. If ``repr`` raises an exception, the text names the value's type."""
     told = _attempted(lambda: _REPR.repr(value))
     return bounded(told, _SHORT) if isinstance(told, str) else f"<a {_name(type(value))} that has no repr>"
 

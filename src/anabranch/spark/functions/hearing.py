@@ -86,7 +86,7 @@ class Listener:
         threading.Thread(target=self._listen, name="hears workers", daemon=True).start()
 
     def of(self, run: str, batch: int) -> list[TaskCounts]:
-        """The newest reports about a batch, one for each attempt of a Spark task and operator. Empty if nothing was
+        """The newest reports about a batch, one for each operator in each attempt of a Spark task. Empty if nothing was
         reported about the batch, or if there are already reports about a later batch of the run."""
         now = time.monotonic()
         with self._lock:
@@ -114,8 +114,8 @@ class Listener:
         return max(works, key=lambda each: each.seconds, default=None)
 
     def hear(self, told: TaskReport, connection: int = 0) -> None:
-        """Process a report. A report about an older batch of the run is ignored, as is a report beyond the limits of
-        this module."""
+        """Process a report. A report about an older batch of the run is ignored. The limits of this module apply to the
+        number of runs, of Spark tasks in a batch, and of counts of a Spark task."""
         with self._lock:
             run = self._runs.get(told.run)
             if run is not None and told.batch < run.batch:

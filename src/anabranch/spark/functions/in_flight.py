@@ -1,5 +1,6 @@
 """Records on which messages a lane's Python functions are working. A worker reports these messages to the driver. If a
-function works on a message for longer than ``[job] message_timeout``, the worker ends.
+function works on a message for longer than ``[job] message_timeout``, the worker ends, unless the call can be ended
+alone: because it is an async function that awaits something, or because it runs in a separate process.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def number(origin: pa.Array, field: str, index: int) -> int:
 
 def _offset(origin: pa.Array, index: int) -> int:
     """The offset of the record from which a row comes. A row that doesn't come from a single record has a negative
-    offset; the offset of one of its records is computed from this number.
+    offset, from which the offset of one of its records is computed.
     """
     offset = number(origin, "offset", min(index, len(origin) - 1))
     return offset if offset >= 0 else -1 - offset

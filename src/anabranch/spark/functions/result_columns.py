@@ -104,7 +104,7 @@ def column_of(type_: pa.DataType, nullable: bool) -> Column:
 
 def refused(built: pa.Array, nullable: bool) -> tuple[str, str, str] | None:
     """The first value of an array, or inside the array's values, that a column doesn't allow: the path to the value,
-    the type that the value should have, and what it is. None if all values are allowed.
+    the type that the value should have, and a description of the value. None if all values are allowed.
     """
     column = column_of(built.type, nullable)
     if built.null_count and not nullable:

@@ -188,7 +188,7 @@ _TIMERS = ""
 
 
 class _Remote:
-    """Stands for a state or the timers of the worker. Reads ask the worker; changes are only recorded."""
+    """Stands for a state or the timers of the worker. Reads ask the worker. Changes are only recorded."""
 
     def __init__(self, name: str, channel: Channel, writes: _Writes) -> None:
         self._name, self._channel, self._writes = name, channel, writes

@@ -61,7 +61,7 @@ def wrap(
         schema: the schema of the result, without the hidden column.
         label: the operator's name in messages.
         home: the job's folder. Tracebacks show only files in this folder.
-        on_error: receives the messages on which the function fails; if None, such a message fails the lane.
+        on_error: receives the messages on which the function fails. If it is None, such a message fails the lane.
         factor: how many buckets each partition is divided into.
         threads: how many buckets one Spark task processes at the same time, at most, if the function isn't async.
         busy: called at the end of each Spark task with the seconds that the function has worked on each bucket.
@@ -174,7 +174,9 @@ def rejecting(fault: str, errors: Sequence[str], label: str, on_error: Rejecting
 
 
 def _of_one_partition(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-    """The batch, divided wherever the partition or task changes from one row to the next. Most batches stay whole."""
+    """The batch, divided wherever the task, source or partition changes from one row to the next. Most batches stay
+    whole.
+    """
     if not batch.num_rows:
         return
     origin = batch.column(meta_column.NAME)

@@ -21,13 +21,13 @@ public final class BatchClock extends StreamingQueryListener {
         this.session = session;
     }
 
-    /** The next query of that name begins at {@code since} (Unix ms) at the earliest. */
+    /** Gives the next query of this name a clock whose time begins at {@code since} (Unix ms) or later. */
     public void expect(String name, long since) {
         failures.remove(name);
         due.put(name, new Time(since));
     }
 
-    /** Why the query of that name, which has started, goes by the machine's clock; empty: it doesn't. */
+    /** Why the query of this name, which has started, didn't get its clock; empty if the query got the clock. */
     public String failure(String name) {
         if (due.remove(name) != null) {
             return "Spark didn't tell of its start";
@@ -69,7 +69,7 @@ public final class BatchClock extends StreamingQueryListener {
         throw new NoSuchFieldException(name);
     }
 
-    /** The rule is that of event_time/batch_time.py. */
+    /** The clock of one query. Its rule is the same as in event_time/batch_time.py. */
     public static final class Time implements Clock {
         private static final double PACE = 0.9;
         private double reached;
@@ -104,7 +104,7 @@ public final class BatchClock extends StreamingQueryListener {
             return now;
         }
 
-        /** Spark's own clock throws it undeclared, and ends the query in good order for it. */
+        /** Throws the exception undeclared, as Spark's own clock does. Spark then ends the query in an orderly way. */
         private static void sneak(InterruptedException stopped) {
             org.apache.spark.unsafe.Platform.throwException(stopped);
         }

@@ -37,10 +37,10 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCh
  *
  * S3 can't rename files. So a file in S3 is written under its final name, and appears, complete, when it is closed. If
  * a file must be new, S3 itself refuses to replace an existing file (If-None-Match). In other file systems, files are
- * written as Spark writes them: under another name, and then renamed.
+ * normally written as Spark writes them: under another name, and then renamed.
  *
- * This process writes to a folder that it has claimed only while its lease lasts. If the process was frozen
- * for longer than the lease, it can't write when it wakes up. Janino compiles this file, as it does StrictJson.java.
+ * Once this process has claimed a folder, it can write there only as long as its lease lasts. If the process was frozen
+ * for longer than that, it can't write when it wakes up. Janino compiles this file, as it does StrictJson.java.
  */
 public class CheckpointFiles implements CheckpointFileManager {
   private static final String EXCLUSIVE = "fs.option.create.conditional.overwrite";
@@ -48,11 +48,11 @@ public class CheckpointFiles implements CheckpointFileManager {
   private static final String[] REFUSALS = {
     "Status Code: 412", "PreconditionFailed", "Status Code: 409", "ConditionalRequestConflict"
   };
-  /** How often a write that the store refuses without having an object is tried again, and the first pause in ms. */
+  /** How many times a write is repeated if S3 refuses it although no object exists, and the first pause in ms. */
   private static final int AGAIN = 6;
   private static final long FIRST_PAUSE = 100;
   private static final Map leases = new ConcurrentHashMap();
-  /** By folder: the last entry of a log in an object store that this process has made, and nobody asked for yet. */
+  /** By folder: the log entry that this process has last created in S3, until its text has been asked for. */
   private static final Map entries = new ConcurrentHashMap();
 
   private final Path path;
@@ -87,7 +87,7 @@ public class CheckpointFiles implements CheckpointFileManager {
     try {
       return fs.listStatus(path, filter);
     } catch (FileNotFoundException none) {
-      if (renaming == null) return new FileStatus[0]; // a store of objects has no empty folders
+      if (renaming == null) return new FileStatus[0]; // S3 has no empty folders
       throw thrown(none);
     } catch (IOException error) {
       throw thrown(error);
@@ -133,14 +133,15 @@ public class CheckpointFiles implements CheckpointFileManager {
 
   public void close() {}
 
-  /** Whether files appear under their own names when they are closed, and renaming one copies it. */
+  /** Whether the file system is S3, where a file appears under its final name when it is closed. */
   public static boolean isObjectStore(FileSystem fs) {
     return fs.getClass().getName().startsWith("org.apache.hadoop.fs.s3a.");
   }
 
   /**
-   * Makes a file, whole, that must not be there; gives whether it was made. Of several that try, one can do so: where the
-   * store itself refuses a second object of a name (S3, GCS), or to rename to a name that is taken (HDFS, ABFS).
+   * Creates a complete file unless it exists, and returns whether it was created. If several processes try this at the
+   * same time, only one of them succeeds, provided that the store itself refuses a second object with the same name
+   * (S3, GCS), or refuses to rename a file to a name that is taken (HDFS, ABFS).
    */
   public static boolean create(FileSystem fs, Path path, String text) throws IOException {
     checkLease(path);
@@ -154,10 +155,10 @@ public class CheckpointFiles implements CheckpointFileManager {
     }
   }
 
-  /** Writes a file, in place of one that is there: readers see one of them, whole. */
+  /** Writes a file, replacing any existing file. Readers never see an incomplete file. */
   public static void write(FileSystem fs, Path path, String text) throws IOException {
     checkLease(path);
-    justWritten(fs, path); // no longer what is there
+    justWritten(fs, path); // forget the text that is about to be replaced
     if (isObjectStore(fs)) put(new Whole(fs, path, true, false), text);
     else putAndRename(fs, path, text, Options.Rename.OVERWRITE);
   }
@@ -192,18 +193,21 @@ public class CheckpointFiles implements CheckpointFileManager {
     }
   }
 
-  /** Renames a file, in place of one that is there: that is never missing meanwhile. */
+  /** Renames a file, replacing any existing file. */
   public static void rename(FileSystem fs, Path from, Path to) throws IOException {
     justWritten(fs, to);
     FileContext context = FileContext.getFileContext(fs.getUri(), fs.getConf());
     context.rename(from, to, new Options.Rename[] {Options.Rename.OVERWRITE});
   }
 
-  /** The files in a folder, or also those below, a line each: name in the folder, size, time of writing in Unix ms. */
+  /**
+   * The files in a folder and, with {@code below}, in all folders below it. There is a line for each file: its path
+   * within the folder, its size, and the time of writing in Unix ms, separated by tabs.
+   */
   public static String files(FileSystem fs, Path folder, boolean below) throws IOException {
     StringBuilder found = new StringBuilder();
     String begin = fs.makeQualified(folder).toString() + "/";
-    if (below && isObjectStore(fs)) { // one call for a thousand files, whatever their folders
+    if (below && isObjectStore(fs)) { // one request for a thousand files, whatever their folders
       try {
         RemoteIterator files = fs.listFiles(folder, true);
         while (files.hasNext()) line(found, begin, (FileStatus) files.next());
@@ -236,12 +240,12 @@ public class CheckpointFiles implements CheckpointFileManager {
     found.append(name).append('\t').append(file.getLen()).append('\t').append(file.getModificationTime()).append('\n');
   }
 
-  /** That of this JVM. */
+  /** The process id of this JVM. */
   public static long processId() {
     return ManagementFactory.getRuntimeMXBean().getPid();
   }
 
-  /** Lets a folder be written to for so many ms from now on; 0: no longer. */
+  /** Permits this process to write below a folder for {@code ms} milliseconds. With 0, the permission ends. */
   public static void lease(String folder, long ms) {
     leases.put(folder, Long.valueOf(System.nanoTime() + ms * 1000000L));
     if (ms > 0) return;
@@ -250,8 +254,8 @@ public class CheckpointFiles implements CheckpointFileManager {
   }
 
   /**
-   * What this process has just written to an entry of a log, if that is in an object store: to read it would take two
-   * calls. Gives it once, as others may write the file anew later; null: it isn't known.
+   * The text of a log entry that this process has just created in S3. (Reading the entry would take two requests.) The
+   * text is returned only once, because the entry may be rewritten later. Null if the text isn't known.
    */
   public static String justWritten(FileSystem fs, Path path) {
     Path full = fs.makeQualified(path);
@@ -268,14 +272,14 @@ public class CheckpointFiles implements CheckpointFileManager {
     }
   }
 
-  /** An entry of a log: a file whose name is a number. */
+  /** Whether a file is an entry of a log, that is, whether its name is a number. */
   private static boolean isEntry(Path path) {
     String name = path.getName();
     for (int i = 0; i < name.length(); i++) if (!Character.isDigit(name.charAt(i))) return false;
     return name.length() > 0;
   }
 
-  /** Whether there is a file; a folder isn't looked for, which would be a second call. */
+  /** Whether a file exists in S3. A folder of this name isn't looked for, because that would take a second request. */
   private static boolean isThere(FileSystem fs, Path path) throws IOException {
     try {
       Object store = fs.getClass().getMethod("getS3AInternals", new Class[0]).invoke(fs, new Object[0]);
@@ -324,7 +328,7 @@ public class CheckpointFiles implements CheckpointFileManager {
     }
   }
 
-  /** A file of a store of objects: it appears when it is closed, and not at all if it is given up before that. */
+  /** A new file in S3. The file appears when it is closed. If it is cancelled before that, it never appears. */
   private static class Whole extends CheckpointFileManager$CancellableFSDataOutputStream {
     private final FSDataOutputStream stream;
     private final FileSystem fs;
@@ -334,7 +338,7 @@ public class CheckpointFiles implements CheckpointFileManager {
     private final boolean isRemembered;
     private boolean ended;
 
-    /** ``isRemembered``: an entry of a log, whose content is asked for next. */
+    /** @param isRemembered whether to keep the text for {@link #justWritten}, because it will be asked for next. */
     Whole(FileSystem fs, Path path, boolean overwrite, boolean isRemembered) throws IOException {
       this(fs, path, overwrite, isRemembered, UUID.randomUUID().toString());
     }
@@ -385,8 +389,8 @@ public class CheckpointFiles implements CheckpointFileManager {
     }
 
     /**
-     * Closes the stream, and gives whether the file is there as written. If not, the store has refused it because of
-     * another request of that moment, which left no object: it is to be written again.
+     * Closes the stream, and returns whether the file was written. If it wasn't, S3 has refused the file because of
+     * another request at the same time, which left no object. The file must then be written again.
      */
     private boolean isClosed(FSDataOutputStream current, int tried) throws IOException {
       try {
@@ -402,7 +406,7 @@ public class CheckpointFiles implements CheckpointFileManager {
           pause(FIRST_PAUSE << tried);
           return false;
         }
-        // The store may have taken it, and its answer been lost: then what is there is ours.
+        // S3 may have accepted the file although its answer was lost. In this case, the existing file is ours.
         if (noted != null && writer.equals(new String(noted, StandardCharsets.UTF_8))) return true;
         throw new FileAlreadyExistsException(path + " is there already");
       }

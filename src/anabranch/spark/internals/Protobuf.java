@@ -47,11 +47,11 @@ public final class Protobuf implements UDF1, Serializable {
   private transient Descriptors.Descriptor message;
 
   /**
-   * @param files a serialized FileDescriptorSet, with all that its files import.
-   * @param name of the message, in full.
-   * @param columns the columns that are read or written, of the types that the message's fields have.
-   * @param mode "row": bytes become a row, null if they can't; "reason": why they can't, null if they can; "write": a
-   *     row becomes bytes.
+   * @param files a serialized FileDescriptorSet, with all files that its files import.
+   * @param name the full name of the message type.
+   * @param columns the columns to read or write. Their types fit the types of the message's fields.
+   * @param mode "row" to convert bytes to a row, or to null if they can't be read; "reason" for the reason why bytes
+   *     can't be read, or null if they can; "write" to convert a row to bytes.
    */
   public Protobuf(byte[] files, String name, StructType columns, String mode) {
     this.files = files;
@@ -72,7 +72,7 @@ public final class Protobuf implements UDF1, Serializable {
       return explains ? null : row;
     } catch (Fault fault) {
       return explains ? fault.getMessage() : null;
-    } catch (RuntimeException error) {  // nothing that a record holds stops a lane
+    } catch (RuntimeException error) {  // no content of a record may stop a lane
       return explains ? "the value can't be read: " + error : null;
     } catch (InvalidProtocolBufferException error) {
       return explains ? "the value is no message " + name + ": " + error.getMessage() : null;
@@ -118,7 +118,10 @@ public final class Protobuf implements UDF1, Serializable {
     return found;
   }
 
-  /** Fault if a field came with another type than it has: the library would take it for an unknown one. */
+  /**
+   * Throws a Fault if a field was written with another type than it has, or if an enum has an unknown number. The
+   * library treats such a field as an unknown field.
+   */
   private static void check(Message read, String path) {
     Iterator numbers = read.getUnknownFields().asMap().keySet().iterator();
     while (numbers.hasNext()) {

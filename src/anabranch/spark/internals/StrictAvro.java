@@ -30,7 +30,7 @@ public final class StrictAvro implements UDF1, Serializable {
   private final int head;
   private transient Schema schema;
 
-  /** @param head how many bytes come before the value. */
+  /** @param head how many bytes precede the value. */
   public StrictAvro(String text, int head) {
     this.text = text;
     this.head = head;
@@ -46,12 +46,12 @@ public final class StrictAvro implements UDF1, Serializable {
           : "the value goes on behind its end: " + (reading.bytes.length - reading.at) + " bytes more";
     } catch (Fault fault) {
       return fault.getMessage();
-    } catch (RuntimeException error) {  // nothing that a record holds stops a lane
+    } catch (RuntimeException error) {  // no content of a record may stop a lane
       return "it can't be read: " + error;
     }
   }
 
-  /** Goes over one value. */
+  /** Checks one value. */
   static final class Reading {
     final byte[] bytes;
     int at;
@@ -106,7 +106,7 @@ public final class StrictAvro implements UDF1, Serializable {
       return path.length() == 0 ? "the value" : "the column '" + path + "'";
     }
 
-    /** Where so many bytes begin, that then have been read. */
+    /** Skips the next {@code count} bytes, and returns the position at which they begin. */
     private int skip(long count, String path) {
       if (count > bytes.length - at) throw new Fault("the value ends within " + column(path));
       int begin = at;

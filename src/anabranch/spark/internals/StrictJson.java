@@ -53,7 +53,7 @@ public final class StrictJson implements UDF1, Serializable {
 
   static final JsonFactory STRICT = factory(false), WITH_NAN = factory(true);
 
-  /** What a column holds: its type, and of nested types those of their parts. */
+  /** The type of a column. If the type is nested, it includes the types of its parts. */
   static final class Kind implements Serializable {
     int type;
     String name;
@@ -63,7 +63,7 @@ public final class StrictJson implements UDF1, Serializable {
     Kind[] fields;
     String[] names;
     boolean[] required;
-    /** Where each field goes in the row that is made; -1: it is checked, and left out. */
+    /** The index of each field in the row; -1 for a field that is checked, but left out of the row. */
     int[] places;
     int width;
     HashMap index;
@@ -78,10 +78,11 @@ public final class StrictJson implements UDF1, Serializable {
   private final boolean array, nan, explains;
 
   /**
-   * @param declared the columns; the value must be an object with these, or an array of these if array is true.
-   * @param wanted the names of the columns that the row gets, in their order; all are checked.
-   * @param readAs how columns are read that aren't read by their type alone, by name; for array "nan" keeps NaN.
-   * @param explains gives the reason why a value can't be read, null if it can, instead of the row.
+   * @param declared the declared columns, all of which are checked.
+   * @param wanted the names of the columns of the row, in order.
+   * @param readAs how to read the columns that aren't read as their types imply, by the column's name.
+   * @param array whether the value must be an array of the declared columns, rather than an object.
+   * @param explains whether to return, instead of the row, the reason why a value can't be read, or null if it can.
    */
   public StrictJson(StructType declared, ArrayList wanted, Map readAs, boolean array, boolean explains) {
     this.array = array;
@@ -109,7 +110,7 @@ public final class StrictJson implements UDF1, Serializable {
       return explains ? fault.getMessage() : null;
     } catch (StreamConstraintsException error) {
       return explains ? "the value is beyond what is read: " + firstLine(error.getOriginalMessage()) : null;
-    } catch (RuntimeException error) {  // nothing that a record holds stops a lane
+    } catch (RuntimeException error) {  // no content of a record may stop a lane
       return explains ? "the value can't be read: " + firstLine(String.valueOf(error)) : null;
     } catch (IOException error) {
       return explains ? "the value isn't JSON: " + firstLine(said(error)) : null;
@@ -149,7 +150,10 @@ public final class StrictJson implements UDF1, Serializable {
     }
   }
 
-  /** Whether there are backslashes. Fault if it isn't UTF-8, is empty, or begins with what isn't JSON's. */
+  /**
+   * Whether a value contains backslashes. Throws a Fault if the value isn't UTF-8, consists of nothing but whitespace,
+   * or begins with something that JSON doesn't allow.
+   */
   private static boolean checkText(byte[] bytes) {
     int all = 0;
     boolean escapes = false;
@@ -159,7 +163,7 @@ public final class StrictJson implements UDF1, Serializable {
       if (each == '\\') escapes = true;
     }
     if (all < 0) checkUtf8(bytes);
-    // Jackson would take two of the first bytes that are zero for UTF-16.
+    // If some of the first bytes are zero, Jackson takes the value for UTF-16 or UTF-32.
     for (int i = 0; i < Math.min(4, bytes.length); i++) {
       if (bytes[i] == 0) throw new Fault("the value isn't JSON: byte 0x00 at byte " + i);
     }
@@ -191,7 +195,7 @@ public final class StrictJson implements UDF1, Serializable {
     }
   }
 
-  /** The value that a parser is at, as it is written; cut short. */
+  /** The text of the value that a parser has reached, as it is written, but cut short. */
   static String shown(JsonParser parser, byte[] bytes) {
     int from = (int) parser.currentTokenLocation().getByteOffset();
     int until = Math.min(bytes.length, from + 4 * SHOWN + 4);
@@ -201,7 +205,7 @@ public final class StrictJson implements UDF1, Serializable {
       else parser.finishToken();
       until = Math.min(until, (int) parser.currentLocation().getByteOffset());
     } catch (IOException error) {
-      // What follows isn't JSON: it is shown as far as it is wanted.
+      // What follows isn't JSON. It is shown anyway, up to the limit.
     }
     return shortened(new String(bytes, from, until - from, StandardCharsets.UTF_8), SHOWN);
   }
@@ -280,7 +284,7 @@ public final class StrictJson implements UDF1, Serializable {
     }
   }
 
-  /** The columns on the way to the value that is being read, the innermost first. */
+  /** The path to the value that is being read: the name of the innermost part, and the path to what contains it. */
   static final class Path {
     final Path above;
     final String step;
@@ -302,7 +306,7 @@ public final class StrictJson implements UDF1, Serializable {
     final byte[] bytes;
     final boolean escapes, ours;
 
-    /** @param ours it is a key that we wrote: NaN and infinity are read as such. */
+    /** @param ours whether the value is a message key, in which NaN and infinity are preserved. */
     Reading(JsonParser parser, byte[] bytes, boolean escapes, boolean ours) {
       this.parser = parser;
       this.bytes = bytes;
@@ -489,7 +493,7 @@ public final class StrictJson implements UDF1, Serializable {
       try {
         if (text.length() % 4 == 0) return Base64.getDecoder().decode(text);
       } catch (IllegalArgumentException error) {
-        // The same as for a wrong length.
+        // Handled below, like a wrong length.
       }
       throw wrong(kind, above, step, "bytes are written in base64");
     }
@@ -584,7 +588,7 @@ public final class StrictJson implements UDF1, Serializable {
       return values;
     }
 
-    /** Goes over a value that nobody wants; it must be JSON all the same. */
+    /** Skips a value that no column needs. Even this value must be JSON. */
     void skip() throws IOException {
       int depth = 0;
       while (true) {
@@ -609,7 +613,7 @@ public final class StrictJson implements UDF1, Serializable {
     }
   }
 
-  /** Dates and times of ISO 8601, in the forms that docs/reference/values.md lists. Null where a text isn't one. */
+  /** Reads dates and times of ISO 8601, in the forms that docs/reference/values.md lists. Other texts become null. */
   static final class Times {
     static LocalDate date(String text) {
       if (text.charAt(4) != '-' || text.charAt(7) != '-') return null;
@@ -651,7 +655,7 @@ public final class StrictJson implements UDF1, Serializable {
       return Instant.ofEpochSecond(seconds, nanos);
     }
 
-    /** Seconds east of Greenwich; the least integer where a text has no zone that is read. */
+    /** The zone at the end of a text, in seconds east of Greenwich. Integer.MIN_VALUE if it can't be read. */
     private static int offset(String text, int at) {
       int length = text.length();
       if (at == length || (at + 1 == length && text.charAt(at) == 'Z')) return 0;
@@ -664,7 +668,7 @@ public final class StrictJson implements UDF1, Serializable {
       return sign == '-' ? -seconds : seconds;
     }
 
-    /** The number that these digits are; -1 if others are among them. */
+    /** The number that these characters represent; -1 if one of them isn't a digit. */
     private static int number(String text, int from, int until) {
       int value = 0;
       for (int i = from; i < until; i++) {

@@ -81,8 +81,8 @@ class FarFiles:
         self._class = java.java_class(spark, MANAGER)
         self._fs = fs
         self.is_object_store = bool(self._class.isObjectStore(fs))
-        """Whether the file system is an object store. In an object store, a file appears complete, under its final
-        name, when it is closed. A file can't be renamed, only copied.
+        """Whether the file system is S3. In S3, a file appears complete, under its final name, when it is closed. A
+        file can't be renamed, only copied.
         """
 
     def create(self, path: Any, text: str) -> bool:

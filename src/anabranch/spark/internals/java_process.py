@@ -68,8 +68,8 @@ def end(spark: SparkSession) -> None:
 
 
 def is_gone(spark: SparkSession, within: float = 0.0) -> bool:
-    """Whether the Java process of a session has ended. ``within`` says how many seconds to wait for its end; with
-    spark-submit, there is no wait.
+    """Whether the Java process of a session has ended. ``within`` says how many seconds to wait for its end. With
+    spark-submit, this function doesn't wait.
     """
     process = _process(spark)
     if process is None:

@@ -1,4 +1,4 @@
-"""Sends each broadcast record to all tasks of a lane, apart from tasks whose start offset is beyond the record."""
+"""Determines to which tasks of a lane each broadcast record goes."""
 
 from __future__ import annotations
 

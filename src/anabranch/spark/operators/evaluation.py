@@ -38,8 +38,8 @@ class Sink:
         named: determines the name of a row's task, which is added to the row's headers. None if no name is added.
         windowed: whether output rows have the end of their window. A drain needs this to mark the rows of windows that
             it cuts short.
-        time: the event-time column, if rows without event time are refused. Such rows get a null key, and so are found
-            where rows with a null key are; see :class:`anabranch.spark.query.sink.Refusal`.
+        time: the event-time column, if rows without event time are refused; otherwise empty. Refused rows get a null
+            key, by which :class:`anabranch.spark.query.sink.Refusal` finds them.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""Takes rows that can't be processed further out of a DataFrame."""
+"""Removes from a DataFrame the rows that can't be processed further."""
 
 from __future__ import annotations
 

@@ -94,8 +94,8 @@ class Context:
         following: adds the same watermark to another DataFrame of the same operator.
         shuffle_partitions: the number of Spark tasks after a shuffle inside the query.
         factor: how many buckets each partition is divided into.
-        own_state: a condition that is true for rows of state that belong to the lane's own tasks; None for all rows.
-        own_tasks: the lane's own tasks, by number, with their buckets; None for all.
+        own_state: a condition that is true for rows of state that belong to the lane's own tasks; None if all rows do.
+        own_tasks: the lane's own tasks, by number, with their buckets; None if all tasks in the state are the lane's.
         table: returns the table of a ``join_table``.
     """
 

@@ -71,7 +71,7 @@ class Process:
         keys: the columns of the stage key.
         on_error: as in :func:`anabranch.spark.functions.wrap.wrap`, like ``factor``, ``busy``, ``line`` and
             ``seconds``.
-        own: the lane's own tasks, by number, with their buckets; None for all.
+        own: the lane's own tasks, by number, with their buckets; None if all tasks in the state are the lane's.
     """
 
     label: str

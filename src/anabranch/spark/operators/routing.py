@@ -80,8 +80,8 @@ def over(virtual: Iterable[Virtual], factor: int, cores: int) -> Routing | None:
 
 
 def before(group: Group) -> frozenset[int]:
-    """The nodes of the functions for which rows must be routed. Rows aren't routed again for a later function if they
-    are still in the Spark tasks of their virtual tasks.
+    """The nodes of the functions for which rows must be routed. Rows that come from state aren't routed. Neither are
+    rows that an earlier function has left in the Spark tasks of their virtual tasks.
     """
     there: set[int] = set()
     found: set[int] = set()

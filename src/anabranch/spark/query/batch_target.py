@@ -17,7 +17,8 @@ __all__ = ["LaneBatchTarget", "place_of"]
 
 _FIRST = 50
 """The smallest number of records in the first batch of a lane that calls functions, unless ``remembered`` returns a
-number. Even if each of these records takes a second, the batch takes less than a minute.
+number, or ``[job] max_rows_per_batch`` is smaller. Even if each of these records takes a second, the batch takes less
+than a minute.
 """
 _FIRST_OF_SQL = 100_000
 _AWAITED = 0.5

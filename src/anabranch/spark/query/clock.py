@@ -1,7 +1,8 @@
 """Passes a lane's event time to Spark: the lane writes the time to a file, and a streaming source returns it as data.
 
 The source's offset is the lane's :class:`Progress`, so the progress is part of each entry of the offset log. When the
-watermark has risen, the source returns a single row with the new watermark.
+watermark has risen, the source returns a single row with the new watermark, unless an option says that the source
+returns no rows.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Clock:
-    """A lane's clock after a batch. SSPs are written ``system/stream/partition``.
+    """A lane's clock after a batch. If the lane takes event time over from other lanes, there is also a clock from
+    before the first batch. SSPs are written ``system/stream/partition``.
 
     Attributes:
         delays: the delay of each SSP in ms. None for SSPs of intermediate streams.
-        positions: the position in each SSP at the end of the batch.
+        positions: the position in each SSP at the end of the batch, or before the first batch.
         window: the windows of processing time, if the lane has any.
         newest: if the lane has such windows, the time at which the last record was read, in Unix ms.
         at: the lane's processing time at the moment ``boot``, in Unix ms.

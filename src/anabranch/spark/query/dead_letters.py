@@ -1,5 +1,5 @@
-"""Writes dead letters: records that could not be processed. Python workers write them, and the driver publishes them
-with their batch.
+"""Writes dead letters: records that could not be processed. Python workers write them, as a part of their batch's
+output.
 
 A dead letter is the record itself (bytes, headers and timestamp), with headers for the error and the record's origin. A
 rejected row that doesn't come from a single record becomes a dead letter with the row as JSON, and without an origin.
@@ -34,7 +34,7 @@ from anabranch.systems.output import Output, Target, Written
 from anabranch.systems.records import RECORD_SCHEMA
 
 PREFIX = "anabranch."
-"""The prefix of the names of anabranch's headers: error, operator, stream, partition, offset, job, cut."""
+"""The prefix of the names of a dead letter's own headers: error, operator, stream, partition, offset, job, cut."""
 
 _CUT = f"{PREFIX}cut"
 
@@ -224,7 +224,7 @@ def _values(row: pa.RecordBatch) -> dict[str, Any]:
 
 def _first(derived: list[_Derived]) -> int:
     """A number for a Spark task's rejected rows that don't come from a single record. Each Spark task has a different
-    number, which is the same in a replay. The number is negative, unlike an offset.
+    number, which is the same in a replay. The number is negative, unlike the offset of a record.
     """
     least = min((offset for offset, *_ in derived), default=0)
     return least if least < 0 else -1 - task_number()

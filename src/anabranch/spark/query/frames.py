@@ -94,8 +94,8 @@ class LaneFrames:
 
     def _watermarked(self, frame: DataFrame, column: str, behind: int) -> DataFrame:
         """The DataFrame with the lane's watermark on a column. Spark takes the watermark from a row of the clock's
-        DataFrame, which is dropped afterwards. ``behind`` says how many ms the operator's watermark must be behind the
-        lane's watermark.
+        DataFrame. This row is dropped afterwards. ``behind`` says how many ms the operator's watermark must be behind
+        the lane's watermark.
 
         ``withWatermark`` is called only on the clock's DataFrame. Otherwise a stream with few records would hold the
         watermark back. Without a clock (``watermark_scope = "lane"``), Spark computes the watermark from the rows, with
@@ -133,7 +133,7 @@ class LaneFrames:
     def ticking(self, frame: DataFrame) -> DataFrame:
         """The DataFrame with the lane's clock as an additional source without rows, so Spark plans a batch even if only
         the lane's event time has advanced. The DataFrame is returned unchanged if an operator with a watermark already
-        reads the clock, or if the lane has no event time.
+        reads the clock, or if anabranch computes no watermark for the lane.
         """
         if not self.sources.delays or (self.plan.group.stateful is not None and is_timed(self.plan.group.stateful)):
             return frame

@@ -1,5 +1,8 @@
-"""Determines whether a batch can still be broken off. Each step that makes a part of the batch visible to others must
-pass a gate. Once the gate is shut, no such step can be taken.
+"""Determines whether a batch can still be broken off. Each step of the driver that makes a part of the batch visible to
+others must pass a gate. Once the gate is shut, no such step can be taken.
+
+If an output has slots (in Kafka), Python workers make its rows visible, and pass no gate. Whether they have done this
+must be found out from the output.
 """
 
 from __future__ import annotations
@@ -39,8 +42,8 @@ class Gate:
     Thread-safe.
 
     A batch is written by one of Spark's threads, which may continue for some time after the query was stopped. The
-    thread calls :meth:`passes` right before each step that others may see. If this call comes first, :meth:`shut`
-    reports the step. If the gate is shut first, the step never happens.
+    thread calls :meth:`passes` right before each of its steps that others may see. If this call comes first,
+    :meth:`shut` reports the step. If the gate is shut first, the step never happens.
     """
 
     clock: Callable[[], float] = monotonic
@@ -55,7 +58,7 @@ class Gate:
     _is_shut: bool = False
 
     def begins(self, number: int) -> None:
-        """Record that the writing of a batch begins, and that no part of the batch is visible yet. Raises
+        """Record that the writing of a batch begins, and that no step has made a part of the batch visible yet. Raises
         BrokenOffError if the gate is shut.
         """
         with self._lock:
@@ -64,8 +67,9 @@ class Gate:
             self.number, self.begun_at = number, self.clock()
 
     def check(self) -> None:
-        """Raises BrokenOffError if the gate is shut, and FencedError if another process has the lane. In both cases,
-        further work on the batch would be useless, so call this even before work that isn't visible to others.
+        """Raises BrokenOffError if the gate is shut, and FencedError if another process has taken the lane's folder. In
+        both cases, further work on the batch would be useless, so call this even before work that isn't visible to
+        others.
         """
         self.check_owner()
         with self._lock:
@@ -73,7 +77,8 @@ class Gate:
 
     def passes(self, what: str, *, exact: bool) -> None:
         """Record that the batch is about to become visible to others. ``what`` describes the step, for example "is
-        being published". Raises BrokenOffError if the gate is shut, and FencedError if another process has the lane.
+        being published". Raises BrokenOffError if the gate is shut, and FencedError if another process has taken the
+        lane's folder.
         """
         self.check_owner()
         with self._lock:
@@ -81,12 +86,12 @@ class Gate:
             self._seen.append(Visible(what, exact))
 
     def shut(self, *, duplicates: bool = False) -> str:
-        """Shut the gate, so no part of the batch becomes visible. If a part of the batch may already be visible, the
-        gate stays open.
+        """Shut the gate, so the driver makes no part of the batch visible. If it may already have made a part visible,
+        the gate stays open.
 
         Args:
-            duplicates: whether to shut the gate even if a part of the batch may be visible in an at-least-once output.
-                This output will contain the part twice when the batch runs again.
+            duplicates: whether to shut the gate even if a part of the batch may be visible in an at-least-once output,
+                or may have been given to a ``foreach_batch``. When the batch runs again, they get this part once more.
 
         Returns:
             the step that may have made a part of the batch visible; empty if the gate is now shut.

@@ -1,4 +1,4 @@
-"""Finds out which batches a running query has completed. The cost doesn't depend on how many reports Spark keeps."""
+"""Finds out which batches a running query has completed, from the reports that Spark keeps."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class LaneTime:
     """The event time of one lane.
 
     Attributes:
-        path: the lane's clock file; None if the lane has no event time.
+        path: the lane's clock file; None if anabranch computes no watermark for the lane.
         delays: the delay in ms of each SSP that determines the watermark; None for SSPs of intermediate streams.
         window: the windows of processing time, if the lane has any. Such a lane has no delays.
         inherited: returns the event time that the lane takes over from its predecessors or, after a drain, from lanes
@@ -43,7 +43,7 @@ class LaneTime:
         """Prepare the lane's clock file before the query starts. An old file is deleted. The new file has the event
         time after ``last``, the last planned batch, whose records are read once more for this. If the batch is
         ``pending``, no file is written, because the batch runs again anyway. If no batch was planned yet, the file has
-        the event time that ``inherited`` returns.
+        the event time that ``inherited`` returns or, without ``inherited``, isn't written.
         """
         if self.path is None:
             return

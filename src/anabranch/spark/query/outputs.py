@@ -62,8 +62,8 @@ class LaneOutputs:
         planned: returns the entry of a batch in the offset log.
         clock: a local file for the lane's event time.
         inherited: returns the event time that the lane takes over from earlier lanes.
-        dropped: called after each batch with the number of records that were dropped in the batch.
-        gate: must be passed before each step that makes a batch visible to others.
+        dropped: called right before each batch is published, with the number of records that were dropped in the batch.
+        gate: must be passed before each step of the driver that makes a batch visible to others.
     """
 
     plan: LanePlan
@@ -116,7 +116,9 @@ class LaneOutputs:
             publisher.take(new)
 
     def refresh(self) -> None:
-        """Renew the markers of the lane's slots before they expire."""
+        """Take the lane's slots again. This renews the slots' markers before they expire, and aborts transactions that
+        a batch has left open.
+        """
         for publisher in self.publishers.values():
             if publisher.slotted:
                 publisher.take(new=False)
@@ -366,13 +368,13 @@ class LaneOutputs:
 
     def leave_tables(self) -> None:
         """Remove the lane's temporary data from its tables, without waiting for readers. Call this after the lane has
-        ended. If this fails, a warning is logged, because other lanes wait for the end of this one.
+        ended. If this fails, only a warning is logged, because other lanes wait for the end of this lane.
         """
         for publisher in self.publishers.values():
             if isinstance(publisher, TablePublisher):
                 try:
                     publisher.settle()
-                except Exception as error:  # of a user's class, too
+                except Exception as error:  # the table's class may be the user's own, and raise anything
                     log.warning("a lane's temporary data can't be removed", lane=self.plan.lane.id, error=str(error))
 
     @property

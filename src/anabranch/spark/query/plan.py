@@ -123,8 +123,8 @@ class LanePlan:
 
     @property
     def real_time(self) -> bool:
-        """Whether the lane runs in Spark's real-time mode. (A lane that must stop at given offsets runs batches even in
-        a job in real time.)
+        """Whether the lane runs in Spark's real-time mode. (A lane that must stop at given offsets has the trigger
+        "micro-batch" even in a job in real time.)
         """
         return self.settings.job.trigger == "real-time" and not self.until
 

@@ -26,7 +26,8 @@ _KNOWN_LATER: dict[str, Any] = {
     "begun": False,
 }
 """Fields of a lane that are known only when its predecessors are closed. No DataFrame of a
-:attr:`LaneQuery.foreseeable` query depends on these fields, apart from start offsets that differ between buckets.
+:attr:`LaneQuery.foreseeable` query depends on these fields, unless start offsets differ between the buckets of a
+partition.
 """
 
 

@@ -47,11 +47,11 @@ from anabranch.systems.output import Written
 
 _STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _BATCH_MS = 300_000
-"""The length of a batch in real-time mode. At the end of each batch, records wait for 0.3 to 1 s. This happens only
-once in five minutes, so it doesn't affect the 99th percentile of latency.
+"""The length of a batch in real-time mode if ``[job] interval`` is 0. At the end of each batch, records wait for 0.3 to
+1 s. This happens only once in five minutes, so it doesn't affect the 99th percentile of latency.
 """
 _TICK_MS = 1000
-"""How many ms late a timer of processing time may fire if there are no records to process."""
+"""By how many ms a timer of processing time may be late without records, unless ``[job] interval`` is longer."""
 
 
 def real_time_seconds(settings: Settings) -> float:
@@ -65,11 +65,11 @@ class LaneQuery:
     the query starts at the offsets ``starting``, by whole SSP. For ``until``, see :class:`LanePlan`.
 
     ``planned`` returns the entry of a batch in the offset log. ``clock`` is a local file for the lane's event time, and
-    ``inherited`` returns the event time that the lane takes over. ``dropped`` is called after each batch with the
-    number of dropped records. For ``remembered``, see :class:`LaneBatchTarget`; for ``nothing``, :class:`LaneFrames`.
+    ``inherited`` returns the event time that the lane takes over. ``dropped`` is called for each batch with the number
+    of dropped records. For ``remembered``, see :class:`LaneBatchTarget`; for ``nothing``, see :class:`LaneFrames`.
 
-    ``writing`` is set while a batch is being written, and ``under_way`` describes the running batch. The ``gate`` must
-    be passed before each step that makes a batch visible to others.
+    ``writing`` is set while a batch is being written, and ``under_way`` describes the running batch. The driver must
+    pass the ``gate`` before each of its steps that makes a batch visible to others.
     """
 
     job: LoadedJob
@@ -344,9 +344,9 @@ class LaneQuery:
         crash_points.reach(crash_points.PUBLISHED, self.lane.id, number)
 
     def _check_time(self, number: int) -> None:
-        """Inform Spark tasks which rows are late. Raises StateError, before any work on the batch is done, if the batch
-        was planned at a time for which windows of processing time are already closed. The lane then restarts, and
-        continues at the time of its last batch.
+        """Inform Spark tasks which rows are late, unless Spark itself drops these rows. Raises StateError, before any
+        work on the batch is done, if the batch was planned at a time for which windows of processing time are already
+        closed. The lane then restarts, and continues at the time of its last batch.
         """
         if self.plan.group.stateful is not None and on_late(self.plan.group.stateful) != "drop":
             late_rows.let_know(self.job.spark.sparkContext, self.planned(number - 1).watermark if number else 0)

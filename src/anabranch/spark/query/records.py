@@ -16,9 +16,10 @@ from anabranch.systems.source import BARE, SCHEMA, columns
 def again(
     spark: SparkSession, system: System, stream: str, ranges: Mapping[int, Sequence[Range]], bare: bool = False
 ) -> DataFrame:
-    """Selected records as a batch DataFrame. ``ranges`` has ranges of offsets by partition, in ascending order.
+    """Selected records as a batch DataFrame. ``ranges`` has the ranges of offsets to read from each partition. With
+    ``bare``, the records have no headers and no timestamps.
 
-    Each partition is read by one Spark task, in the order of the ranges.
+    Each partition is read by one Spark task, in the order of its ranges.
     """
     wanted = [(partition, list(several)) for partition, several in sorted(ranges.items()) if several]
     if not wanted:

@@ -28,9 +28,9 @@ class Rejections:
         keyless_rows: given some rows of each source, returns the rows that reach the lane's stateful operator with a
             null key.
         into_state: the name of the lane's stateful operator in messages; empty if there is no such operator.
-        dropped: called after each batch with the number of records that were dropped.
+        dropped: called right before each batch is published, with the number of records that were dropped.
         late_rows: the names, in messages, of the operators whose late rows become dead letters.
-        late: called after each batch with the number of late rows, by SSP.
+        late: called right before each batch is published, with the number of late rows, by SSP.
     """
 
     spark: SparkSession

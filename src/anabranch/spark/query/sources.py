@@ -1,4 +1,4 @@
-"""Determines the sources of a lane: one for each stream of each input."""
+"""Determines the sources of a lane, that is, the streams that the lane's query reads."""
 
 from __future__ import annotations
 
@@ -97,8 +97,9 @@ class LaneSources:
 
     @cached_property
     def all(self) -> list[Source]:
-        """The sources, one for each stream of each input. In a lane with state, they must be in the same order as in
-        the offset log of the lane's folder.
+        """The sources, one for each stream of each input. A lane without state leaves out streams of which it has no
+        SSPs, but keeps at least one stream for each input. In a lane with state, the sources must be in the same order
+        as in the offset log of the lane's folder.
         """
         found = []
         for node in self.plan.group.sources:

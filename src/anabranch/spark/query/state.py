@@ -19,7 +19,8 @@ __all__ = ["StateSize", "own", "size_of"]
 @dataclass(frozen=True)
 class StateSize:
     """The number of rows of state, and the total size of their keys and values. An ``agg`` has one row for each
-    combination of stage key, ``by`` columns and window. A ``join`` or ``process`` can have several rows for a key.
+    combination of task, stage key, ``by`` columns and window. A ``join`` or ``process`` can have several rows for a
+    key.
     ``foreign_rows`` and ``foreign_bytes`` count only rows of tasks that the lane doesn't own.
     """
 

@@ -1,5 +1,5 @@
-"""Records, in the driver, how far a lane's running batch is. The code that publishes the batch updates this record, and
-status reports show it.
+"""Records, in the driver, how far a lane's running batch is. The code that publishes the batch keeps this information
+up to date, and status reports show it.
 """
 
 from __future__ import annotations

@@ -28,7 +28,9 @@ MAKE = "-XX:ArchiveClassesAtExit="
 
 _FILE = "classes.jsa"
 _OF = "jars.txt"
-"""The name of the file next to an archive that contains the folder of the archive's jars, and their :func:`_state`."""
+"""The name of a file next to each archive. The file contains the path of the folder with the archive's jars, and the
+:func:`_state` of these jars.
+"""
 _MADE_WITHIN = 3600.0
 """Seconds after which an unfinished archive is certainly left over from a process that was killed."""
 _VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")

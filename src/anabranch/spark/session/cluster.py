@@ -75,7 +75,7 @@ def check_master(master: str) -> None:
 
 
 def python(conf: Mapping[str, str]) -> str:
-    """The path of the interpreter for Python workers, which must be the same on all machines. By default, this is the
+    """The path of the interpreter for Python workers. The path must be the same on all machines. By default, it is the
     path of the interpreter that runs this process.
 
     Raises:

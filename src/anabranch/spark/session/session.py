@@ -72,8 +72,8 @@ _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 LOCAL_SETTINGS = {_MANAGER: f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"}
 """Settings for a storage root on a local disk. By default, Spark starts a process each time it examines a local file,
-about 60 times in a batch of a stateful lane. Spark does this so that only one of two writers of a checkpoint succeeds;
-anabranch ensures this by the folder's lock.
+about 60 times in a batch of a stateful lane. Spark does this so that only one of two writers of a checkpoint succeeds.
+anabranch ensures this by the folder's lock instead.
 """
 
 FAR_SETTINGS = {_MANAGER: checkpoint_files.MANAGER}
@@ -112,8 +112,8 @@ def master_of(master: str | None, cores: int = 0) -> str:
     cores of this machine (at least 2), or ``cores`` if this is more.
 
     ``cores`` says how many Spark tasks must be able to run at the same time; 0 for any number. With fewer cores, a lane
-    in real time would never read some of its partitions. So with ``local[*]``, the number of cores of this machine is
-    passed to Spark, which might count fewer.
+    in real time would never read some of its partitions. So unless ``cores`` is 0, Spark gets the number of this
+    machine's cores in place of ``local[*]``, because Spark itself might count fewer.
 
     Raises:
         ConfigError: a local master with fewer cores is configured.

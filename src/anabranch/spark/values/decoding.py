@@ -66,7 +66,7 @@ class RecordDecoding:
     keyed: bool
 
     def pruned(self, only: Set[str]) -> RecordDecoding:
-        """The same decoding, without columns of the value that aren't in ``only``. At least one of them remains."""
+        """The same decoding, without columns of the value that aren't in ``only``. At least one column remains."""
         return replace(self, reader=self.reader.pruned(only))
 
     @property
