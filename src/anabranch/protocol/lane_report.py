@@ -38,7 +38,7 @@ class LanePhase(enum.StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     ENDED = "ended"
-    """The lane has ended at a batch boundary, and its positions are final."""
+    """The lane has ended, at a batch boundary unless it left a batch pending (see :attr:`AttemptReport.pending`)."""
     FAILED = "failed"
 
 
