@@ -8,8 +8,8 @@ __all__ = ["closed"]
 
 _TICK = 1_000
 _PART = 10
-"""Sessions can end at any time. They are checked for their end this number of times per gap, but at most once per
-tick."""
+"""Sessions can end at any time. They are checked for their end this number of times per gap, but at most once a
+second."""
 
 
 def closed(window: Window, newest: int, now: int) -> int:

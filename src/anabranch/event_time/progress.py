@@ -19,7 +19,7 @@ class Upstream:
     Attributes:
         cursor: the place in the log up to which control records were processed, as the system counts it (-1: none).
         heard: the last watermark of each lane that writes the SSP; None if the lane has none yet. A lane that is known
-            only from the control records of its co-writers has the watermark of its predecessors.
+            only from the control records of its co-writers has the lowest watermark of its predecessors.
         gone: lanes that their successors have replaced.
         resting: lanes that are idle, according to their last control records.
     """
@@ -51,7 +51,8 @@ class Upstream:
 
     @property
     def watermark(self) -> int | None:
-        """The watermark of the SSP; None as long as a lane that writes the SSP and isn't idle has reported none."""
+        """The watermark of the SSP; None as long as no lane that writes the SSP has reported a watermark, or as long as
+        such a lane that isn't idle has reported none."""
         return _reached({lane: at for lane, at in self.heard.items() if lane not in self.resting}, self.heard)
 
 
@@ -110,7 +111,8 @@ def after(
     are idle. The watermark never falls. An SSP with an event time in the batch is no longer idle.
 
     Args:
-        delays: the declared watermark delay, in ms, of every SSP that the lane reads; None for an intermediate stream.
+        delays: the declared watermark delay, in ms, of every SSP that determines the watermark; None for an SSP of an
+            intermediate stream.
         maxima: the latest event time of each SSP in the batch.
         upstream: for each SSP of an intermediate stream, the reports of its writers up to the end of the batch.
     """
@@ -125,7 +127,8 @@ def after(
 
 
 def all_idle(progress: Progress, delays: Mapping[str, int | None]) -> bool:
-    """Whether all SSPs of a lane are idle, so that none holds the watermark back. For ``delays``, see :func:`after`."""
+    """Whether all SSPs in ``delays`` are idle, so that none holds the watermark back. For ``delays``, see
+    :func:`after`."""
     return bool(delays) and len(resting(progress, delays)) == len(delays)
 
 

@@ -112,7 +112,7 @@ def sliding(size: str, slide: str) -> Sliding:
 
     Args:
         size: the length of a window, as for :func:`tumbling`.
-        slide: the time between the starts of two windows. It must not be longer than ``size``.
+        slide: the time from the start of a window to the start of the next one. It must not be longer than ``size``.
 
     Raises:
         GraphError: ``size`` or ``slide`` is not a duration or is zero, or ``slide`` is longer than ``size``.

@@ -1,1 +1,2 @@
-"""Groupers determine which SSPs form a task. Only some groupers keep equal keys of several streams in one task."""
+"""Groupers determine which SSPs form a task. Only some groupers keep the records of a key from several streams in one
+task."""

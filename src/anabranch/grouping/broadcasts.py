@@ -1,8 +1,8 @@
 """Determines where a lane's tasks begin to read a broadcast partition. Each task reads all records of the partition.
 
 A task that takes over from several others at different positions begins at the smallest of these positions. So the task
-gets each record that any of the others hasn't processed, but none that all of them have processed. All of these
-positions are stored, in case the task is divided again.
+gets each record that at least one of the others hasn't processed, but none that all of them have processed. All of
+these positions are stored, in case the task is divided again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from anabranch.model.ssp import SSP, WHOLE
 __all__ = ["Virtual", "begin", "begins", "floors"]
 
 Virtual = tuple[int, int]
-"""The number of a task at factor 1, and a bucket of the lane's factor (0 at factor 1)."""
+"""The number of a task at factor 1, and a bucket at the lane's factor (0 at factor 1)."""
 
 _NOWHERE = -1
 

@@ -1,4 +1,5 @@
-"""Determines the tasks of a stage whose streams have got more partitions, or whose set of streams has changed (SEP-5).
+"""Determines the tasks of a stage whose factor has changed, whose streams have gained partitions, or whose set of
+streams has changed (SEP-5).
 
 State stays where it is. If a stream had n partitions when its state was first written, a key that is now in partition p
 was in partition p mod n at that time, provided that producers assign keys by hash modulo the partition count.
@@ -50,9 +51,9 @@ def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: in
         before: the stage's current factor.
 
     Raises:
-        ConflictError: a stream has fewer partitions than before; or its partition count isn't a multiple of the count
-            that it had when state was first written, or of the number of ``cogroup`` tasks; or, with ``ssp``, the order
-            of the inputs has changed.
+        ConflictError: a stream has fewer partitions than before; or, in a stateful stage, its partition count isn't a
+            multiple of the count that it had when state was first written, or of the number of ``cogroup`` tasks (at
+            factor 1); or, with ``ssp``, the order of the inputs has changed.
     """
     known = partitions(stage)
     for each in inputs:
@@ -135,7 +136,7 @@ def _task(grouper: str, base: SSP, groups: int) -> TaskName:
 
 def _regrouped(stage: StageModel, request: Request, before: int) -> tuple[Task, ...]:
     """The tasks of a stateless stage, which the grouper determines as for a new stage. But with ``cogroup``, the number
-    of tasks stays the same if it divides all partition counts.
+    of tasks (at factor 1) stays the same if it divides all partition counts.
     """
     groups = _groups(stage, before)
     if stage.grouper != "cogroup" or any(each.partitions % groups for each in request.grouped):

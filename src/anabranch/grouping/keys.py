@@ -18,7 +18,7 @@ __all__ = ["SeparatedKey", "SingleGroup", "apart", "single_group"]
 @dataclass(frozen=True)
 class SeparatedKey:
     """Two streams in which records of one key can be in different tasks. With ``cogroup``, such records would be in the
-    same task, and the stage would have ``cogroup_tasks`` tasks.
+    same task, and the stage would have ``cogroup_tasks`` tasks (at factor 1).
     """
 
     left: Input
@@ -28,7 +28,8 @@ class SeparatedKey:
 
 @dataclass(frozen=True)
 class SingleGroup:
-    """A warning: ``cogroup`` makes a single task, because the partition counts have no common divisor except 1.
+    """A warning: at factor 1, ``cogroup`` makes a single task, because the partition counts have no common divisor
+    except 1.
     ``counts`` are pairs of a stream and its partition count.
     """
 
@@ -64,8 +65,8 @@ def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> SeparatedKey | None:
 
 
 def single_group(keyed: Sequence[Input]) -> SingleGroup | None:
-    """A warning, as data, if ``cogroup`` makes a single task because the partition counts have no common divisor; None
-    if there is nothing to warn of."""
+    """A warning, as data, if ``cogroup`` makes a single task at factor 1, because the partition counts have no common
+    divisor except 1. None if there is nothing to warn of, as when each stream has one partition."""
     if cogroup.task_count(keyed) > 1 or all(stream.partitions == 1 for stream in keyed):
         return None
     return SingleGroup(tuple((str(stream), stream.partitions) for stream in keyed))

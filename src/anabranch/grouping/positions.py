@@ -1,8 +1,8 @@
-"""Determines where a lane begins to read an SSP after the factor has changed. Each part of the SSP's keys begins at the
-position that the part's former owner had reached.
+"""Determines where a lane begins to read an SSP after a change, which may have changed the factor. Each part of the
+SSP's keys begins at the position that the part's former owner had reached.
 
-Each bucket of a factor lies within one bucket of every smaller factor. So if two owners have keys in common, they have
-all keys of the smaller bucket in common.
+Each bucket of a factor lies within one bucket of every smaller factor. So if two buckets have keys in common, one of
+them has all keys of the other.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def begin(ssp: SSP, factor: int, former: Iterable[FormerPosition], start: int) -
 
     Args:
         former: final positions of SSPs of the same partition; those without keys in common with ``ssp`` are ignored.
-        start: the configured start offset, for keys without a former owner.
+        start: the offset at which keys without a former owner begin.
 
     Raises:
         StateError: two former owners have the same keys.

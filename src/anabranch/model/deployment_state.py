@@ -8,7 +8,7 @@ __all__ = ["DeploymentState"]
 
 
 class DeploymentState(enum.StrEnum):
-    """The state of a deployment. The texts appear in the store, in status and in events."""
+    """The state of a deployment. The values appear in the store, in ``status`` and in events."""
 
     PLANNED = "planned"
     STARTING = "starting"
@@ -32,7 +32,7 @@ class DeploymentState(enum.StrEnum):
 
     @property
     def runs(self) -> bool:
-        """Whether lanes should run."""
+        """Whether lanes should run in this state."""
         return self in {
             DeploymentState.STARTING,
             DeploymentState.RUNNING,

@@ -79,7 +79,8 @@ def decode(raw: bytes | str, kind: type[T]) -> T:
     """The inverse of :func:`encode`.
 
     Raises:
-        UnsupportedFormatError: the bytes aren't JSON, have an unknown version, or have fields of the wrong type.
+        UnsupportedFormatError: ``raw`` isn't JSON, has an unknown version, lacks a field that has no default, or has a
+            field of the wrong type.
     """
     try:
         found: T = _decoder(kind)(raw)
@@ -129,7 +130,7 @@ def _fields(kind: type[Document]) -> dict[str, msgspec.structs.FieldInfo]:
 
 
 def _collect_extra(kind: type[Document], value: Any) -> Any:
-    """Move fields that ``kind`` doesn't declare into its ``extra``, through nested documents."""
+    """Move fields that ``kind`` doesn't declare into ``extra``, in nested documents, too."""
     if not isinstance(value, dict):
         return value
     value = kind.upgraded(value)

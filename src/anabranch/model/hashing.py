@@ -29,7 +29,7 @@ _Offsets = npt.NDArray[np.int64]
 def bucket(key: bytes | None, offset: int, factor: int) -> int:
     """A record's bucket, ``pmod(xxhash64(key, seed 42), factor)``. For a null key, the offset replaces the hash.
 
-    Spark's ``pmod(xxhash64(key), factor)`` on a binary column gives the same number.
+    For any other key, Spark's ``pmod(xxhash64(key), factor)`` on a binary column gives the same number.
     """
     if key is None:
         return offset % factor

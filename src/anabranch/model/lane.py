@@ -26,8 +26,8 @@ class Position(Document, frozen=True, kw_only=True):
     """The position in one SSP. If parts of the SSP's keys have different offsets, ``parts`` maps each part, written as
     ``bucket/factor``, to its offset, and ``offset`` is the smallest of these offsets.
 
-    For a broadcast SSP, ``parts`` has the offsets of those tasks (at factor 1, with their buckets) that are ahead of
-    ``offset``.
+    For a broadcast SSP, ``parts`` has only the offsets that are ahead of ``offset``. Each belongs to a part of a task,
+    written as ``number:bucket/factor``, where ``number`` is the task's number at factor 1.
     """
 
     ssp: SSP
@@ -46,8 +46,8 @@ class Rewind(Document, frozen=True, kw_only=True):
         after: with ``clear``, all lanes that the rewind closes, among them all writers of the intermediate streams that
             the lane reads. The lane doesn't begin before they are closed. Empty without ``clear``.
         back: whether the lane undoes a rewind. If so, its predecessor is the lane that the rewind made, and the lane
-            begins where the lane before the rewind ended. A stateless lane begins at the later of the positions at
-            which these two lanes ended.
+            begins where the lane from before the rewind ended. But a stateless lane begins at the later of the
+            positions at which these two lanes ended.
     """
 
     to: dict[str, int] = {}
@@ -62,7 +62,8 @@ class AfterDrain(Document, frozen=True, kw_only=True):
     state: str = ""
     """The drained lane whose state the lane copies; empty if the lane begins without state."""
     writers: tuple[str, ...] = ()
-    """The lanes that have written the intermediate streams so far. Their reports no longer count."""
+    """The lanes that have so far written the intermediate streams that the lane reads. Their reports no longer
+    count."""
 
 
 class Lane(Document, frozen=True, kw_only=True):
@@ -72,23 +73,25 @@ class Lane(Document, frozen=True, kw_only=True):
         group: the group that the lane runs: ``outputs-`` followed by the kind of its outputs, or the name of a stateful
             operator or of a ``foreach_batch``.
         matched: maps each input that is bound to a pattern (by the job's name for the input) to the streams of the
-            input, in the order in which they appeared. The offsets in the lane's folder have the same order.
-        base: for each SSP that the lane reads, the partition under which the state of its keys was first written.
-        fresh: the whole partitions that no lane has read before. The lane reads these partitions from their beginning.
+            input, in the order of :class:`anabranch.model.job_model.Matched`. The offsets in the lane's folder have the
+            same order.
+        base: for each of ``ssps``, the partition under which the state of its keys was first written.
+        fresh: the whole partitions that no lane of the stage has read before. The lane reads these partitions from
+            their beginning.
         slots: the names of the lane's slots, in a fixed order. Slot numbers are indexes into this list.
         predecessors: the lanes from which the lane continues.
         upstream: the lanes that write the intermediate streams that the lane reads.
-        beside: maps each co-writer, including the lane itself, to the lanes whose event time the co-writer reports.
-            These are the co-writer's predecessors, but a predecessor that has had no batch is replaced by the lanes for
-            which it reported.
+        beside: maps each co-writer, including the lane itself, to the lanes whose event time the co-writer reports:
+            its predecessors and, for each predecessor that has had no batch of its own, also the lanes for which this
+            predecessor would have reported.
         outputs: the streams that the lane writes, with the partition counts that it uses for its whole life.
         systems: the systems of those outputs that aren't in the embedded log.
-        dead_letters: for each stream that the lane reads, the stream for records that could not be processed.
+        dead_letters: for each input stream from which the lane may write dead letters, the dead-letter stream.
         reports: the reads whose unreadable records this lane writes to the dead-letter stream. If several lanes read
             the same records, only one of them does this.
         rejecting: the operators that may write dead letters.
         factor: how many buckets the partitions of the lane's SSPs are divided into.
-        numbers: for each whole partition that the lane reads, the number of the task (at factor 1) that reads it.
+        numbers: for each whole partition of ``ssps``, the number of the task (at factor 1) that reads it.
         bases: the numbers of all tasks (at factor 1) of the lane.
         buckets: if there is a broadcast input: for each task (at factor 1) of which the lane has only a part, the
             buckets that the lane has.
@@ -99,12 +102,14 @@ class Lane(Document, frozen=True, kw_only=True):
         rewind: for a lane that a rewind, or the undoing of a rewind, has made: where and with which state it begins.
             None for other lanes.
         drained: for a lane of the deployment after a drain, what the lane takes over. Such a lane has no predecessors,
-            and its ``starting`` and ``inherits`` are known when the lane is made. (If a lane's only
-            predecessor never had a folder, the lane gets the predecessor's ``afresh``, ``rewind`` and ``drained``.)
-        starting: where the lane begins; known once all of its predecessors are closed.
-        inherits: the epoch under which each predecessor's folder was made; known once all predecessors are closed.
-        first_batch: the lane's first own batch. Earlier batches in its folder, if the folder was copied from a
-            predecessor's, belong to other lanes.
+            and its ``starting`` and ``inherits`` are known when the lane is made. (If a lane's only predecessor never
+            had a folder, the lane takes over the predecessor's ``rewind`` and ``drained`` and, if the lane is stateful,
+            ``afresh``.)
+        starting: where the lane begins; known once all lanes in ``waits_for`` are closed.
+        inherits: the epoch under which each predecessor's folder was made. A predecessor that never had a folder is
+            replaced by the entries of its own ``inherits``. Known at the same time as ``starting``.
+        first_batch: the lane's first own batch. Earlier batches in its folder, if the folder was copied from another
+            lane's folder, belong to other lanes.
         folder_epoch: the epoch under which the lane's current folder was made; 0 as long as the lane has no folder.
         ran: whether a query has run in the current folder.
         begun: whether a query may have run, so that output may have been written.

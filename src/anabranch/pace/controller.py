@@ -1,13 +1,12 @@
 """Computes the limit for the records of the next batch from the durations of previous batches. No clock, no Spark.
 
-A batch takes a fixed time (to start Spark tasks, to commit, and for a single message), and some time for each record. A
-batch that is far shorter than the target reveals little about the time for a record, so the next batch can have up to
-ten times as many records. A batch whose duration is near the target shows how many records would take exactly the
-target.
+A batch takes a fixed time (for example, to start Spark tasks and to commit), and some time for each record. A batch
+that is far shorter than the target reveals little about the time for a record, so the next batch can have up to ten
+times as many records. Any other batch shows how many records would take exactly the target.
 
-The limit is the median of what the last few such batches show. If the very last batch was far slower, the limit is what
-this batch shows. So anything that slows down a single batch (an unreachable broker, a frozen process) makes only the
-next batch small.
+The limit is the median of what the last few batches show. If the very last batch was far slower, the limit is what this
+batch shows. So anything that slows down a single batch (an unreachable broker, a frozen process) makes only the next
+batch small.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ _FASTEST = 10.0
 _CAREFUL = 0.8
 """After a batch that was too short for an exact measurement, the limit grows by this share of the computed factor."""
 _OUTLASTS = 3.0
-"""The limit never grows so far that the next batch would take longer than this multiple of the target if the duration
-of a batch were proportional to its records."""
+"""Apart from test batches (see :meth:`Pace._tried`), the limit doesn't grow so far that the next batch would take
+longer than this multiple of the target if the duration of a batch were proportional to its records."""
 _NEAR = 0.5
-"""A batch shows how long its records take if its duration is at least this share of the target, with the fixed time
-subtracted from both."""
+"""A batch shows how long its records take if its duration, without the fixed time, is at least this share of the
+target without the fixed time."""
 _FAR_SLOWER = 0.75
 """The last batch alone determines the limit if, judging by that batch, the next batch should have less than this share
 of the usual rows."""
@@ -159,8 +158,9 @@ class Pace:
         would get fewer and fewer records, which wouldn't make them much shorter. If the fixed time was estimated too
         high, batches look short; once batches can't grow any more, only a test batch can correct the estimate.
 
-        The test batch gets half as many records as the last batch, which costs little. If half would be less than the
-        lowest limit, the test batch gets twice as many records as the last batch, or the lowest limit if that is more.
+        The test batch gets at most half as many records as the last batch, which costs little. If half would be less
+        than the lowest limit, the test batch gets twice as many records as the last batch, or the lowest limit if that
+        is more. But no test batch exceeds the highest limit, or is made larger if it would take too long.
         """
         grows = self._is_short(ran) and (self.limit < self.aim.most or math.isinf(self.aim.target))
         if not ran.bound or grows or self.age < self._patience:

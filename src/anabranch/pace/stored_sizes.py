@@ -28,7 +28,7 @@ def first(known: Mapping[int, StoredSize], factor: int, partitions: int, *, quic
 
     This is the size that was stored for the lane's factor or, if there is none, for the nearest factor, divided by
     :data:`FIRST_PART`. For a lower factor and for fewer partitions, the size is reduced in proportion. A size that was
-    stored for a lower factor than the lane's isn't divided.
+    stored for a lower factor than the lane's isn't divided by :data:`FIRST_PART`.
 
     Args:
         quick: whether the lane calls no functions of the job. If so, the size isn't divided by :data:`FIRST_PART`,

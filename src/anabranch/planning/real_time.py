@@ -1,5 +1,5 @@
-"""Checks what a job in Spark's real-time mode contains: only operators that run in the JVM, and only streams of systems
-whose records arrive one by one."""
+"""Checks that a job uses only what Spark's real-time mode supports. For example, all operators must run in the JVM, and
+the systems of all streams must deliver records one by one."""
 
 from __future__ import annotations
 

@@ -37,7 +37,8 @@ class Stage:
 
     @property
     def keyed(self) -> bool:
-        """Whether null keys are refused, because the stage has a stateful operator or reads an intermediate stream."""
+        """Whether the stage needs the keys of records, because it has a stateful operator or reads an intermediate
+        stream."""
         return bool(self.stateful) or any(is_boundary(node) for node in self.sources)
 
     @property
@@ -65,9 +66,9 @@ def dead_letters_of(stream: str) -> str:
 
 
 def systems(graph: Graph, bound: Mapping[str, str], default: str) -> dict[str, str]:
-    """The system of every stream of the job, except the streams that the job joins as tables. Unless settings bind it,
-    a stream that the job creates for itself is in the system that its records come from, or in the default system if
-    the records come from several systems.
+    """The system of every stream of the job, except the streams that the job joins as tables. If settings don't bind an
+    intermediate stream or a dead-letter stream to a system, the stream is in the system that its records come from; an
+    intermediate stream whose records come from several systems is in the default system.
 
     Args:
         graph: the job's graph.

@@ -73,7 +73,7 @@ class DeployRequest(ChangeRequest, frozen=True, kw_only=True):
 
     start: StartRequest
     drop_state: tuple[str, ...] = ()
-    """The operators whose state may be deleted."""
+    """The operators whose state may be dropped."""
 
 
 class RollbackRequest(ChangeRequest, frozen=True, kw_only=True):
@@ -90,4 +90,4 @@ class DeployResult(ChangeResult, frozen=True, kw_only=True):
     version_of: int
     """The first deployment of the same version; the new deployment's own number if the version is new."""
     notes: tuple[str, ...] = ()
-    """What changes in the job's outputs or state."""
+    """What changes in the job's inputs, outputs and state."""

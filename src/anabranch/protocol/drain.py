@@ -39,7 +39,9 @@ class DrainProgress(Document, frozen=True, kw_only=True):
     ends: dict[str, int] = {}
     """In the mode "latest": the end offsets of the streams when the drain was accepted."""
     until: dict[str, int] | None = None
-    """The offsets at which the lanes stop reading; None if not all lanes have reported yet."""
+    """The offsets at which the lanes stop reading; None as long as a lane that reads streams from outside the job
+    hasn't reported its positions.
+    """
     last: bool = False
     """Whether all lanes have read up to ``until``. Event time then ends, and the drain can't be cancelled any more."""
 

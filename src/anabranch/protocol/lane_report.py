@@ -38,7 +38,7 @@ class LanePhase(enum.StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     ENDED = "ended"
-    """The lane has ended at a batch boundary, and its positions are final."""
+    """The lane has ended in this container: at a batch boundary, unless :attr:`AttemptReport.pending` is true."""
     FAILED = "failed"
 
 
@@ -111,7 +111,9 @@ class AttemptReport(Document, frozen=True, kw_only=True):
     failed, and another process will run it.
     """
     pending: bool = False
-    """Whether the lane left work unfinished: it ended with a pending batch, or before its query had ever started."""
+    """Whether the lane left work unfinished: it ended with a pending batch, before its query had ever started, or
+    because it failed, and another process will run it.
+    """
 
 
 class ProgressReport(Document, frozen=True, kw_only=True):
@@ -173,7 +175,7 @@ class LoadReport(Document, frozen=True, kw_only=True):
     """The seconds that the last batch spent in each phase, if the batch was long."""
     rows_per_second: float = 0.0
     usual_seconds: float = 0.0
-    """The median duration of batches."""
+    """The median duration of the last batches."""
     limit: int = 0
     """The maximum number of records in the next batch; 0 if unknown."""
     sequential: bool = False
@@ -185,8 +187,8 @@ class LoadReport(Document, frozen=True, kw_only=True):
     a batch. Empty if the batch can be broken off.
     """
     span: float = 0.0
-    """The length of the period, about half a minute, over which ``busy``, ``working`` and ``arriving`` are measured, in
-    seconds; 0 if nothing has been measured yet.
+    """The length of the period over which ``busy``, ``working`` and ``arriving`` are measured, in seconds: usually
+    about half a minute, but less soon after the start; 0 if nothing has been measured yet.
     """
     busy: float = 0.0
     """The share of ``span`` in which a batch ran."""
@@ -195,11 +197,13 @@ class LoadReport(Document, frozen=True, kw_only=True):
     arriving: float = 0.0
     """The records that arrived, per second."""
     slowest: str = ""
-    """The SSP on which Python functions spent the most time in the last batches."""
+    """The SSP on which Python functions spent the most time in the batches that ended last or, if a batch has been
+    running for a while, in this batch.
+    """
     slowest_seconds: float = 0.0
-    """The seconds that Python functions spent on ``slowest`` in the last batches."""
+    """The seconds that Python functions spent on ``slowest`` in these batches."""
     skew: float = 0.0
-    """``slowest_seconds`` divided by the mean time over all SSPs."""
+    """``slowest_seconds`` divided by the mean time over all SSPs on which Python functions worked."""
 
     @property
     def cost(self) -> BatchCost | None:

@@ -29,10 +29,10 @@ def make(graph: Graph, around: Surroundings) -> Plan:
     """Plan a job.
 
     Raises:
-        GraphError: the graph can't be run as written.
+        GraphError: the graph can't be run as written, or a user's own grouper returned invalid tasks.
         NotFoundError: a stream that is read doesn't exist.
-        ConfigError: the grouper returned invalid tasks, or a setting isn't allowed for this job, for example because of
-            an output's promise or in real-time mode.
+        ConfigError: a setting isn't allowed for this job, for example because of the grouper, because of an output's
+            promise, or in real-time mode.
     """
     cut = stages.cut(graph)
     planned_outputs.check_written(graph, cut)

@@ -69,8 +69,8 @@ def tasks_of(stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warn
     """The tasks of a stage. If the tasks might differ from what the user expects, a warning is added to ``warnings``.
 
     Raises:
-        GraphError: the stage can't have these tasks.
-        ConfigError: the grouper returned invalid tasks.
+        GraphError: the stage can't have these tasks, or a user's own grouper returned invalid tasks.
+        ConfigError: the grouper doesn't allow the factor or a broadcast input.
     """
     check_shuffled(stage, around.factor, around.containers)
     request = Request(stage=stage.id, inputs=inputs, factor=around.factor, containers=around.containers)

@@ -33,12 +33,12 @@ def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
     been read.
 
     Args:
-        lanes: all lanes that the job ever had. A stream that the last deployment didn't read is continued where an
+        lanes: all lanes that the job ever had. A partition that the last deployment didn't read is continued where an
             earlier deployment stopped.
         graph: the graph of the next deployment. Its intermediate streams are read from their ends.
 
     Raises:
-        StateError: lanes of the drained deployment stopped reading a stream at different positions.
+        StateError: lanes of the drained deployment stopped reading a partition at different positions.
     """
     found: dict[SSP, int] = {}
     known = list(lanes)
@@ -151,8 +151,8 @@ def _ends(lanes: Iterable[Lane]) -> dict[SSP, int]:
 def _with_former(
     planned: Sequence[Lane], kept: Mapping[str, Sequence[Lane]], new_id: Callable[[], str]
 ) -> tuple[list[tuple[Lane, Lane | None]], dict[str, list[str]]]:
-    """The new lanes, each with the lane whose state it takes over, if any; and for each planned lane, by id, the new
-    lanes that replace it."""
+    """The new lanes, each with the lane whose state it takes over, if any; and the ids of the new lanes that replace a
+    planned lane, by the id of the planned lane. Planned lanes that aren't replaced are missing from these."""
     new: list[tuple[Lane, Lane | None]] = []
     become: dict[str, list[str]] = {}
     tasks = {name for lane in planned for name in lane.tasks}

@@ -136,9 +136,9 @@ def _lowered(position: Position, lane: Lane, how: Rewind, ends: Mapping[str, int
 
 
 def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
-    """``position``, at which the predecessor of ``rewound`` ended, or the position at which ``rewound`` ended,
-    whichever is further. For a stateful lane, always ``position``, because the lane takes over the state that belongs
-    to it."""
+    """The later of two positions: ``position``, at which the predecessor of ``rewound`` ended, and the position at
+    which ``rewound`` ended. For a stateful lane, always ``position``, because the lane takes over the state of the
+    predecessor of ``rewound``."""
     read = next((each.offset for each in rewound.final if each.ssp == position.ssp.whole), None)
     if lane.stateful or read is None:
         return position

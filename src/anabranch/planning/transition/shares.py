@@ -29,7 +29,7 @@ class Share:
         tasks: the tasks that the lane runs, all of which have its seat.
         factor: the factor of the lane's SSPs.
         ssps: the SSPs that the lane owns.
-        virtual: the parts of its tasks that the lane owns, in the form of :func:`owned`.
+        virtual: the parts of its tasks that the lane owns: the buckets, by the task's number at factor 1.
         of: the lane's predecessors.
     """
 
