@@ -74,7 +74,7 @@ class CoordinatorSettings(Section):
     """The time from a container's last heartbeat to the end of its lease."""
 
     grace: Duration = "2 seconds"
-    """The time from the end of a lease until the coordinator gives the seat to another container."""
+    """The time from the end of a container's lease until the container loses its seat."""
 
     period: Duration = "2 seconds"
     """The longest time between two heartbeats."""
