@@ -60,8 +60,9 @@ class Tree:
 
     @functools.cached_property
     def local(self) -> Path | None:
-        """The tree's path if the tree is on a local disk; otherwise None. Local files aren't read or written through
-        Hadoop, which would start two processes for each file that it creates."""
+        """The tree's path if the tree is on a local disk; otherwise None. Local files are read and written without
+        Hadoop, which would start two processes for each file that it creates. (Only copies to or from another storage
+        are made with Hadoop.)"""
         return Path(self.path.toUri().getPath()) if str(self.fs.getUri()) == _LOCAL else None
 
     @functools.cached_property
