@@ -75,8 +75,8 @@ class Tracker:
         self._together: float | None = None
         self.ratios: dict[str, float] = dict(self._before)
         """Maps each operator to the number of rows that reached the operator per planned record, and "state" to the
-        share of the batch's time after rows were brought together by key. Figures that this batch hasn't measured yet
-        are those of an earlier batch.
+        share of the batch's time since Spark tasks began to get rows that were brought together by key. Figures that
+        this batch hasn't measured yet are those of an earlier batch.
         """
 
     @property
