@@ -50,8 +50,8 @@ _DRAINS = {
 
 
 def exposition(jobs: Iterable[JobStatus], invalid_heartbeats: int, leads: bool) -> bytes:
-    """All metrics in Prometheus's text format. A job that no coordinator serves has only the metrics of its state,
-    seats and generation."""
+    """All metrics in Prometheus's text format. A job that this coordinator doesn't serve has only the metrics of its
+    state, seats and generation."""
     registry = CollectorRegistry()
     registry.register(_Collected(families(jobs, invalid_heartbeats, leads)))
     return generate_latest(registry)

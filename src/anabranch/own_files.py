@@ -1,5 +1,5 @@
 """Creates folders and files that only their owner can read, because stores, lanes' folders and streams contain a job's
-data; and makes files and folders durable.
+data. Also makes files and folders durable.
 """
 
 from __future__ import annotations

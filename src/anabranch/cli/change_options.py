@@ -15,7 +15,7 @@ __all__ = ["ChangeOptions", "with_change_options"]
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeOptions:
-    """The values of the options that a verb has if it changes a running job. Each option is a field."""
+    """The values of the options of a verb that changes a running job. Each option is a field."""
 
     timeout: options.Timeout = 300.0
     now: haste.Now = False

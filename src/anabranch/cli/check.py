@@ -1,5 +1,5 @@
 """``anabranch check``: finds damage in the folders of a job's lanes, in its streams and in its outputs, and shows what
-is lost by the damage.
+can't be recovered without a backup.
 """
 
 from __future__ import annotations

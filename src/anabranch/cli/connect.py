@@ -33,8 +33,8 @@ T = TypeVar("T")
 
 
 def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
-    """All jobs of the configured coordinator. If none is configured, all jobs of the store; the status of a running job
-    then comes from the coordinator that serves the job."""
+    """All jobs of the coordinator at :func:`coordinator_url`. If there is no such URL, all jobs of the store; the
+    status of a running job then comes from the process on this machine that serves the job."""
     if (url := coordinator_url(settings)) is not None:
         with _client(url, settings) as client:
             return client.jobs()
@@ -45,8 +45,8 @@ def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
 
 
 def overview(settings: CoordinatorSettings) -> Overview:
-    """The overview of the configured coordinator. If none is configured, an overview of the store; the lines of running
-    jobs then come from the coordinators that serve them."""
+    """The overview of the coordinator at :func:`coordinator_url`. If there is no such URL, an overview of the store;
+    the lines of running jobs then come from the processes on this machine that serve the jobs."""
     found = read(settings, None, lambda asked: asked.overview())
     if coordinator_url(settings) is not None:
         return found
@@ -84,9 +84,9 @@ def described(settings: CoordinatorSettings, job: str) -> tuple[JobStatus, JobMo
 
 
 def read(settings: CoordinatorSettings, job: str | None, ask: Callable[[Operations], T]) -> T:
-    """The answer to a question about one job, or about all jobs if ``job`` is None. ``ask`` gets the configured
-    coordinator, or the process on this machine that serves the job. If there is neither, ``ask`` gets a coordinator in
-    this process that only reads the store.
+    """The answer to a question about one job, or about all jobs if ``job`` is None. ``ask`` gets the coordinator at
+    :func:`coordinator_url`, or the process on this machine that serves the job. If there is neither, ``ask`` gets a
+    coordinator in this process that only reads the store.
     """
     url = coordinator_url(settings)
     if url is None and job is not None:
@@ -198,9 +198,9 @@ def _is_here(url: str) -> bool:
 
 
 def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], look: Callable[[Store], T]) -> T:
-    """The result of ``ask`` for the configured coordinator, or for the coordinator on this machine that serves the job.
-    If there is neither, the result of ``look`` for the store. If the configured coordinator can't be reached, the store
-    isn't read.
+    """The result of ``ask`` for the coordinator at :func:`coordinator_url`, or for the process on this machine that
+    serves the job. If there is neither, the result of ``look`` for the store. If there is one, but it can't be reached,
+    the store isn't read instead.
     """
     url = coordinator_url(settings) or served_here(settings).get(job)
     if url is not None:
@@ -211,8 +211,8 @@ def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], l
 
 
 def _opened(settings: CoordinatorSettings) -> closing[Store]:
-    """The store, for reading. Call this only if there is no coordinator, because importing the store's modules takes
-    time."""
+    """The store, for reading. Call this only if no coordinator can be asked instead, because importing the store's
+    modules takes time."""
     from anabranch.coordinator.store import Store
 
     return closing(Store.open_existing(settings.store))

@@ -52,7 +52,7 @@ def address(url: str, job: str | None = None, token: str | None = None) -> str:
 
 def _redirect(token_path: Path, address: str) -> str:
     """The URL of a new file that redirects to ``address`` and that only this user can read. Without this file, the
-    address with the token would be among the browser's arguments, which all users can see.
+    address with the token would be among the browser's arguments, which all users of the machine can see.
     """
     path = token_file.sibling(token_path, ".token.html")
     own_files.make_folder(path.parent)

@@ -110,7 +110,7 @@ def _spark(_: Settings) -> str:
 
 
 def _class_archive() -> str:
-    """Whether JVMs load Spark's classes from an archive. Jobs also run without one."""
+    """The archive from which JVMs load Spark's classes, or why there is none. Jobs also run without an archive."""
     from anabranch.spark.session import class_archive, java_program
 
     java = java_program.resolve()
@@ -184,8 +184,8 @@ def _checked(check: Callable[[], str], _: Settings) -> str:
 
 
 def _connector(system: System, wanted: bool, _: Settings) -> str:
-    """Where a system's Spark connector comes from. If this is a Maven repository, and the connector is ``wanted``,
-    checks that the repository has the connector. (This isn't checked if there is no ``mvn`` here.)"""
+    """Where a system's Spark connector comes from. Raises AnabranchError if a ``wanted`` connector must come from a
+    Maven repository, and the repository doesn't have it. (This isn't checked if there is no ``mvn`` here.)"""
     needs = system.session_needs()
     packages = needs.conf.get("spark.jars.packages", "")
     for each in packages.split(",") if packages and wanted else ():
@@ -196,8 +196,9 @@ def _connector(system: System, wanted: bool, _: Settings) -> str:
 
 
 def _module(module: str, settings: Settings) -> str:
-    """Where a format's Spark module comes from. If this is a Maven repository, checks that the repository has the
-    module, because the job couldn't start without it. (This isn't checked if there is no ``mvn`` here.)"""
+    """Where a format's Spark module comes from. Raises AnabranchError if the module must come from a Maven repository,
+    and the repository doesn't have it: the job couldn't start without it. (This isn't checked if there is no ``mvn``
+    here.)"""
     where = modules.found(settings.formats, module)
     if isinstance(where, Path):
         return str(where)

@@ -121,8 +121,8 @@ def _has_drained(job: str, status: JobStatus) -> bool:
 
 
 def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatus | None:
-    """A job's status. If the process that served the job has ended, the status comes from the store. None if the status
-    in the store isn't final, or the store can't be read.
+    """A job's status. If the coordinator can't answer at the moment, the status is looked up again: after the end of a
+    ``run``, it comes from the store. None if this status isn't final, or isn't available either.
     """
     try:
         return client.status(job)

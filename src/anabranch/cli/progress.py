@@ -57,7 +57,7 @@ def rejected(report: LaneReport) -> str:
 
 
 def when(unix_ms: int | None) -> str:
-    """A watermark as a time in UTC; empty if there is none."""
+    """A time, such as a watermark, as text in UTC; empty for None."""
     return "" if unix_ms is None else datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 

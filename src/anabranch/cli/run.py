@@ -151,7 +151,7 @@ def _checked(
     file: JobFile, settings: Settings, plan: Plan, coordinator: Coordinator, drained: bool
 ) -> tuple[bool, dict[str, Format]]:
     """Whether the job's outputs must still be created, and the formats of its streams. Raises AnabranchError if an
-    output doesn't match the plan.
+    output stream is gone or contains records of an unknown lane, or if a format can't be determined.
     """
     name = file.graph.job
     try:

@@ -72,7 +72,7 @@ def wished(factor: int | None, containers: int | None, dry: bool = False, now: b
 
 
 def wait(client: Client, job: str, timeout: float) -> None:
-    """Wait until a job is neither changing nor starting any more. (A job that didn't run is started by a deployment.)
+    """Wait until a job is neither changing nor starting any more. (Deploying a job that isn't running starts the job.)
     Meanwhile, print its progress.
 
     Raises:

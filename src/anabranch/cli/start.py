@@ -1,4 +1,4 @@
-"""``anabranch start``: hands a job over to a coordinator, so that containers can run the job; or continues a job that
+"""``anabranch start``: hands a job over to a coordinator, so that containers can run the job, or continues a job that
 the coordinator knows."""
 
 from __future__ import annotations

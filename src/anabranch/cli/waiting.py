@@ -16,7 +16,7 @@ from anabranch.protocol.status import JobStatus
 __all__ = ["SETTLED", "answered", "until"]
 
 SETTLED = frozenset(DeploymentState) - {DeploymentState.PLANNED, DeploymentState.STARTING, DeploymentState.CHANGING}
-"""The states of a job that neither starts nor changes."""
+"""The states of a job that was started, and isn't starting or changing any more."""
 _FIRST, _LONGEST = 0.5, 5.0
 _POLL = 0.1
 
@@ -46,7 +46,8 @@ def until(client: Client, job: str, states: Collection[str], timeout: float) -> 
 
     Raises:
         OutOfTimeError: the job isn't in one of the states after ``timeout`` seconds.
-        AnabranchError: the coordinator's launcher has given up starting containers.
+        AnabranchError: the coordinator's launcher has given up starting containers, or the coordinator can't be reached
+            after ``timeout`` seconds.
     """
     deadline, seen, told = time.monotonic() + timeout, "", ""
     state = ""

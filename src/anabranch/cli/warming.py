@@ -1,4 +1,4 @@
-"""Warms up the session of a container that stands by: a small job runs in it and is discarded."""
+"""Warms up a Spark session, such as that of a container that stands by: a small job runs in it and is discarded."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def warm(spark: Any, leaving: threading.Event) -> None:
     job has its own streams, store and lanes, in a temporary folder.
 
     Args:
-        leaving: ends the warm-up job when each lane that has started has run its first batch.
+        leaving: if this is set, the warm-up job ends as soon as each lane that has started has run its first batch.
 
     Raises:
         JobFailedError: the warm-up job failed.

@@ -34,7 +34,7 @@ class AssignmentSettings(Section):
     date."""
 
     traffic_cost: int = Field(default=10, ge=0, le=1_000_000_000)
-    """The cost of each partition that a container reads from another rack."""
+    """The cost of each partition that a lane reads from another rack."""
 
     non_overlap_cost: int = Field(default=1, ge=0, le=1_000_000_000)
     """The cost of each task that moves."""

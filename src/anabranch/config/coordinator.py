@@ -71,10 +71,11 @@ class CoordinatorSettings(Section):
     """The key of the clients' certificate, as a PEM file."""
 
     lease: Duration = "10 seconds"
-    """The time from a container's last heartbeat to the end of its lease."""
+    """The length of a lease: of a container's lease, from its last heartbeat on, and of the leading coordinator's, from
+    the last renewal on."""
 
     grace: Duration = "2 seconds"
-    """The time from the end of a lease until the coordinator gives the seat to another container."""
+    """The time from the end of a lease until the container loses its seat, or until another coordinator can lead."""
 
     period: Duration = "2 seconds"
     """The longest time between two heartbeats."""

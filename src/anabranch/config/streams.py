@@ -47,7 +47,8 @@ class StreamSettings(Section):
     """Whether the output's records have a header with the name of the task that wrote them."""
 
     on_data_loss: Literal["fail", "earliest"] = "fail"
-    """What a lane does if records were deleted before the lane had read them."""
+    """What a lane does if an input's records were deleted before the lane had read them, or if an output has lost
+    records."""
 
     @field_validator("pattern")
     @classmethod

@@ -18,7 +18,7 @@ _WINDOW = 10.0
 more recently, over the time since then."""
 _NO_TIME = 0.1
 _SURE_AFTER = 1.0
-"""The seconds from the first finished record until the remaining time can be predicted."""
+"""The shortest time, in seconds, from the first finished record until the remaining time can be predicted."""
 
 Partition = tuple[int, int]
 """The number of a source, and the number of one of the source's partitions."""
@@ -30,7 +30,7 @@ class PlannedBatch:
 
     Attributes:
         ranges: for each partition, the first offset that the batch reads, and the end offset at which it stops.
-        labels: for each operator whose functions process the batch's rows, the sources from which these rows come.
+        labels: for each operator that calls a function, the sources from which the operator's rows come.
         stateful: whether rows are brought together by key before one of these operators.
         state_tasks: the number of Spark tasks in which rows are brought together by key.
         slots: for each slot whose rows come from a single partition, that partition.
@@ -75,8 +75,8 @@ class Tracker:
         self._together: float | None = None
         self.ratios: dict[str, float] = dict(self._before)
         """Maps each operator to the number of rows that reached the operator per planned record, and "state" to the
-        share of the batch's time after rows were brought together by key. Figures that this batch hasn't measured yet
-        are those of an earlier batch.
+        share of the batch's time since Spark tasks began to get rows that were brought together by key. Figures that
+        this batch hasn't measured yet are those of an earlier batch.
         """
 
     @property
@@ -234,8 +234,9 @@ class Tracker:
 
     def _behind(self, operator: Operator) -> float:
         """The seconds that an operator in a later Spark stage than the one that reads the sources needs for its
-        remaining rows, at the speed of its running Spark tasks; 0 for any other operator, or if the number of remaining
-        rows isn't known. (Finished Spark tasks aren't counted, because they may have been much faster.)
+        remaining rows, at the speed of its running Spark tasks. (Finished Spark tasks aren't counted, because they may
+        have been much faster.) 0 for any other operator, if the number of remaining rows or the speed isn't known, or
+        if the Spark tasks report how many rows they have received from each partition; see :meth:`_slowest`.
         """
         ratio = self._ratio(operator) if operator.late and operator.label != PUBLISHING else None
         if ratio is None or any(task.told.received for task in operator.tasks):
@@ -304,7 +305,7 @@ class Tracker:
         return part / max(now - self._since, _SURE_AFTER), now - begun >= _WINDOW
 
     def _buckets(self, operators: Mapping[str, Operator]) -> dict[str, int]:
-        """The buckets with the fewest processed rows, at most ``_MOST_BUCKETS`` of them, and the number of these rows.
+        """The number of processed rows by bucket, for the ``_MOST_BUCKETS`` buckets with the fewest processed rows.
         Only the operator that has processed the fewest rows is considered.
         """
         functions = [each for each in operators.values() if each.label not in (READING, PUBLISHING)]

@@ -42,7 +42,8 @@ class Remedy(enum.Enum):
     ATTEMPT = "another attempt"
     """The cause is known, and lies outside the Java process: in data, a function, another system or a disk."""
     WAIT = "time"
-    """The cause is outside the job (a disk, a broker, a database). The lane continues once the cause is gone."""
+    """The cause is outside the job (a disk, a broker, a database). The lane continues once the cause is gone, unless it
+    has waited too long by then."""
     PROCESS = "a new process"
     """The cause is unknown, or it is the Java process, so further attempts in the same process may fail, too."""
 
@@ -213,8 +214,8 @@ def is_ours(error: BaseException) -> bool:
 
 
 def is_fenced(error: BaseException) -> bool:
-    """Whether the error, which a Python worker may have reported, says that this process no longer has the lane or its
-    seat."""
+    """Whether the error, which a Python worker may have reported, says that this process no longer has its seat or the
+    lane."""
     return isinstance(error, FencedError) or f"anabranch.errors.{FencedError.__name__}" in root_cause.said(error)
 
 

@@ -34,7 +34,7 @@ __all__ = ["POLL", "SAY_AFTER", "ready"]
 POLL = 0.2
 SAY_AFTER, _SAY_EVERY = 15.0, 60.0
 SLOTS_WITHIN = 60.0
-"""The seconds within which Spark must have as many task slots as the job needs, counted from the first executor."""
+"""The seconds, counted from the first executor, within which Spark must have as many task slots as are needed."""
 
 _PYTHON_SAID = re.compile(r"(?:Error from python worker:.*?(?=\w+Error: )|java\.io\.IOException: )([^\n)]+)", re.DOTALL)
 
@@ -77,8 +77,8 @@ def ready(
 
 def wait_for_slots(spark: SparkSession, cores: int, say: Callable[[str], None], unless: Callable[[], bool]) -> int:
     """Wait until the cluster provides at least ``cores`` of Spark's task slots, and at least one. Returns the number of
-    task slots; 0 if ``unless`` has ended the wait. Raises ConfigError if the first executor came ``SLOTS_WITHIN`` ago,
-    and there are still too few task slots."""
+    task slots; 0 if ``unless`` has ended the wait. Raises ConfigError if there are still too few task slots
+    ``SLOTS_WITHIN`` seconds after the first executor came."""
     master = spark.sparkContext.master
     begun = time.monotonic()
     next_word, first = begun + SAY_AFTER, 0.0
@@ -108,8 +108,8 @@ def task_slots(spark: SparkSession) -> int:
 
 
 def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) -> None:
-    """Check, with Spark tasks on all task slots, that executors can import the packages that lanes need, and can access
-    the shared folders. Raises AnabranchError if they can't."""
+    """Check, with twice as many Spark tasks as there are task slots, that executors can import the packages that lanes
+    need, and can write to the shared folders. Raises AnabranchError if they can't."""
     with ExitStack() as probing:
         shared = [probing.enter_context(_probed(*each)) for each in _shared(settings, graph)]
         look = partial(_look, [str(each.probe) for each in shared])
@@ -159,7 +159,7 @@ def _probed(what: str, folder: Path, cure: str) -> Iterator[_Folder]:
 
 
 def _look(probes: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs on an executor: yields a row for each of the files that the executor can't access."""
+    """Runs on an executor: yields a row for each of the files that the executor can't write to."""
     import anabranch.spark.query.sink  # noqa: F401
 
     for _ in batches:

@@ -15,7 +15,8 @@ class Idleness:
 
     Args:
         patience: the seconds without a new record after which an SSP is idle. The time before the SSP was first seen
-            doesn't count, because it isn't known when earlier records arrived.
+            doesn't count, because it isn't known when earlier records arrived. (For SSPs that were idle when the lane
+            last ended, see :meth:`carry`.)
     """
 
     def __init__(self, patience: float) -> None:

@@ -53,8 +53,8 @@ class Inputs:
 
     def warnings(self, own: Collection[str]) -> tuple[str, ...]:
         """Warnings about keys that other programs have written to partitions in which anabranch doesn't expect these
-        keys. ``own`` are the streams that the job writes itself. Broadcast inputs aren't checked, because each task
-        gets all of their keys.
+        keys. ``own`` are the streams that the job writes itself. For each stream, only the newest keys in the lane's
+        first and last partition are checked. Broadcast inputs aren't checked, because each task gets all of their keys.
         """
         found = []
         for name, stream in self.streams:
@@ -71,8 +71,9 @@ class Inputs:
         return tuple(warning for warning in found if warning)
 
     def take(self, folder: Folder) -> None:
-        """If the lane is new, record in its folder which streams it reads. Prevent retention from deleting records that
-        the lane has yet to read. Then check the streams, like :meth:`check`.
+        """If the lane is new, record in its folder which streams it reads. In systems that know the readers of their
+        streams, prevent retention from deleting records that the lane has yet to read. Then check the streams, like
+        :meth:`check`.
 
         Raises the same errors as :meth:`check`, and:
             LogError: the job couldn't be recorded as a reader of a stream.

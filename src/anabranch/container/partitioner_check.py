@@ -31,7 +31,7 @@ def bases(lane: Lane, stream: str, count: int) -> int:
 
 
 def disagreeing(system: System, stream: str, partitions: Iterable[int], base: int) -> str:
-    """Check a sample of the newest keys in some partitions. Returns the problem; empty if there is none.
+    """Check the keys of the newest records in these partitions. Returns the first problem; empty if there is none.
 
     Args:
         base: the stream's original partition count. After an expansion, newer records can be in a different partition

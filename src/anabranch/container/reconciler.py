@@ -1,4 +1,4 @@
-"""The container's loop: it sends heartbeats, and starts and stops lanes as the coordinator's answers say, until nothing
+"""The container's loop: it reports on lanes, and starts and stops them as the coordinator's answers say, until nothing
 is left to do."""
 
 from __future__ import annotations
@@ -176,8 +176,8 @@ class Container:
                 yield each
 
     def _close_prepared(self) -> None:
-        """Close the lanes that were kept running while their successors were being prepared, if the preparation is
-        over."""
+        """Close each lane that was kept running while its successors were being prepared, once the preparation is over
+        or has taken too long."""
         held, self._closing = self._closing, []
         for each, following in held:
             if self._preparations.under_way(following):

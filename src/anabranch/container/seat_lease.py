@@ -32,8 +32,8 @@ class SeatLease:
         registered_at: when the seat was requested, on ``clock``.
         clock: seconds on a clock that keeps running while the machine sleeps.
         stops_because: why the container stops before its lease ends if it can't reach its coordinator. Empty if it
-            continues. A container in a process of its own continues only with ``on_coordinator_loss = "continue"``, and
-            if all of its outputs can be fenced.
+            continues. A container in a process of its own continues only if ``[job] on_coordinator_loss`` is
+            "continue", and if all of the job's outputs can be fenced.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class SeatLease:
 
     def hear(self, sent: SentHeartbeat, answer: HeartbeatResponse) -> None:
         """Process the answer to a heartbeat. If a later heartbeat has already been answered, the orders in this answer
-        don't count. It still renews the lease, or says that the seat is lost."""
+        don't count. The answer still renews the lease, or says that the seat is lost."""
         if not answer.alive:
             self._refused = answer.reason or "the coordinator says so"
             return

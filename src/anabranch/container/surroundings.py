@@ -118,7 +118,7 @@ def awaited(text: str) -> Surrounding | None:
 
 
 def full_disks(places: Iterable[str]) -> list[str]:
-    """A message for each full disk of these folders."""
+    """A message for each full disk that contains any of these folders. Folders that can't be examined are left out."""
     notes: dict[tuple[int, int], str] = {}
     for place in places:
         try:

@@ -20,7 +20,7 @@ _RECENT = 1.5
 
 @dataclass(frozen=True)
 class Operator:
-    """The work that the newest attempts of a Spark stage's tasks have done for an operator. ``late`` says whether the
+    """The work that Spark tasks, each in its newest attempt, have done for an operator. ``late`` says whether the
     operator runs in a later Spark stage than the one that reads the sources.
     """
 

@@ -32,7 +32,7 @@ def begun_or_continued(wait: Wait | None, awaited: str, now: float) -> Wait:
 
 
 def pause(wait: Wait, now: float, longest: float, chance: float) -> float | None:
-    """The pause in seconds before the next attempt; None if the lane has waited too long, and has failed.
+    """The pause in seconds before the next attempt; None if the lane has waited too long, and so counts as failed.
 
     Args:
         longest: the seconds after which a waiting lane counts as failed.

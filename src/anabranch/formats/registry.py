@@ -19,8 +19,8 @@ if TYPE_CHECKING:  # the client is an optional dependency, imported only when a 
 __all__ = ["Registry", "Version"]
 
 _CLIENT = {"timeout": 15, "max.retries": 3, "retries.wait.ms": 200, "retries.max.wait.ms": 2000}
-"""The time limit for an answer, in seconds. If the registry can't be reached or is busy, the client repeats the request
-this number of times, after pauses in ms."""
+"""``timeout`` is the time limit for an answer, in seconds. If the registry can't be reached or is busy, the client
+repeats the request up to ``max.retries`` times, after pauses in ms."""
 
 _NOT_FOUND = 404
 _REFUSED = (401, 403)
@@ -90,6 +90,7 @@ class Registry:
 
         Raises:
             ConfigError: the registry considers the schema incompatible with earlier schemas of the subject.
+            NotFoundError: the registry accepts no schemas.
         """
         path = f"POST /subjects/{quote(subject, '')}/versions"
         number = self._ask(path, lambda: self._client.register_schema(subject, _avro(schema)))

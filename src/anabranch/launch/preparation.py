@@ -145,8 +145,8 @@ def _real_time(settings: Settings, systems: Systems) -> RealTime | None:
 
 
 def cores(plan: Plan, settings: Settings) -> int:
-    """How many Spark tasks the job must be able to run at the same time; 0 for any number. Only the real-time trigger
-    requires a certain number.
+    """How many Spark tasks each container of the job must be able to run at the same time; 0 for any number. Only the
+    real-time trigger requires a certain number.
     """
     return planning.task_slots(plan, settings.job.state_partitions) if settings.job.trigger == "real-time" else 0
 

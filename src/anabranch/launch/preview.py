@@ -1,5 +1,5 @@
-"""Computes a job's streams from the current contents of its inputs, for notebooks. The results are DataFrames that
-aren't streaming, and nothing is written.
+"""Computes a job's streams from the current contents of its inputs, for notebooks. The DataFrames aren't streaming, and
+nothing is written.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class Partitions(Document, frozen=True, kw_only=True):
     at: float
     job: str
     served: bool
-    """Whether a coordinator serves the job. If not, the answer comes from the store, which doesn't contain positions.
+    """Whether this coordinator serves the job. If not, the answer comes from the store, which contains no positions.
     """
     start: int
     """The index of the table's first row among all rows that match the request, in the requested order."""

@@ -17,8 +17,9 @@ MarkKind = Literal["started", "ended", "failed", "retried", "fenced"]
 
 
 class LaneTimes(Document, frozen=True, kw_only=True):
-    """The lanes that were open at any time between ``since`` and ``until``, in the order in which they were planned,
-    and what happened to these lanes. Times are seconds since 1970.
+    """The lanes that ran at some time between ``since`` and ``until``, the open lanes of which no run is known, and
+    what happened to lanes in this time. The lanes are in the order in which they were planned. Times are seconds since
+    1970.
     """
 
     at: float
@@ -27,8 +28,8 @@ class LaneTimes(Document, frozen=True, kw_only=True):
     since: float
     until: float
     known_since: float | None
-    """The time of the oldest event that was examined: nothing is known about earlier times. None if all of the job's
-    events were examined.
+    """The time of the oldest event about a lane that was examined: nothing is known about earlier times. None if all
+    events about the job's lanes were examined.
     """
     lanes: Table
     """The lanes, with the columns ``LANES``. ``runs`` contains a pair [from, to] for each process that ran the lane;

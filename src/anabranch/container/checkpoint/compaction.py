@@ -58,12 +58,12 @@ def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> StoredState:
 
 
 def rewrite(spark: SparkSession, found: StoredState, target: str) -> StateSize:
-    """Make a copy of a folder that leaves out foreign state, and return the size of the copy's state.
+    """Copy a folder without its foreign state, and return the size of the copy's state.
 
     The original isn't changed, and nothing refers to the copy yet.
 
     Raises:
-        ConflictError: the target exists.
+        ConflictError: the target exists, or another process is making it.
         StateError: the copy doesn't contain the expected state.
     """
     lane, batch, keys = found.lane, found.batch, found.keys

@@ -18,7 +18,7 @@ __all__ = ["ORDER", "bare", "clone", "note_used", "refresh", "relocate", "standb
 
 _STATE = "state"
 _STANDBY = "standby"
-# Commits are copied before offsets. So a copy made while a lane is running never has a commit without its offsets.
+# Commits are copied before offsets, so a copy that is made while a lane is running never has a commit without offsets.
 ORDER = ("commits", "offsets", METADATA, "sources", _STATE, STREAMS, STARTING, OUTPUTS)
 
 log = logs.get_logger()
@@ -77,7 +77,7 @@ def standby(folder: Folder, number: int) -> Folder:
 
 
 def standbys(folder: Folder) -> list[Folder]:
-    """The existing standbys, the newest first."""
+    """The existing standbys. The standby with the latest committed batch comes first."""
     found = folder.tree.fs.globStatus(folder.tree.path_of(f"{_beside(folder)}*"))
     numbers = [str(each.getPath().getName()).rpartition("-")[2] for each in found or ()]
     there = [standby(folder, int(number)) for number in numbers if number.isdecimal()]

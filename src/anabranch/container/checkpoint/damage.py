@@ -1,6 +1,6 @@
-"""Checks and repairs a lane's folder before Spark reads it. An incomplete batch is forgotten if no record is lost or
-repeated thereby. Otherwise, the lane fails permanently, with a message that says which file is damaged and what each
-remedy costs.
+"""Checks and repairs a lane's folder before Spark reads it. An incomplete batch is forgotten or run again if no record
+is lost or repeated thereby. Otherwise, the lane fails permanently, with a message that says which file is damaged and
+what each remedy costs.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ def check(folder: Folder, lane: Lane) -> None:
 
 
 def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
-    """Forget the last batches if they are incomplete in the folder, for example after a power cut, and can be run
-    again. Returns where the lane then continues, or None if no batch is incomplete. If the file with the query's id is
-    unreadable, the query gets a new id. Call this only if no query is running in the folder.
+    """If the last batches are incomplete in the folder, for example after a power cut, go back to the last batch from
+    which the lane can continue without losing or repeating records; see :func:`soundness.resumption`. Returns where the
+    lane then continues, or None if no batch is incomplete. If the file with the query's id is unreadable, the query
+    gets a new id. Call this only if no query is running in the folder.
 
     Args:
         published: the last batch that is in an output, at least in part, -1 if none.

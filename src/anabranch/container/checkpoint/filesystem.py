@@ -60,8 +60,9 @@ class Tree:
 
     @functools.cached_property
     def local(self) -> Path | None:
-        """The tree's path if the tree is on a local disk; otherwise None. Local files aren't read or written through
-        Hadoop, which would start two processes for each file that it creates."""
+        """The tree's path if the tree is on a local disk; otherwise None. Local files are read and written without
+        Hadoop, which would start two processes for each file that it creates. (Only copies to or from another storage
+        are made with Hadoop.)"""
         return Path(self.path.toUri().getPath()) if str(self.fs.getUri()) == _LOCAL else None
 
     @functools.cached_property
@@ -156,13 +157,13 @@ class Tree:
         """Write a file so that it appears completely or not at all.
 
         Args:
-            new: whether the file must not replace an existing file.
+            new: whether it is an error if the file exists already. This isn't checked on a local disk.
             durable: whether to wait until the file is on the disk, so that a power cut can neither empty the file nor
                 bring back a former one.
 
         Raises:
             StateError: the file can't be written on the local disk. (Another storage raises its own error.)
-            ConflictError: with ``new``, another process has written the file. (On a local disk, that file is replaced.)
+            ConflictError: with ``new``, the file exists, because another process has written it.
         """
         if self.local is None:
             self._write_far(name, text, new=new)
@@ -225,8 +226,9 @@ class Tree:
 
     @contextlib.contextmanager
     def _put(self, name: str) -> Iterator[str]:
-        """Yields a temporary name under which to write the file ``name``. The file gets its own name at the end of the
-        block, so it appears completely or not at all, and a former file of this name stays until then.
+        """Yields the name under which to write the file ``name``: a temporary name, except on an object store. The file
+        gets its own name at the end of the block, so it appears completely or not at all, and a former file of this
+        name stays until then.
         """
         if self.local is None and self.far.is_object_store:
             yield name  # on an object store, a file appears only when it is complete

@@ -129,7 +129,7 @@ class Folder:
         return self.next_watermark(last) <= self.entry(last).watermark
 
     def next_watermark(self, batch: int) -> int:
-        """Spark's watermark, in Unix ms, for the batch after a committed one."""
+        """Spark's watermark, in Unix ms, for the batch that follows the committed batch ``batch``."""
         return int(self.commit(batch)[1].get("nextBatchWatermarkMs", 0))
 
     def commit(self, batch: int) -> tuple[str, dict[str, Any], list[str]]:
@@ -214,7 +214,7 @@ class Folder:
 
     def take_back(self) -> None:
         """Forget the pending batch. Call this only if no part of the batch was published or can still be published.
-        State of the batch may stay in the folder; :meth:`clear_broken` removes it from the copy of a successor.
+        State of the batch may stay in the folder; :meth:`clear_broken` removes it from a successor's copy.
         """
         if self.pending:
             name = f"offsets/{self.planned()}"

@@ -130,7 +130,7 @@ class Ownership:
 
     def take(self, folder: str, unless: Callable[[], bool] = lambda: False) -> None:
         """Take a folder, or check that this process still has it. If the owner is silent, this takes ``EXPIRES``
-        seconds, and ``LEASE`` seconds more if the owner shows a last sign of life at the end of this time.
+        seconds, and ``LEASE`` seconds more if the owner shows another sign of life before the new claim is made.
 
         Raises:
             FencedError: another process has the folder, and is alive.

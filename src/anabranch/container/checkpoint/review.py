@@ -1,5 +1,5 @@
-"""Checks everything that a job has stored: its lanes' folders, its inputs and outputs. Changes nothing, and needs no
-Spark if the lanes' folders are on a local disk.
+"""Checks the folders of a job's lanes, and the job's inputs and outputs. Changes nothing, and needs no Spark if the
+folders are on a local disk.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def of_lane(
     found: LaneFiles, systems: Systems, published: Callable[[Lane], int]
 ) -> tuple[list[Finding], Resumption | None]:
     """The problems of a stopped lane, and the Resumption with which its folder can be repaired. The Resumption is None
-    if no batch has to be forgotten or run again, or if the folder can't be repaired.
+    if no batch has to be forgotten or run again, if the folder can't be repaired, or if it isn't known which batches
+    the outputs contain.
     """
     lane, part = found.lane, f"lane {found.lane.id}"
     if found.files is None:
@@ -171,7 +172,7 @@ def _positions(found: LaneFiles, systems: Systems) -> dict[str, dict[int, int]]:
 
 
 def _inputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
-    """Inputs that end before the lane's positions."""
+    """Inputs that end before the lane's positions, or whose end offsets can't be looked up."""
     at = {ssp.stream: ssp.system for ssp in (*found.lane.ssps, *found.lane.broadcast)}
     for stream, positions in _positions(found, systems).items():
         if stream not in at:
@@ -190,7 +191,7 @@ def _inputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
 
 
 def _outputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
-    """Outputs that end before the lane's last records."""
+    """Output streams that end before the lane's last records, or whose end offsets can't be looked up."""
     try:
         noted: Mapping[str, Mapping[str, Any]] = found.document("outputs.json")
     except ValueError:

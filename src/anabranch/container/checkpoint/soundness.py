@@ -98,7 +98,7 @@ class Checkpoint:
         return self._text(f"commits/{batch}", f"the note that batch {batch} is committed", _check_commit)
 
     def state(self, version: int) -> Fault | None:
-        """The problem with the state after ``version`` batches, if there is one."""
+        """The problem with the state after the first ``version`` batches, if there is one."""
         if not self.partitions or not version:
             return None
         operators = sorted({operator for operator, _, _ in self._stores})

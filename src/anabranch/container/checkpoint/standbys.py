@@ -122,7 +122,7 @@ class Standbys:
     def _tell(self, copy: StandbyOrder, **changes: int | str) -> None:
         with self._lock:
             has = self._kept.get(_key(copy))
-            if has is not None:  # otherwise, another process maintains this standby by now
+            if has is not None:  # otherwise, this process no longer has to maintain the standby
                 self._kept[_key(copy)] = msgspec.structs.replace(has, **changes)
         self._wake()
 

@@ -50,12 +50,14 @@ class Counts:
 
 @dataclass
 class Attempt:
-    """The state of one attempt. It is used by the lane's own thread; other threads only read ``query`` and ``report``.
+    """The state of one attempt. It is used by the lane's own thread. The thread that analyzes the query builds a query
+    with it; other threads only read ``query`` and ``report``.
 
     Args:
         build: makes the query for a folder.
         starting: the lane's start offsets, by whole SSP.
-        until: by whole SSP, the offsets at which the lane ends, noted when the job was started; None to keep running.
+        until: by whole SSP, the offsets at which the lane ends; None to keep running. See
+            :meth:`QueryBuilder.until <anabranch.container.lane.building.QueryBuilder.until>`.
     """
 
     lane_folders: LaneFolders
@@ -133,7 +135,7 @@ class Attempt:
 
     def pending_ranges(self) -> dict[str, tuple[int, int]]:
         """For each SSP, the first offset that the pending batch reads, and the end offset at which it stops; {} if no
-        batch is pending, or if the folder can't be read."""
+        batch is pending, no query has been made for the folder, or the folder can't be read."""
         try:
             folder = self.folder_in_use
             return (

@@ -40,8 +40,8 @@ class BatchShrinker:
         return True
 
     def outlasting(self) -> BatchProgress | None:
-        """The progress of the running batch, if it will take longer than allowed and can be run again with fewer rows;
-        otherwise None."""
+        """The progress of the running batch, if it will probably take longer than allowed and can be run again with
+        fewer rows; otherwise None."""
         query = self._attempt.query
         if query is None or query.plan.stateful or math.isinf(query.outputs.allowed):
             return None

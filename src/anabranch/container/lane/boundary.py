@@ -158,7 +158,8 @@ class Boundary:
             attempt.handover.ends_at(attempt.positions())
 
     def _tell_end(self) -> None:
-        """Report where the last batch ends as soon as it is planned, because successors continue from there."""
+        """If the lane closes, announce where its last planned batch ends, because successors continue from there.
+        Called once it is decided that this batch isn't broken off."""
         attempt, folder = self._attempt, self._attempt.folder
         if self._life.closes() and not self._life.leaves_at_once() and folder.planned() >= 0:
             attempt.handover.ends_at(attempt.wholes(folder.planned_positions(folder.planned())))

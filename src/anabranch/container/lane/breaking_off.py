@@ -102,7 +102,7 @@ class BreakOff:
 
     Args:
         gate: what the batch must pass before it publishes anything. Once the gate is shut, nothing passes any more.
-        wanted: whether the lane should end.
+        wanted: whether the batch may be broken off because the lane should end.
         now: whether to break the batch off even if much work is lost, or if at-least-once outputs are written twice.
         writing: whether the batch is being written.
         hurry: whether everything must end at once. The next process then continues the batch.
@@ -112,7 +112,7 @@ class BreakOff:
         usual: the usual duration of a batch in seconds; 0.0 if unknown.
         tell: called with a message about what keeps the lane from ending. An empty message means that nothing keeps the
             lane any longer.
-        stays: called once, when it is decided that the batch isn't broken off.
+        stays: called at most once, when it is decided that the batch isn't broken off.
     """
 
     gate: Gate

@@ -70,7 +70,8 @@ class QueryBuilder:
 
     def prestarted(self, lane: Lane, starting: Offsets, foreseen: PreanalyzedQuery | None) -> PrestartedQuery | None:
         """Start, at these offsets, the query of a lane that will start soon. Partitions that no lane has read before
-        are read from their beginning. Returns None if the query wasn't analyzed in advance.
+        are read from their beginning. Returns None if the query wasn't analyzed in advance, or if the analysis doesn't
+        fit the lane.
         """
         starting = self.starting(lane, starting)
         folder = self.lane_folders.at(lane, lane.epoch)
@@ -91,8 +92,8 @@ class QueryBuilder:
         """A lane's start offsets, by whole SSP: those in ``begins`` and, for all other SSPs, the offsets that their
         ``read`` declares. Of these other SSPs, those of intermediate streams, and partitions that no lane has read
         before (``fresh``), are read from their beginning. If the lane hasn't run yet, streams whose offsets are chosen
-        here keep their current records until the lane has read them, even if the streams' retention is shorter. (This
-        requires a system that knows the readers of its streams, such as the embedded log.)
+        here keep their current records until the lane has read them, even if the streams' retention would delete the
+        records. (This requires a system that knows the readers of its streams, such as the embedded log.)
 
         Raises:
             LogError: the job couldn't be recorded as a reader of a stream.
@@ -122,8 +123,9 @@ class QueryBuilder:
                 readers.hold_all(stream, lane.job)
 
     def until(self, lane: Lane) -> Offsets:
-        """The end offsets, by whole SSP, of the inputs that the job doesn't write itself. A stream's ends are looked up
-        once, and are then the same for all lanes."""
+        """The end offsets, by whole SSP, of the inputs that the job doesn't write itself. A stream's end offsets are
+        looked up when a lane of this container first needs them, and are then the same for all lanes of the container.
+        """
         own = {stages.stream_of(self.job.graph, n) for n in self.job.graph.nodes if is_boundary(n)}
         found: Offsets = {}
         for ssp in (*lane.ssps, *lane.broadcast):

@@ -1,5 +1,4 @@
-"""Finds out whether a lane has read its inputs up to the end offsets that the inputs had when the job was started. Such
-a lane must end."""
+"""Finds out whether a lane that doesn't keep running has read its inputs up to the noted end offsets, and must end."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class Drain:
         return Outcome(drained=False)
 
     def _is_over(self) -> bool:
-        """Whether a former process of the lane has already committed its last batch."""
+        """Whether the lane's last batch is already committed, for example because a former process has planned it."""
         last = self.folder.planned()
         return last >= 0 and self.folder.entry(last).drains
 

@@ -1,4 +1,4 @@
-"""Attributes a lane's failure to its cause: its inputs, an operator, or something else.
+"""Attributes a lane's failure to its cause: the lane's inputs or folder, an operator, or something else.
 
 Some of Spark's errors point to a piece of SQL or to a line of code, from which the operator is derived.
 """
@@ -66,7 +66,7 @@ def _wrong_inputs(attempt: Attempt) -> AnabranchError | None:
 
 
 def operator_error(text: str, first: str, nodes: Sequence[Node], ranges: Ranges) -> OperatorError | None:
-    """The error for the operator that caused a failure in SQL or in a ``transform``; None if Spark points to none.
+    """The error for the operator that caused a failure in SQL or in a ``transform``; None if this operator isn't known.
 
     Args:
         text: the complete text of Spark's error.

@@ -163,7 +163,8 @@ class Prestarter:
             return any(lane in each.predecessors and self._can(each) for each in self._coming)
 
     def end_at(self, lane: str, ends: Mapping[SSP, int]) -> None:
-        """Record that a lane's last batch is planned. ``ends`` are the offsets at which the lane ends, by whole SSP."""
+        """Record where a lane ends, and start the queries of the successors whose start offsets are then known.
+        ``ends`` are the offsets at which the lane ends, by whole SSP."""
         with self._lock:
             self._ends[lane] = ends
             for each in self._coming:

@@ -152,7 +152,7 @@ class LaneState:
 
     @property
     def ended(self) -> bool:
-        """Whether the attempt has ended, so that the lane's thread does nothing any more."""
+        """Whether the attempt has ended, so that the lane's thread at most announces the last report."""
         return self.phase in (Phase.ENDED, Phase.FAILED, Phase.RELEASED) or self.phase in _TO_BE_TRIED_AGAIN
 
 

@@ -54,7 +54,7 @@ class Live:
         return self._load.usual
 
     def ran(self, report: LaneReport, worked: Mapping[tuple[int, int], float]) -> dict[str, Any]:
-        """The figures that have changed after a batch. ``worked`` gives the seconds for which functions worked on each
+        """The figures to report after a batch. ``worked`` gives the seconds for which functions worked on each
         bucket.
         """
         with self._lock:

@@ -82,7 +82,7 @@ class Queries:
 
     def make(self) -> LaneQuery:
         """Make the query for the current content of the folder. If a batch is pending, its plan in the folder is
-        corrected: the time if the clock was set back, and the size if the batch takes too long."""
+        corrected: the time if the clock was set back, and the size if the batch took too long."""
         query = self._made()
         self.mend_time(query)
         self._shrinker.shrink(query)

@@ -58,10 +58,11 @@ class LaneRunner:
     Args:
         build: makes the query for a folder.
         starting: the lane's start offsets, by whole SSP.
-        until: by whole SSP, the offsets at which the lane ends, noted when the job was started; None to keep running.
+        until: by whole SSP, the offsets at which the lane ends; None to keep running. See
+            :meth:`QueryBuilder.until <anabranch.container.lane.building.QueryBuilder.until>`.
         standstill: decides when the lane must fail because it makes no progress.
-        taken: whether this process has already taken over the outputs of a new lane, so that no other process can write
-            for the lane.
+        taken: whether this process has already taken over the outputs of a new lane, so that no process with a lower
+            epoch can write for the lane.
         wake: called when the report contains news for which the container or the coordinator waits.
         drained: called when the lane has drained.
         handover: what the lane needs for the hand-over from predecessors and to successors in this container.
