@@ -132,11 +132,15 @@ class Job:
                 today. The default is ``("1900-01-01", "1 day")``. A record outside the range is treated as
                 ``[job] on_error`` says (by default, it becomes a dead letter), and does not move the watermark.
             broadcast: let every task read the whole stream.
-            start: where a new job begins to read, ``"earliest"`` or ``"latest"``. Ignored once the job has run.
+            start: where to begin in a stream for which the job has no position, ``"earliest"`` or ``"latest"``. This
+                applies to a new job, to a stream that a new version begins to read, and after a reset. A partition that
+                is added to the stream later is read from its beginning.
             name: the operator's name in ``plan`` and errors. Default: the stream's name.
 
         Raises:
-            GraphError: an argument is missing or malformed, or contradicts another one.
+            GraphError: the arguments for event time don't fit together, one of them is malformed, or the operator's
+                name isn't allowed or belongs to another operator. Errors in ``key`` and ``schema`` are found when the
+                job is planned.
 
         Example:
             ```python
@@ -161,9 +165,8 @@ class Job:
     def table(
         self, stream: str, *, key: str, schema: str | None = None, read_as: Mapping[str, str] | None = None
     ) -> Table:
-        """Use a stream as a table for :meth:`Stream.join_table`. The table contains the latest value of each key.
-
-        A record with a null value deletes its key.
+        """Use a stream as a table for :meth:`Stream.join_table`. The table contains the latest value of each key,
+        unless this value is null.
 
         Args:
             stream: the stream's name. Each refresh reads the whole stream, so keep the stream small, for example by

@@ -57,7 +57,7 @@ MOST_WAIT = 30.0
 _LAST_ID = 2**62
 _LOOK_AGAIN = 1.0
 _LOST_SHOWN = 5
-"""How many of the processes that no longer hold their seats are shown at most in a job's status."""
+"""The largest number of processes without their former seats that are shown in a job's status."""
 
 
 class Coordinator(Operations):
@@ -242,7 +242,8 @@ class Coordinator(Operations):
         until: float = 0.0,
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
-        """See :meth:`Reads.events`; 0 means no bound. Waits up to ``wait`` seconds if there are no such events."""
+        """See :meth:`Reads.events`. An ``after``, ``before``, ``since`` or ``until`` of 0 means no bound. If there are
+        no such events, waits up to ``wait`` seconds for one, and at most :data:`MOST_WAIT` seconds."""
         above, below = min(after, _LAST_ID) or None, min(before, _LAST_ID) or None
         wanted = EventRange(after=above, before=below, since=since or None, until=until or None, kind=kind, lane=lane)
         end = time.monotonic() + min(wait, MOST_WAIT)
@@ -296,7 +297,7 @@ class Coordinator(Operations):
     # Periodic checks
 
     def tick(self) -> None:
-        """Expel processes that have been silent for too long, advance and autoscale all jobs, sample figures for
+        """Expel processes that have been silent for too long, advance and autoscale the served jobs, sample figures for
         histories, and delete old history. Call this several times a second.
 
         Raises:
@@ -330,8 +331,8 @@ class Coordinator(Operations):
             return found
 
     def fenced(self, lane: Lane) -> None:
-        """Record that a lane was fenced at all its outputs under its epoch, so other processes can run the lane. Does
-        nothing if the lane has another epoch by now, or needs no fence any more."""
+        """Record that a lane was fenced under its epoch, so other processes can run the lane. Does nothing if the lane
+        has another epoch by now, or needs no fence any more, or if its job isn't served any more."""
         with self.registry.locked_all():
             running_job = self.registry.jobs.get(lane.job)
             held = None if running_job is None else running_job.known.get(lane.id)

@@ -111,8 +111,8 @@ def apply(
 
 
 def look(context: Context) -> None:
-    """For each running job that is due for a check, count the partitions of the inputs, and adapt the job. To be called
-    about every second; takes as long as the systems take to answer.
+    """For each running job that is due for a check, count the partitions of the inputs, and adapt the job. Call this
+    about once a second. A call takes as long as the systems take to answer.
     """
     registry = context.registry
     with registry.locked_all() as jobs:
