@@ -290,8 +290,8 @@ class MeasuredChange:
         kind: how the successors start.
         stateful: whether any of the closing lanes has state.
         state_bytes: the largest size of a closing lane's state, in bytes.
-        spent: the seconds that had already passed without output when the change was accepted, although there were
-            records to read. If the running batch is broken off, these seconds are part of the pause.
+        spent: the longest time, in seconds, for which a closing lane had written nothing when the change was accepted,
+            although there were records to read. If the running batch is broken off, this time is part of the pause.
     """
 
     foretold: float
