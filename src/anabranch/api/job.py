@@ -33,7 +33,7 @@ class Job:
 
     Args:
         name: up to 100 letters, digits, dots, dashes and underscores, beginning with a letter or digit. The job's
-            streams, positions and state belong to this name.
+            intermediate streams, positions and state belong to this name.
 
     Attributes:
         module: the name of the module that created the job.
@@ -211,9 +211,9 @@ class Job:
         """All rows that the job would write to a stream, as a DataFrame that isn't streaming. The rows are computed
         from the records that the job's inputs contain now. Writes nothing.
 
-        An ``agg`` without windows gives only the latest row of each key. A window gives the row that it would emit if
-        no more records came. Records that cannot be processed are left out; with ``on_error = "fail"``, they raise an
-        error.
+        An ``agg`` without windows gives only the latest row of each key (and values of ``by``). A window gives the row
+        that it would emit if no more records came. Records that cannot be processed are left out; with
+        ``on_error = "fail"``, they raise an error.
 
         Args:
             spark: the SparkSession to use.

@@ -264,7 +264,7 @@ class Stream:
             time: ``"event"`` uses the column named by ``read(event_time=...)``; ``"processing"`` uses the time at which
                 the record's batch was planned.
             on_late: what happens to a late row (a row whose windows are all closed): ``"drop"``, ``"dead-letter"`` or
-                ``"fail"``.
+                ``"fail"``. With ``time="processing"``, no row is late, and only ``"drop"`` is allowed.
 
         Example: ``flights.window(tumbling("1 hour")).agg(flights="count(*)", mean_delay="avg(dep_delay)")``.
         """

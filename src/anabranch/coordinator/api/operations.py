@@ -268,7 +268,7 @@ class Operations(Caller):
 
 
 class Pages(Caller):
-    """Information about the server itself; clients need no methods for it."""
+    """The operations for which clients need no methods: health, this table's description, and metrics."""
 
     @operation("GET", "/healthz", private=False)
     def healthz(self) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Process:
     Attributes:
         record: the process as it is stored.
         lease_ends: when the process's lease ends, on this coordinator's clock.
-        offered: the lanes that the process was told to run and hasn't reported as ended.
+        offered: the lanes that the process may have been told to run and hasn't reported as ended.
         heard: the number of the process's last heartbeat; -1 before the first one.
         doomed: whether the process loses its seat for certain. The store may already have recorded the loss.
         copies: the standbys that the process maintains.
@@ -256,7 +256,8 @@ class Progress:
         rescale_seconds: how many seconds the last change took; None if this coordinator hasn't seen a change end.
         pause: the change whose pause is being measured.
         shown: what has been measured of the job's changes so far.
-        hasty: whether the change that is under way doesn't wait for batches with at-least-once output.
+        hasty: whether the change that is under way breaks off every running batch rather than wait for it, even if
+            part of the batch's output is then written twice.
         stays: the deployment and the generation of the last change of which an event says that it can't be undone.
         at_once: whether the job is stopped without waiting for batch boundaries.
         drain: the requested drain.

@@ -19,7 +19,7 @@ R = TypeVar("R", bound=ChangeResult)
 
 
 def foretold(job: RunningJob, change: R, at: float, hasty: bool) -> R:
-    """A planned change with a new prediction of its pause, based on the batches that are running now. To be called when
+    """A planned change with a new prediction of its pause, based on the batches that are running now. Call this when
     the change is carried out. ``at`` is the current time in seconds since 1970. For ``hasty``, see
     :func:`pause_estimate.expected`.
     """

@@ -49,7 +49,7 @@ _DEPLOYMENTS = 50
 
 
 class Reads:
-    """The operations of a coordinator that only read. Thread-safe.
+    """Operations of a coordinator that only read. Thread-safe.
 
     Args:
         invalid_heartbeats: returns :attr:`Membership.invalid_heartbeats`.
