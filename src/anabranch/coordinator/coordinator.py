@@ -265,11 +265,11 @@ class Coordinator(Operations):
         return self._early_output.newest(job, stream, limit)
 
     def known_formats(self, job: str) -> dict[str, Format]:
-        """The stored formats of a job's streams, by stream; empty for a job that never ran."""
+        """The stored formats of a job's streams, by stream; empty if the store doesn't know the job."""
         return stored_jobs.known_formats(self._store, job)
 
     def known_lanes(self, job: str) -> dict[str, Lane]:
-        """All lanes that a job has ever had, by id; empty for a job that never ran."""
+        """All lanes that a job has ever had, by id; empty if the store doesn't know the job."""
         return stored_jobs.known_lanes(self._store, job)
 
     def assignment(self, job: str) -> Assignment:

@@ -39,7 +39,7 @@ def foretold(job: RunningJob, change: R, at: float, hasty: bool) -> R:
 
 def measured(job: RunningJob, now: float) -> tuple[float, float] | None:
     """The pause of the last change in seconds, and the predicted pause; None if the pause isn't known yet, or if this
-    function has already returned it. The pause is 0.0 if no records arrived.
+    function has already returned it. The pause is 0.0 if none was seen, normally because no records arrived.
     """
     progress = job.progress
     watched = progress.pause
