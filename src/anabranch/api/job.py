@@ -1,4 +1,6 @@
-"""The job that a job file builds. Each call records an operator in a graph; nothing here calls Spark."""
+"""The job that a job file builds. The job's operators are recorded in a graph. Only the methods ``preview`` and
+``to_dataframe`` use Spark, in a module that they import on demand.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ _CLOSE = {"Connection": "close"}  # if a route raises an error, uvicorn closes t
 
 
 class Leader(Protocol):
-    """Knows whether a coordinator leads, and starts jobs for the coordinator while it leads."""
+    """Knows whether a coordinator leads and, while the coordinator leads, starts jobs on it."""
 
     @property
     def leads(self) -> bool:

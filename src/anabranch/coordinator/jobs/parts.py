@@ -91,7 +91,8 @@ class Offer:
 
 
 def _without_reports(lane: Lane) -> Lane:
-    """A lane without the fields that come only from its container's reports."""
+    """A lane without its state, ``ran`` and ``begun``. The container has reported these itself, or learns about them
+    from the rest of its orders."""
     return msgspec.structs.replace(lane, state=LaneState.PLANNED, ran=False, begun=False)
 
 
@@ -192,7 +193,7 @@ class Seats:
             self.returning[process.record.execution] = returns_from
 
     def stand_by(self, registration: Registration, now: float) -> None:
-        """Record that a process stands by: it has asked for a seat when no seat was free."""
+        """Record that a process stands by: it has asked for a seat when no seat was free for it."""
         self.returning.pop(registration.execution, None)
         self.asked[registration.execution] = now
         self.resting[registration.execution] = registration
@@ -310,7 +311,7 @@ class Progress:
         )
 
     def finished(self, now: float) -> float:
-        """Record that all lanes of the new generation are running. Returns how many seconds the change took."""
+        """Record that the change is done. Returns how many seconds it took."""
         self.rescale_seconds = now - self.changing_since
         return self.rescale_seconds
 
