@@ -384,8 +384,7 @@ class Coordinator(Operations):
 
     def put_artifact(self, sha256: str, content: bytes) -> None:
         """Store the code of a job. Raises UsageError if the hash doesn't match the content, or the code is too
-        large.
-        """
+        large."""
         artifact.check(sha256, content)
         self._store.put_artifact(sha256, content)
 
