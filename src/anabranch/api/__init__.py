@@ -1,1 +1,1 @@
-"""What a user imports: jobs and their streams, processors with state and timers. These imports don't import Spark."""
+"""What a user imports: jobs and their streams, processors with state and timers. Spark isn't imported with them."""

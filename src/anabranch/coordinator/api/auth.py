@@ -75,7 +75,7 @@ class Access:
     """Passes on only the requests that a coordinator should answer. It refuses requests from other sites' pages,
     requests that address the coordinator by a foreign name or have a wrong ``Content-Type``, and, if a token is set,
     requests without a token whose role allows them. The health check and the files of the dashboard, which contain no
-    data, need no token in any case.
+    data, never need a token.
 
     Args:
         operations: all operations of the coordinator. With the role ``read``, a user can request only the operations

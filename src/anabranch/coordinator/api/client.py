@@ -115,7 +115,7 @@ class Client(Operations):
 
     def _ask(self, method: str, path: str, **request: Any) -> bytes:
         """Ask the coordinator that answered last (at first, the coordinator at the first URL). If that coordinator
-        doesn't answer or doesn't lead, ask the others in turn, each of them once, until one answers."""
+        doesn't answer or doesn't lead, ask the others in turn, each of them once, until one answers that leads."""
         for left in range(len(self._urls) - 1, -1, -1):
             url = self._urls[0]
             try:

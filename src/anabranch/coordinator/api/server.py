@@ -97,7 +97,7 @@ def app(
 
     Args:
         leader: by default, :class:`AlwaysLeads`.
-        token: the ``Authorization: Bearer`` token that allows all requests. Requests for ``/healthz`` and for the
+        token: the ``Authorization: Bearer`` token that suffices for all requests. Requests for ``/healthz`` and for the
             dashboard's files need no token. If None, no request needs a token.
         read_token: a token that suffices for operations with ``private=False``.
         hosts: names by which requests may address the coordinator, in addition to loopback names and the address at

@@ -257,8 +257,8 @@ class Progress:
         rescale_seconds: how many seconds the last change took; None if this coordinator hasn't seen a change end.
         pause: the change whose pause is being measured.
         shown: what has been measured of the job's changes so far.
-        hasty: whether the change that is under way breaks off every running batch rather than wait for it, even if
-            part of the batch's output is then written twice.
+        hasty: whether the change that is under way breaks off the running batches of closing lanes rather than wait for
+            them, even if part of their output is then written twice.
         stays: the deployment and the generation of the last change of which an event says that it can't be undone.
         at_once: whether the job is stopped without waiting for batch boundaries.
         drain: the requested drain.
