@@ -16,7 +16,7 @@ class FirstRows(Processor):
     """Passes the first rows of each key.
 
     Args:
-        limit: how many rows of each key pass.
+        limit: the largest number of rows that pass for each key.
     """
 
     passed = ValueState("long")

@@ -13,7 +13,7 @@ from anabranch.model.graph import Graph, Node
 
 class GraphBuilder:
     """Collects operators in the order in which the job file adds them. ``functions`` contains the functions that
-    the operators call, by node number.
+    the operators call, by node number, and the ``on_drain`` function, by :data:`~anabranch.api.hooks.ON_DRAIN`.
     """
 
     def __init__(self, job: str) -> None:
@@ -52,8 +52,8 @@ class GraphBuilder:
             inputs: the numbers of the nodes whose rows the operator gets.
             args: the operator's arguments; those that are None are left out.
             name: the name that the user gave; if None, ``derived`` is used.
-            derived: the default name. Characters that a name can't contain are replaced by dashes. If another operator
-                has the name, a number is appended.
+            derived: the default name. Each run of characters that a name can't contain is replaced with a dash. If
+                another operator has the name, a number is appended.
             function: the function that the operator calls, if there is one.
 
         Raises:

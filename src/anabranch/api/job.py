@@ -1,4 +1,6 @@
-"""The job that a job file builds. Each call records an operator in a graph; nothing here calls Spark."""
+"""The job that a job file builds. The job's operators are recorded in a graph. Only the methods ``preview`` and
+``to_dataframe`` use Spark, in a module that they import on demand.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ class Job:
 
     Args:
         name: up to 100 letters, digits, dots, dashes and underscores, beginning with a letter or digit. The job's
-            streams, positions and state belong to this name.
+            intermediate streams, positions and state belong to this name.
 
     Attributes:
         module: the name of the module that created the job.
@@ -132,11 +134,15 @@ class Job:
                 today. The default is ``("1900-01-01", "1 day")``. A record outside the range is treated as
                 ``[job] on_error`` says (by default, it becomes a dead letter), and does not move the watermark.
             broadcast: let every task read the whole stream.
-            start: where a new job begins to read, ``"earliest"`` or ``"latest"``. Ignored once the job has run.
+            start: where to begin in a stream for which the job has no position, ``"earliest"`` or ``"latest"``. This
+                applies to a new job, to a stream that a new version begins to read, and after a reset. A partition that
+                is added to the stream later is read from its beginning.
             name: the operator's name in ``plan`` and errors. Default: the stream's name.
 
         Raises:
-            GraphError: an argument is missing or malformed, or contradicts another one.
+            GraphError: the arguments for event time don't fit together, one of them is malformed, or the operator's
+                name isn't allowed or belongs to another operator. Errors in ``key`` and ``schema`` are found when the
+                job is planned.
 
         Example:
             ```python
@@ -161,9 +167,8 @@ class Job:
     def table(
         self, stream: str, *, key: str, schema: str | None = None, read_as: Mapping[str, str] | None = None
     ) -> Table:
-        """Use a stream as a table for :meth:`Stream.join_table`. The table contains the latest value of each key.
-
-        A record with a null value deletes its key.
+        """Use a stream as a table for :meth:`Stream.join_table`. The table contains the latest value of each key,
+        unless this value is null.
 
         Args:
             stream: the stream's name. Each refresh reads the whole stream, so keep the stream small, for example by
@@ -208,9 +213,9 @@ class Job:
         """All rows that the job would write to a stream, as a DataFrame that isn't streaming. The rows are computed
         from the records that the job's inputs contain now. Writes nothing.
 
-        An ``agg`` without windows gives only the latest row of each key. A window gives the row that it would emit if
-        no more records came. Records that cannot be processed are left out; with ``on_error = "fail"``, they raise an
-        error.
+        An ``agg`` without windows gives only the latest row of each key (and values of ``by``). A window gives the row
+        that it would emit if no more records came. Records that cannot be processed are left out; with
+        ``on_error = "fail"``, they raise an error.
 
         Args:
             spark: the SparkSession to use.

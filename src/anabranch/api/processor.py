@@ -18,11 +18,11 @@ class Processor:
     Declare state as class attributes. Inside ``on_message`` and ``on_timer``, such an attribute is the state of the
     current key. All other attributes belong to a worker process, not to a key, so they should be constants.
 
-    Both methods yield rows, or return them as a list; ``None`` means no rows. A row is a dict, or anything else that
-    the function of ``map`` can return. If ``on_message`` raises an exception, the message becomes a dead
-    letter, and its changes to state and timers are undone. If ``on_timer`` raises an exception, its changes are undone,
-    too, and the key and the timer's time become a dead letter. With
-    ``[job] on_error = "drop"``, there is no dead letter; with ``"fail"``, the lane fails.
+    Both methods yield rows, or return them as a list; ``None`` means no rows. A row is a dict, or any other kind of row
+    that the function of ``map`` can return. If ``on_message`` raises an exception, the message becomes a dead letter,
+    and the call's changes to state and timers are undone. If ``on_timer`` raises an exception, the call's changes are
+    undone, too, and the key and the timer's time become a dead letter. With ``[job] on_error = "drop"``, there is no
+    dead letter; with ``"fail"``, the lane fails.
 
     Example:
         ```python

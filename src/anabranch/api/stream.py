@@ -1,4 +1,4 @@
-"""Streams: each call records one operator of a job."""
+"""The streams of a job. Their methods record the job's operators."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ __all__ = ["Stream"]
 
 
 class Stream:
-    """The result of an operator. Each method adds an operator to the job and returns that operator's result as a new
-    stream.
+    """The result of an operator. Most methods add an operator to the job, and return that operator's result as a new
+    stream. :meth:`write` and :meth:`foreach_batch` end a branch of the graph, and return nothing.
 
-    If you call methods on the same stream twice, the job has two branches. Every branch must end in :meth:`write` or
-    :meth:`foreach_batch`. Conditions and expressions are Spark SQL. All methods raise
-    :class:`~anabranch.errors.GraphError` for invalid arguments; the error names the line in the job file. Errors in SQL
-    are found when the job is planned.
+    If you call two methods on the same stream, the job has two branches. Every branch must end in :meth:`write` or
+    :meth:`foreach_batch`. Conditions and expressions are Spark SQL. A method raises
+    :class:`~anabranch.errors.GraphError` if it can tell that an argument is invalid; the error names the line in the
+    job file. Errors in SQL and in schemas are found when the job is planned.
 
-    A message that a function can't process becomes a dead letter, unless ``[job] on_error`` says that such a message is
-    dropped or fails the lane.
+    A message that the function of :meth:`map`, :meth:`flat_map`, :meth:`filter` or :meth:`map_arrow`, or a processor,
+    can't process becomes a dead letter, unless ``[job] on_error`` says that such a message is dropped or fails the
+    lane.
     """
 
     def __init__(self, builder: GraphBuilder, node: Node) -> None:
@@ -44,7 +45,7 @@ class Stream:
         return self._then("where", {"condition": arguments.sql("where", condition)})
 
     def select(self, *expressions: str) -> Stream:
-        """Replace all columns by the results of these SQL expressions.
+        """Replace all columns with the results of these SQL expressions.
 
         Example: ``flights.select("tailnum", "dep_delay / 60 as hours", "upper(dest) as to")``.
         """
@@ -138,9 +139,9 @@ class Stream:
     def merge(self, *others: Stream) -> Stream:
         """Merge the rows of several streams into one stream.
 
-        All streams must have the same column names, and each column must have the same type in all of them. Only
-        numeric types may differ: Spark then widens them to a common type. Rows keep their order within each partition
-        of each input.
+        All streams must have the same column names, and each column must have the same type in all of them. There are
+        two exceptions: numeric types may differ, and are widened to a common type; and a column without a type
+        (``NULL``) fits any type. Rows keep their order within each partition of each input.
 
         Example: ``domestic.merge(international).write("all-flights")``.
         """
@@ -209,8 +210,8 @@ class Stream:
             on: a column that both the stream and the table have, several such columns, or a dict from columns of the
                 stream to columns of the table.
             how: ``"inner"`` or ``"left"``. With ``"left"``, rows without a match are kept, with nulls.
-            refresh: the age, such as ``"10 minutes"``, from which the next batch reads the table again. Default: a lane
-                reads the table once.
+            refresh: how old a lane's copy of the table can become before the next batch reads the table again, such as
+                ``"10 minutes"``. Default: a lane reads the table once.
             format: the files' format. Default: the format that the path's extension names, otherwise ``"parquet"``. CSV
                 files must have a header.
             schema: the table's columns. Default: those that Spark infers from the files.
@@ -239,8 +240,8 @@ class Stream:
             via: ``"stream"`` writes the rows to a durable intermediate stream, so the next stage can be scaled and
                 moved. ``"spark"`` shuffles the rows within the lane's query, which is faster. But then the job must
                 have factor 1 and one container.
-            partitions: the partition count of the intermediate stream. Default: the largest count among the inputs of
-                the stage that writes the stream.
+            partitions: the partition count with which the intermediate stream is created. Default: the largest count
+                among the inputs of the stage that writes the stream.
             name: the operator's name, which is also part of the intermediate stream's name.
 
         Example: ``flights.partition_by("dest").agg(flights="count(*)").write("flights-by-destination")``.
@@ -263,7 +264,7 @@ class Stream:
             time: ``"event"`` uses the column named by ``read(event_time=...)``; ``"processing"`` uses the time at which
                 the record's batch was planned.
             on_late: what happens to a late row (a row whose windows are all closed): ``"drop"``, ``"dead-letter"`` or
-                ``"fail"``.
+                ``"fail"``. With ``time="processing"``, no row is late, and only ``"drop"`` is allowed.
 
         Example: ``flights.window(tumbling("1 hour")).agg(flights="count(*)", mean_delay="avg(dep_delay)")``.
         """
@@ -278,9 +279,11 @@ class Stream:
         name: str | None = None,
         **aggregates: str,
     ) -> Stream:
-        """Compute running aggregates for each stage key. Each batch emits an updated row for every key in it.
+        """Compute running aggregates for each stage key and, with ``by``, for each combination of stage key and values
+        of these columns. Each batch emits an updated row for every combination in the batch.
 
-        The latest row of a key contains the current values. The columns are the key, ``by``, and the aggregates.
+        The latest row of a combination contains the current values. The columns are the key, ``by``, and the
+        aggregates.
 
         Args:
             by: further columns to group by, in addition to the stage key.
@@ -307,15 +310,16 @@ class Stream:
     ) -> Stream:
         """Process messages one at a time, with state and timers for each stage key. See :class:`anabranch.Processor`.
 
-        Late messages are also processed. To recognize a late message, compare its event time with
-        ``timers.now``, the watermark.
+        Late messages are also processed. With ``timers="event_time"``, you can recognize a late message by comparing
+        its event time with ``timers.now``, the watermark.
 
         Args:
             processor: an instance of your class. Each Python worker gets a copy.
             schema: the columns of the rows that the processor returns. Default: the input's.
             timers: the clock of the processor's timers. ``"event_time"`` is the watermark. ``"processing_time"`` is the
-                time at which a batch was planned; with this clock, a batch begins at least every second, or every
-                ``[job] interval`` if that is longer.
+                time at which a batch was planned. With this clock, a batch begins every second (or every
+                ``[job] interval``, if that is longer) even if there are no new records, unless the batch before takes
+                longer.
             name: the operator's name, under which its state is kept.
         """
         processor = arguments.processor(processor, timers)
@@ -329,7 +333,7 @@ class Stream:
         time, no headers and no timestamp of their own, like those of :meth:`process`.
 
         Args:
-            n: how many rows of each key pass, at least 1.
+            n: the largest number of rows that pass for each key; at least 1.
             name: the operator's name, under which its state is kept.
 
         Example: ``flights.limit_per_key(3).write("first-flights")``.

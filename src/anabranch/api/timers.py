@@ -46,8 +46,8 @@ class Timers:
 
     @property
     def now(self) -> datetime | None:
-        """The current time on the operator's clock: the watermark, or the time at which the batch was planned. None as
-        long as there is no watermark, or if the watermark is before 1970.
+        """The current time on the operator's clock: the watermark, or the time at which the batch was planned. None if
+        there is no watermark yet, if the watermark isn't after the beginning of 1970, or if the operator has no timers.
         """
         return moment(self._now) if self._now > 0 else None
 
@@ -79,7 +79,8 @@ class Timers:
         self._become(_ms(at), False)
 
     def registered(self) -> list[datetime]:
-        """The times of the key's timers that have not fired, in UTC, the earliest first.
+        """The times of the key's timers, in UTC, the earliest first. In ``on_timer``, these include the timer that is
+        firing.
 
         Raises:
             UsageError: the operator has no timers.

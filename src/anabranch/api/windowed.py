@@ -40,16 +40,18 @@ class Windowed:
         name: str | None = None,
         **aggregates: str,
     ) -> Stream:
-        """Compute aggregates for each stage key and window.
+        """Compute aggregates for each stage key and window and, with ``by``, for each combination of values of these
+        columns.
 
         The columns are the key, ``by``, ``window_start`` and ``window_end`` (timestamps; the end is exclusive), and the
         aggregates.
 
         Args:
             by: further columns to group by, in addition to the stage key.
-            emit: ``"on_close"`` emits one row for each key and window, when the watermark (or, with
-                ``time="processing"``, the processing time) has passed the window's end. ``"on_update"`` emits an
-                updated row for every window that a batch changed; sessions don't support it.
+            emit: ``"on_close"`` emits one row for each combination of stage key, window and values of ``by``, when the
+                watermark (or, with ``time="processing"``, the processing time) has passed the window's end.
+                ``"on_update"`` emits an updated row for every such combination that a batch changed; sessions don't
+                support ``"on_update"``.
             name: the operator's name, under which its state is kept.
             aggregates: result columns and their SQL aggregates, such as ``flights="count(*)"``.
 

@@ -57,7 +57,7 @@ MOST_WAIT = 30.0
 _LAST_ID = 2**62
 _LOOK_AGAIN = 1.0
 _LOST_SHOWN = 5
-"""How many of the processes that no longer hold their seats are shown at most in a job's status."""
+"""The largest number of processes without their former seats that are shown in a job's status."""
 
 
 class Coordinator(Operations):
@@ -242,7 +242,8 @@ class Coordinator(Operations):
         until: float = 0.0,
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
-        """See :meth:`Reads.events`; 0 means no bound. Waits up to ``wait`` seconds if there are no such events."""
+        """See :meth:`Reads.events`. An ``after``, ``before``, ``since`` or ``until`` of 0 means no bound. If there are
+        no such events, waits up to ``wait`` seconds for one, and at most :data:`MOST_WAIT` seconds."""
         above, below = min(after, _LAST_ID) or None, min(before, _LAST_ID) or None
         wanted = EventRange(after=above, before=below, since=since or None, until=until or None, kind=kind, lane=lane)
         end = time.monotonic() + min(wait, MOST_WAIT)
@@ -264,11 +265,11 @@ class Coordinator(Operations):
         return self._early_output.newest(job, stream, limit)
 
     def known_formats(self, job: str) -> dict[str, Format]:
-        """The stored formats of a job's streams, by stream; empty for a job that never ran."""
+        """The stored formats of a job's streams, by stream; empty if the store doesn't know the job."""
         return stored_jobs.known_formats(self._store, job)
 
     def known_lanes(self, job: str) -> dict[str, Lane]:
-        """All lanes that a job has ever had, by id; empty for a job that never ran."""
+        """All lanes that a job has ever had, by id; empty if the store doesn't know the job."""
         return stored_jobs.known_lanes(self._store, job)
 
     def assignment(self, job: str) -> Assignment:
@@ -296,7 +297,7 @@ class Coordinator(Operations):
     # Periodic checks
 
     def tick(self) -> None:
-        """Expel processes that have been silent for too long, advance and autoscale all jobs, sample figures for
+        """Expel processes that have been silent for too long, advance and autoscale the served jobs, sample figures for
         histories, and delete old history. Call this several times a second.
 
         Raises:
@@ -330,8 +331,8 @@ class Coordinator(Operations):
             return found
 
     def fenced(self, lane: Lane) -> None:
-        """Record that a lane was fenced at all its outputs under its epoch, so other processes can run the lane. Does
-        nothing if the lane has another epoch by now, or needs no fence any more."""
+        """Record that a lane was fenced under its epoch, so other processes can run the lane. Does nothing if the lane
+        has another epoch by now, or needs no fence any more, or if its job isn't served any more."""
         with self.registry.locked_all():
             running_job = self.registry.jobs.get(lane.job)
             held = None if running_job is None else running_job.known.get(lane.id)
@@ -383,8 +384,7 @@ class Coordinator(Operations):
 
     def put_artifact(self, sha256: str, content: bytes) -> None:
         """Store the code of a job. Raises UsageError if the hash doesn't match the content, or the code is too
-        large.
-        """
+        large."""
         artifact.check(sha256, content)
         self._store.put_artifact(sha256, content)
 

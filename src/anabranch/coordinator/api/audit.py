@@ -1,5 +1,5 @@
-"""The audit trail: requests that changed something, returned something private, or were refused. It records who sent
-each request, from where, and with what result.
+"""The audit trail: requests to change something (apart from those that containers send all the time), requests for
+something private, and refused requests. It records who sent each request, from where, and with what result.
 
 A recorded request becomes a line of JSON in a file of bounded size and, if its path names a job, an event of that job.
 """
@@ -48,7 +48,7 @@ class AuditedRequest(msgspec.Struct, frozen=True):
     why: str = ""
     """Why the request was refused; empty if it wasn't refused."""
     left_out: int = 0
-    """How many refused requests from this address weren't recorded just before this request."""
+    """How many refused requests from this address were left out since the last one that was recorded."""
 
     @property
     def job(self) -> str | None:
@@ -69,7 +69,8 @@ class AuditTrail(Protocol):
 
 class Audit:
     """An audit trail in a file that only its owner can read. A full file gets the suffix ``.1``, and replaces the
-    previous file with this suffix.
+    previous file with this suffix. Only the first 100 refused requests of an address in a minute are recorded; the
+    others are counted.
 
     Args:
         path: the file.

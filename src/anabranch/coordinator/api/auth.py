@@ -45,8 +45,8 @@ class Role(StrEnum):
     """What a token allows its bearer."""
 
     READ = "read"
-    """Allows only operations with ``private=False``. Their answers show the state of jobs, but no settings, no code and
-    no records that the jobs process.
+    """Allows only operations with ``private=False``. Their answers show the state of jobs, and the operators of jobs
+    with their arguments, such as SQL expressions, but no settings, no code files, and no records that jobs process.
     """
 
     OPERATE = "operate"
@@ -73,14 +73,14 @@ class Tokens:
 
 class Access:
     """Passes on only the requests that a coordinator should answer. It refuses requests from other sites' pages,
-    requests that address the coordinator by a foreign name or have a wrong ``Content-Type``, and requests without a
-    token whose role allows them. Only the health check and the files of the dashboard, which contain no data, need no
-    token.
+    requests that address the coordinator by a foreign name or have a wrong ``Content-Type``, and, if a token is set,
+    requests without a token whose role allows them. The health check and the files of the dashboard, which contain no
+    data, never need a token.
 
     Args:
         operations: all operations of the coordinator. With the role ``read``, a user can request only the operations
             that aren't private.
-        trail: records requests that change something, return something private, or are refused.
+        trail: records requests to change something, requests for something private, and refused requests.
     """
 
     def __init__(
@@ -170,8 +170,8 @@ class Access:
         return next((each for pattern, each in self._reads if pattern.match(path)), None)
 
     def _is_noted(self, method: str, path: str) -> bool:
-        """Whether a request is recorded. Heartbeats and requests for seats aren't recorded, because containers send
-        them all the time. Their effects are recorded as events.
+        """Whether a request that isn't refused is recorded. Heartbeats and requests for seats aren't recorded, because
+        containers send them all the time. Their effects are recorded as events.
         """
         if method in _READING:
             asked = self._asked(path)
@@ -180,8 +180,8 @@ class Access:
 
 
 def _saying(role: Role | None, send: Send) -> Send:
-    """Adds a response header with the role of the client's token. The header tells the dashboard which actions would be
-    refused, so the dashboard doesn't offer them.
+    """Adds a response header with the request's role. The header tells the dashboard which actions would be refused, so
+    the dashboard doesn't offer them.
     """
 
     async def saying(message: Message) -> None:

@@ -1,13 +1,14 @@
-"""Decides which requests from browsers a coordinator answers: only those that come from its own page, or that open this
-page.
+"""Decides which requests from browsers a coordinator answers: only those that come from its own page, that a user makes
+by entering an address, or that open the coordinator's page.
 
 Any web page can make a visitor's browser send requests to addresses that only this browser can reach. The page can't
 read the answers, but a request that changes something is carried out all the same. By rebinding its own host name to
 the coordinator's address, the page could even read the answers.
 
-So a request for any path is refused, before its body is read, if its ``Host`` isn't a name of this coordinator, if its
-``Origin`` or ``Sec-Fetch-Site`` belongs to another page, or if its ``Content-Type`` is one that a page can send without
-a preflight request. (A link on another page may open the coordinator's page in a tab.)
+So a request for any path is refused, before its body is read, if its ``Host`` isn't a name of this coordinator, or if
+its ``Origin`` or ``Sec-Fetch-Site`` belongs to another page. (A link on another page may open the coordinator's page in
+a tab.) A request other than GET or HEAD is also refused if its ``Content-Type`` is one that a page can send without a
+preflight request.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def foreign(
     method: str, path: str, headers: Headers, names: Names, own_address: str | None, scheme: str = "http"
 ) -> Refusal | None:
     """The refusal of a request that comes from a foreign page, or addresses the coordinator by a foreign name; None for
-    any other request. The names in ``headers`` are in lower case.
+    any other request. The names of the ``headers`` are in lower case.
     """
     hosts = _texts(headers, b"host")
     host = _split(f"//{hosts[0]}") if len(hosts) == 1 else None
@@ -89,8 +90,8 @@ def foreign(
 
 
 def _is_own(origin: str, host: tuple[str, str, int | None], scheme: str, names: Names) -> bool:
-    """Whether an origin is the coordinator itself. The origin may be ``https`` although the coordinator itself speaks
-    ``http``, because a proxy may handle TLS.
+    """Whether an origin is the ``Host`` of the request, or one of the ``origins`` in ``names``. The origin may be
+    ``https`` although the coordinator speaks ``http``, because a proxy may handle TLS.
     """
     page = _split(origin)
     if page is None or page[0] not in _PORTS:

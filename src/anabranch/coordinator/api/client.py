@@ -1,5 +1,5 @@
-"""A client for a coordinator at a URL. It has the same methods as a coordinator in this process: the table's
-operations.
+"""A client for a coordinator at a URL. Each operation of the table is a method of the client, as it is a method of a
+coordinator in this process.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ZIP = {"Content-Type": "application/zip"}
 class Client(Operations):
     """A coordinator at a URL. Its methods raise the errors that the coordinator raised, UnreachableError if nothing
     listens at the URL or the connection breaks off, OutOfTimeError if there is no answer in time, and UsageError if one
-    side rejects the other's certificate.
+    side rejects the other's certificate, or if the coordinator refuses the TLS connection for another reason.
 
     Args:
         url: the coordinator's URL; or the URLs of several coordinators with the same store, separated by commas. The
@@ -114,8 +114,8 @@ class Client(Operations):
         return cast(R, _result(operation, answer))
 
     def _ask(self, method: str, path: str, **request: Any) -> bytes:
-        """Ask the coordinator that answered last. If that coordinator can't be reached or doesn't lead, ask each of the
-        others once."""
+        """Ask the coordinator that answered last (at first, the coordinator at the first URL). If that coordinator
+        doesn't answer or doesn't lead, ask the others in turn, each of them once, until one answers that leads."""
         for left in range(len(self._urls) - 1, -1, -1):
             url = self._urls[0]
             try:
@@ -176,8 +176,8 @@ def _client_name() -> dict[str, str]:
 
 
 class _Bearer(httpx.Auth):
-    """Sends the token with each request. If the token is refused, looks it up again, and tries once more with the new
-    token.
+    """Sends the token, if there is one, with each request. If the token is refused, looks it up again, and if the token
+    has changed, tries once more with the new token.
     """
 
     def __init__(self, look_up: Callable[[], str | None]) -> None:
@@ -198,7 +198,7 @@ class _Bearer(httpx.Auth):
 
 
 class _AwayError(Exception):
-    """A coordinator can't be reached. ``reason`` is the error to raise if no other coordinator can be reached."""
+    """A coordinator hasn't answered. ``reason`` is the error to raise if no coordinator is left to ask."""
 
     def __init__(self, reason: AnabranchError) -> None:
         super().__init__(str(reason))

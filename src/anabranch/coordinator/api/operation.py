@@ -83,17 +83,19 @@ class Operation(Generic[P, R]):
         parameters: the parameters in the path and in the query. A path parameter that isn't in the signature is a field
             of the request; for example, a heartbeat names its container.
         request: the type of the body; None if there is none.
-        result: the type of the result: one or several documents, bytes, text, a number or a bool; NoneType if there is
-            no result.
+        result: the type of the result: one or several documents, a dict, bytes, text, a number or a bool; NoneType if
+            there is no result.
         field: the field of the response that contains the result; empty if the response is the result itself.
         changes: whether the operation changes anything.
         private: whether the operation requires the role ``operate``. If not, the role ``read`` suffices.
         by_leader: whether only the coordinator that leads may carry out the operation.
         asks_systems: whether the operation may wait for answers from the systems that a job reads.
         max_bytes: the largest body that is read.
-        waits: the parameter that says how many seconds the coordinator may wait before it answers.
+        waits: the parameter that says how many seconds the coordinator may wait before it answers; empty if there is
+            none.
         by_generation: whether the answer stays the same as long as the job has the same generation.
-        fresh_for: how many seconds an answer is reused for all clients.
+        fresh_for: for how many seconds an answer is reused for all clients; 0.0 if no time limits the reuse, or if the
+            answer isn't reused.
     """
 
     name: str

@@ -227,8 +227,8 @@ class Operations(Caller):
 
     @operation("POST", "/jobs/{job}/drain", changes=True, asks_systems=True)
     def drain(self, job: str, request: DrainNotification) -> DrainAccepted:
-        """Let the job finish everything that it has read, emit all windows, fire all timers, and end; 409 while the job
-        is being changed
+        """Let the job process everything that it should still read, emit all windows, fire all timers, and end; 409
+        while the job is being changed
         """
 
     @operation("GET", "/jobs/{job}/sizing", by_leader=True, private=False)
@@ -268,7 +268,7 @@ class Operations(Caller):
 
 
 class Pages(Caller):
-    """Information about the server itself; clients need no methods for it."""
+    """The operations for which clients need no methods: health, this table's description, and metrics."""
 
     @operation("GET", "/healthz", private=False)
     def healthz(self) -> dict[str, Any]:

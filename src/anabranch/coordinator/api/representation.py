@@ -1,5 +1,5 @@
-"""Makes HTTP responses with ETags. Responses are compressed if the client accepts this, and reused while they are
-valid."""
+"""Makes HTTP responses with ETags. Large responses are compressed if the client accepts gzip. Responses can be reused
+while they are valid."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ _CLOSE = {"Connection": "close"}  # if a route raises an error, uvicorn closes t
 
 
 class Leader(Protocol):
-    """Knows whether a coordinator leads, and starts jobs for the coordinator while it leads."""
+    """Knows whether a coordinator leads and, while the coordinator leads, starts jobs on it."""
 
     @property
     def leads(self) -> bool:
@@ -92,17 +92,17 @@ def app(
     trail: AuditTrail | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Starlette:
-    """The routes of a coordinator. An error is answered with ``{"error", "cure", "kind"}`` and status 400, 401, 403,
-    404, 405, 408, 409, 413, 415, 429, 500 or 503.
+    """The routes of a coordinator. Except in requests for the dashboard's files, an error is answered with
+    ``{"error", "cure", "kind"}`` and status 400, 401, 403, 404, 405, 408, 409, 413, 415, 429, 500 or 503.
 
     Args:
         leader: by default, :class:`AlwaysLeads`.
-        token: the ``Authorization: Bearer`` token that all requests must carry, except requests for ``/healthz`` and
-            for the dashboard's files; None if no token is needed.
+        token: the ``Authorization: Bearer`` token that suffices for all requests. Requests for ``/healthz`` and for the
+            dashboard's files need no token. If None, no request needs a token.
         read_token: a token that suffices for operations with ``private=False``.
         hosts: names by which requests may address the coordinator, in addition to loopback names and the address at
             which a request arrives.
-        trail: records requests that change something, return something private, or are refused.
+        trail: records requests to change something, requests for something private, and refused requests.
         clock: a clock in seconds, which determines how long answers are reused.
     """
     endpoints = _Endpoints(coordinator, AlwaysLeads(coordinator) if leader is None else leader, ResponseCache(clock))
@@ -162,7 +162,7 @@ class _Endpoints:
 
     def _cached(self, operation: Operation[..., Any], carry_out: Callable[..., Any]) -> Endpoint:
         """The endpoint of an operation whose answer is reused for identical requests, either as long as the job has the
-        same generation, or for some time.
+        same generation, or for ``fresh_for`` seconds.
         """
 
         async def endpoint(request: Request) -> Response:

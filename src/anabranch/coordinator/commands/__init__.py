@@ -1,5 +1,6 @@
 """The commands that change a job at a user's request. Each command has a module with ``check``, ``plan``, ``apply`` and
-``run``. (The modules of simple commands, such as ``stop``, have no ``plan``.)
+``run``. (The modules of simple commands, such as ``stop``, have no ``plan``. The module ``autoscale`` isn't such a
+command: the coordinator itself uses it.)
 
 ``check`` raises an error if something prevents the command. ``plan`` determines the command's effects and changes
 nothing. ``apply`` carries the plan out, and stores each step before the step takes effect. ``run`` calls the

@@ -49,8 +49,8 @@ def change(
     planned: Callable[[CurrentDeployment], NextDeployment],
 ) -> DeployResult:
     """Make a plan without locking the job, and apply the plan if it is still valid; otherwise make a new plan. Raises
-    ConflictError if the job had changed each time that a plan was ready, and the errors of ``planned`` and
-    :func:`check`.
+    ConflictError if the job had changed each time that a plan was ready, and the errors of :func:`present`,
+    :func:`check`, ``planned`` and :func:`off_lock.check_expected`.
     """
     registry = context.registry
     for _ in range(off_lock.TRIES):

@@ -1,5 +1,5 @@
-"""Adapts a running job to partitions added to its inputs, at a user's request or whenever the coordinator finds new
-partitions.
+"""Adapts a running job to partitions added to its inputs, and to new streams that match its patterns, at a user's
+request or whenever the coordinator finds such partitions or streams.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["apply", "check", "follow_inputs", "look", "plan", "run"]
 
 
 def run(context: Context, job: str, request: ExpandRequest) -> ScaleResult:
-    """Adapt the job. The job is changing until all of its lanes are running. If the request is repeated, or no
-    partitions were added, nothing happens.
+    """Adapt the job. The job is changing until all of its lanes are running. If the request is repeated, or there are
+    no new partitions or streams, nothing happens.
 
     Raises:
         NotFoundError: there is no such job.
@@ -72,10 +72,11 @@ def plan(
     request: str = "",
     begins: bool = False,
 ) -> NextGeneration | None:
-    """The next generation of a job, with the current partition counts of its inputs; None if no count has changed.
+    """The next generation of a job, with the current partition counts of its inputs, and with new streams that match
+    its patterns; None if no count has changed and there are no new streams.
 
     Args:
-        counts: the partition counts, by ``system/stream``.
+        counts: the partition counts of the inputs and of streams that match the patterns, by ``system/stream``.
         begins: whether the job has just been started again, and its lanes haven't started yet.
 
     Raises:
@@ -111,8 +112,8 @@ def apply(
 
 
 def look(context: Context) -> None:
-    """For each running job that is due for a check, count the partitions of the inputs, and adapt the job. To be called
-    about every second; takes as long as the systems take to answer.
+    """For each running job that is due for a check, count the partitions of the inputs, and adapt the job. Call this
+    about once a second. A call takes as long as the systems take to answer.
     """
     registry = context.registry
     with registry.locked_all() as jobs:

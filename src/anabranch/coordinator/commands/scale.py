@@ -28,6 +28,7 @@ def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
         ConflictError: the job doesn't run, is being changed, has a failed lane, doesn't allow this change while it
             runs, or isn't in the state that the request expects.
         ConfigError: the factor or the number of containers isn't allowed.
+        GraphError: the job's graph doesn't allow this factor or number of containers.
         AnabranchError: racks must be taken into account, and a system doesn't answer.
     """
     context.locate(job)
@@ -73,7 +74,8 @@ def plan(
     who: str = "user",
     reason: str = "",
 ) -> NextGeneration | None:
-    """The next generation of a job; None if nothing changes. Raises the same errors as :func:`check`.
+    """The next generation of a job; None if nothing changes. Raises the same errors as :func:`check` and
+    :func:`anabranch.planning.transition.rescale.rescaled`.
 
     Args:
         alone: see :func:`check`.

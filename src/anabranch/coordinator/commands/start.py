@@ -1,4 +1,4 @@
-"""Starts a planned job, or continues its last deployment if the plan is the same as the deployment's."""
+"""Starts a planned job: continues the job's last deployment, or begins a new one if there is none to continue."""
 
 from __future__ import annotations
 

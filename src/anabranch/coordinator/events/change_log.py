@@ -1,7 +1,7 @@
 """The changes of a job, reconstructed from its events, with predictions and measurements. These are pure functions.
 
-Because the changes are derived from events, they are known even for older stores, and for times when another
-coordinator led, as long as the store keeps the events.
+Because the changes are derived from events, they are known as long as the store keeps the events, even if another
+coordinator or an older version of anabranch stored the events.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def records(events: Iterable[Event], deployment: int = 0) -> list[ChangeRecord]:
 
     Args:
         events: oldest first.
-        deployment: the deployment of the first events, if they don't say it; 0 if unknown.
+        deployment: the deployment of the first changes, if their events don't say it; 0 if unknown.
     """
     found: list[ChangeRecord] = []
     for event in events:

@@ -1,7 +1,7 @@
 """When lanes ran, reconstructed from a job's events. These are pure functions.
 
-Because the times are derived from events, they are known even for older stores, and for times when another coordinator
-led, as long as the store keeps the events.
+Because the times are derived from events, they are known as long as the store keeps the events, even if another
+coordinator or an older version of anabranch stored the events.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def lane_times(
     Args:
         lanes: all lanes that the job has ever had, by id, in the order in which they were planned.
         events: the latest events about lanes, oldest first.
-        most_closed: how many closed lanes are shown at most. If there are more, the latest ones are shown.
+        most_closed: the largest number of closed lanes to show. If there are more, the latest ones are shown.
     """
     known_since: float | None = None
     runs: dict[str, _Runs] = {}

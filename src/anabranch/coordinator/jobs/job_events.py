@@ -60,7 +60,7 @@ def predicted(job: str, at: float, result: ChangeResult) -> list[Event]:
 
 def measured(job: str, at: float, pause: float, expected: float) -> Event:
     """The event about a change's measured ``pause`` and its ``expected`` pause, in seconds. The measured pause is 0.0
-    if no records arrived."""
+    if no pause was seen, normally because no records arrived."""
     pause, expected = max(0.1, round(pause, 1)) if pause else 0.0, round(expected, 1)
     return Event(
         kind="change",

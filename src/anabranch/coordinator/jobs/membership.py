@@ -51,8 +51,9 @@ class Membership:
         self._unseated_beats = 0
 
     def register(self, registration: Registration) -> RegistrationResponse:
-        """Give a process a seat, under an epoch that is higher than all earlier epochs of the job. A process that gets
-        no seat is told to ask again, or to end if it isn't needed.
+        """Give a process a seat, under an epoch that is higher than all earlier epochs of the job. A process that
+        already has a seat keeps the seat and its epoch. A process that gets no seat is told to ask again, or to end if
+        it isn't needed.
 
         If processes are never expelled, a process that requests a particular seat replaces the process that holds this
         seat. Otherwise, a process can only take a free seat.
@@ -139,7 +140,7 @@ class Membership:
 
     def holds_seat(self, execution: str) -> bool:
         """Whether the process with this EXECUTION_ENV_CONTAINER_ID holds a seat of a job that is served here. If the
-        process doesn't stand by for a seat, either, the call counts as an invalid heartbeat.
+        process neither holds such a seat nor stands by for one, the call counts as an invalid heartbeat.
         """
         with self._registry.locked_all():
             served = [running_job.seats for running_job in self._registry.jobs.values()]
@@ -225,8 +226,8 @@ class Membership:
         )
 
     def expel_silent(self, running_job: RunningJob) -> bool:
-        """Expel the processes of a job whose leases ended at least ``grace`` seconds ago. Returns whether any process
-        was expelled. The caller holds the job's lock.
+        """Expel those of a job's processes whose leases ended at least ``grace`` seconds ago. Returns whether any
+        process was expelled. The caller holds the job's lock.
         """
         if self._grace is None:
             return False
@@ -246,7 +247,7 @@ class Membership:
             return process.doomed
 
     def is_over(self, job: str) -> bool:
-        """Whether a job has ended, and therefore isn't served.
+        """Whether a job isn't served because it has ended.
 
         Raises:
             NotFoundError: there is no such job.
@@ -263,8 +264,9 @@ class Membership:
         """Process a heartbeat that requires no decision, no change to the store and no new orders. Return None for any
         other heartbeat.
 
-        If processes can be expelled, the process's lease is renewed in either case, unless the process has no seat or
-        is doomed. So the lease counts from the heartbeat's arrival, even if the heartbeat is processed later.
+        If processes can be expelled, the process's lease is renewed in either case, unless the process is doomed, or
+        has no seat under the heartbeat's epoch. So the lease counts from the heartbeat's arrival, even if the heartbeat
+        is processed later.
         """
         running_job, process = self._registry.holder(beat.container)
         if self._grace is None:  # a step may have become due, and only heartbeats advance the job

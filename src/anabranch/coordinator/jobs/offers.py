@@ -129,8 +129,9 @@ def hear(job: RunningJob, process: Process, news: Sequence[LaneReport], beat: He
 def _offered(job: RunningJob, process: Process, news: Sequence[LaneReport], seen: int) -> set[str]:
     """The lanes that a process has, according to its reports.
 
-    A lane that isn't wanted any more stays in the result until the process has reported its end. However, if the
-    process has seen the current revision and doesn't report the lane at all, the process never started the lane.
+    A lane that isn't wanted any more stays in the result until the process has reported its end. However, the lane is
+    left out if the process has seen the current revision and doesn't report the lane at all, because the process then
+    never started the lane.
     """
     live = {report.lane for report in news if report.phase in LIVE_PHASES}
     offered = (process.offered | live) - {report.lane for report in news if report.phase in LAST_PHASES}

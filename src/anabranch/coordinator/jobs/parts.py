@@ -44,7 +44,7 @@ class Process:
     Attributes:
         record: the process as it is stored.
         lease_ends: when the process's lease ends, on this coordinator's clock.
-        offered: the lanes that the process was told to run and hasn't reported as ended.
+        offered: the lanes that the process may have been told to run and hasn't reported as ended.
         heard: the number of the process's last heartbeat; -1 before the first one.
         doomed: whether the process loses its seat for certain. The store may already have recorded the loss.
         copies: the standbys that the process maintains.
@@ -91,7 +91,8 @@ class Offer:
 
 
 def _without_reports(lane: Lane) -> Lane:
-    """A lane without the fields that come only from its container's reports."""
+    """A lane without its state, ``ran`` and ``begun``. The container has reported these itself, or learns about them
+    from the rest of its orders."""
     return msgspec.structs.replace(lane, state=LaneState.PLANNED, ran=False, begun=False)
 
 
@@ -192,7 +193,7 @@ class Seats:
             self.returning[process.record.execution] = returns_from
 
     def stand_by(self, registration: Registration, now: float) -> None:
-        """Record that a process stands by: it has asked for a seat when no seat was free."""
+        """Record that a process stands by: it has asked for a seat when no seat was free for it."""
         self.returning.pop(registration.execution, None)
         self.asked[registration.execution] = now
         self.resting[registration.execution] = registration
@@ -256,7 +257,8 @@ class Progress:
         rescale_seconds: how many seconds the last change took; None if this coordinator hasn't seen a change end.
         pause: the change whose pause is being measured.
         shown: what has been measured of the job's changes so far.
-        hasty: whether the change that is under way doesn't wait for batches with at-least-once output.
+        hasty: whether the change that is under way breaks off the running batches of closing lanes rather than wait for
+            them, even if part of their output is then written twice.
         stays: the deployment and the generation of the last change of which an event says that it can't be undone.
         at_once: whether the job is stopped without waiting for batch boundaries.
         drain: the requested drain.
@@ -309,7 +311,7 @@ class Progress:
         )
 
     def finished(self, now: float) -> float:
-        """Record that all lanes of the new generation are running. Returns how many seconds the change took."""
+        """Record that the change is done. Returns how many seconds it took."""
         self.rescale_seconds = now - self.changing_since
         return self.rescale_seconds
 

@@ -25,19 +25,19 @@ off. If batches take less than ``_LONG``, another batch may be running by the ti
 batch's progress isn't used for the prediction.
 """
 _NOTICED = 0.2
-"""The seconds from a change until lanes notice the change."""
+"""The assumed seconds from a change until lanes notice the change."""
 _REPORTED_EVERY = 1.0
-"""The maximum age, in seconds, of the report of a lane with a running batch."""
+"""The assumed maximum age, in seconds, of the report of a lane with a running batch."""
 _BETWEEN = 1.0
-"""The maximum time, in seconds, between two batches while records wait."""
+"""The assumed maximum time, in seconds, between two batches while records wait."""
 _UNSURE = 0.2
-"""The uncertainty, in seconds, of a batch's age at the time when its lane notices a change."""
+"""The assumed uncertainty, in seconds, of a batch's age at the time when its lane notices a change."""
 _STATE_SPEED = 100e6
 """The assumed bytes of state per second that are copied and opened, as long as this hasn't been measured."""
 _CONTAINER = 15.0
 """The assumed seconds until a container is ready, as long as this hasn't been measured."""
 _IN_STEP = 1.0
-"""How many seconds the clocks of machines can differ."""
+"""By how many seconds the clocks of machines are assumed to differ at most."""
 _PATIENCE = 60.0
 """How many seconds to wait for the first output of all new lanes, once all lanes are running."""
 _NEW = 0.5
@@ -290,8 +290,8 @@ class MeasuredChange:
         kind: how the successors start.
         stateful: whether any of the closing lanes has state.
         state_bytes: the largest size of a closing lane's state, in bytes.
-        spent: the seconds that had already passed without output when the change was accepted, although there were
-            records to read. If the running batch is broken off, these seconds are part of the pause.
+        spent: the longest time, in seconds, for which a closing lane had written nothing when the change was accepted,
+            although there were records to read. If the running batch is broken off, this time is part of the pause.
     """
 
     foretold: float

@@ -19,7 +19,7 @@ R = TypeVar("R", bound=ChangeResult)
 
 
 def foretold(job: RunningJob, change: R, at: float, hasty: bool) -> R:
-    """A planned change with a new prediction of its pause, based on the batches that are running now. To be called when
+    """A planned change with a new prediction of its pause, based on the batches that are running now. Call this when
     the change is carried out. ``at`` is the current time in seconds since 1970. For ``hasty``, see
     :func:`pause_estimate.expected`.
     """
@@ -39,7 +39,7 @@ def foretold(job: RunningJob, change: R, at: float, hasty: bool) -> R:
 
 def measured(job: RunningJob, now: float) -> tuple[float, float] | None:
     """The pause of the last change in seconds, and the predicted pause; None if the pause isn't known yet, or if this
-    function has already returned it. The pause is 0.0 if no records arrived.
+    function has already returned it. The pause is 0.0 if none was seen, normally because no records arrived.
     """
     progress = job.progress
     watched = progress.pause

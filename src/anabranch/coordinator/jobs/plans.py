@@ -38,7 +38,8 @@ def numbered(start: StartRequest, deployment: int) -> StartRequest:
 
 
 def check_whole(start: StartRequest, known: Collection[str]) -> None:
-    """Raises StateError if the parts of a plan don't fit together. ``known`` contains the ids of existing lanes."""
+    """Raises StateError if the parts of a plan don't fit together, and UsageError if a seat's name isn't allowed.
+    ``known`` contains the ids of existing lanes."""
     job, seats = start.graph.job, {container.seat for container in start.model.containers}
     ids = [lane.id for lane in start.lanes]
     for seat in seats:

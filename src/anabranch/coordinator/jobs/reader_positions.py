@@ -92,8 +92,8 @@ def _of_predecessors(
 
 
 def common(before: Mapping[int, int], now: Mapping[int, int]) -> dict[int, int]:
-    """For each partition in both mappings, the lower of the two offsets: the job had passed this offset at the time of
-    ``before``, and has passed it now.
+    """For each partition in both mappings, the lower of the two offsets: the offset before which the job had read
+    everything at the time of ``before``, and also now.
     """
     return {number: min(offset, before[number]) for number, offset in now.items() if number in before}
 
@@ -164,9 +164,9 @@ class ReaderPositions:
                 self._turn(job)
 
     def _turn(self, job: str) -> bool:
-        """Look up the positions of a job, and act on the positions that were looked up a minute ago. Returns whether
-        there are any streams to which this applies. If this fails, a warning is logged, and the streams keep more
-        records than necessary.
+        """Look up the positions of a job, and use them and those of the previous turn to store positions and to delete
+        records. Returns whether there are any streams in which positions are stored or records are deleted. After an
+        error, which is logged as a warning, the streams keep more records than necessary.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)
@@ -191,8 +191,9 @@ class ReaderPositions:
             return False
 
     def _unread(self, job: str) -> tuple[Positions | None, set[str]]:
-        """The lowest offsets that a job still has to read, and its intermediate streams. No offsets are known during a
-        change, and before a deployment begins: if this is undone, closed lanes may continue from where they ended.
+        """The lowest offsets that a job still has to read, and its intermediate streams. The result is None and an
+        empty set during a change, and while no lane of a deployment that replaces another has begun: if the change or
+        the deployment is undone, closed lanes may continue from where they ended.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)
@@ -202,8 +203,8 @@ class ReaderPositions:
             return still_to_read(served.lanes, served.known, served.reports), own
 
     def _purge(self, job: str, systems: Systems) -> bool:
-        """Delete from the job's intermediate streams what all lanes had read a minute ago. Returns whether there are
-        such streams.
+        """Delete from the job's intermediate streams the records that all lanes had already read at the previous turn.
+        Returns whether the lanes read such streams.
         """
         found, own = self._unread(job)
         between = {key: positions for key, positions in (found or {}).items() if key[1] in own}
@@ -214,14 +215,14 @@ class ReaderPositions:
 
 
 def _can_return(job: RunningJob) -> bool:
-    """Whether no lane has begun yet of a deployment that replaces another one."""
+    """Whether a job's deployment replaces another one, and none of its lanes has begun yet."""
     mine = [lane for lane in job.lanes if lane.deployment == job.deployment]
     return job.model.replaces > 0 and not any(lane.begun for lane in mine)
 
 
 def _purge(systems: Systems, system: str, stream: str, before: Mapping[int, int]) -> None:
-    """Delete the records of an intermediate stream before these offsets. If this fails, a warning is logged, and the
-    next turn deletes them.
+    """Delete the records of an intermediate stream before these offsets. If the deletion fails, a warning is logged,
+    and the next turn tries again.
     """
     wanted = {partition: offset for partition, offset in before.items() if offset > 0}
     try:

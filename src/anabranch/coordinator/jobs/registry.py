@@ -351,7 +351,7 @@ class JobRegistry:
         self.change(running_job, transitions.undone(running_job, present, before, who, why))
 
     def hasten(self, running_job: RunningJob) -> None:
-        """Make the change that is under way stop waiting for batches with at-least-once output."""
+        """Make the change that is under way break off the closing lanes' batches rather than wait for any of them."""
         if running_job.state is DeploymentState.CHANGING and not running_job.progress.hasty:
             self.store.note([job_events.hastened(running_job.job, self.now(), "change", "change")])
             running_job.progress.hasty = True

@@ -90,7 +90,8 @@ def _positions(report: LaneReport) -> tuple[Position, ...]:
 
 
 def is_routine(lane: Lane, before: LaneReport, report: LaneReport) -> bool:
-    """Whether a report differs from the last report only in figures, which don't change the stored lane."""
+    """Whether a report differs from the last report only in figures, requires no event about waiting, and doesn't
+    change the stored lane."""
     if begins_to_wait(before, report) or awaits_otherwise(before, report):
         return False
     return bool(_rest(before) == _rest(report)) and applied(lane, report) is lane
@@ -102,12 +103,12 @@ def awaits_otherwise(before: LaneReport | None, report: LaneReport) -> bool:
 
 
 def begins_to_wait(before: LaneReport | None, report: LaneReport) -> bool:
-    """Whether something is now keeping a closing lane from ending, and didn't before."""
+    """Whether a closing lane is now kept from ending, and wasn't before."""
     return bool(report.attempt.waits) and (before is None or not before.attempt.waits)
 
 
 def unheld(lane: Lane) -> Lane:
-    """The lane as it should be stored once its process no longer has it."""
+    """The lane as it should be stored once no process runs it."""
     return msgspec.structs.replace(lane, state=LaneState.PLANNED) if lane.state is LaneState.RUNNING else lane
 
 

@@ -266,8 +266,8 @@ class RunningJob:
         return its
 
     def is_news(self, report: LaneReport) -> bool:
-        """Whether a report must be processed. Reports that arrive after the report of a lane's end are ignored, unless
-        the lane had caught up and has started again to drain.
+        """Whether a report must be processed. Reports that arrive after the report of a lane's end or failure are
+        ignored, unless the lane ended because it had caught up, and has started again to drain.
         """
         before = self.reports.get(report.lane)
         if before is None or before.phase not in LAST_PHASES:

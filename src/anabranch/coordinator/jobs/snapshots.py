@@ -39,7 +39,8 @@ def taken(job: RunningJob, now: float, *, stop_wanted: bool = False) -> Snapshot
 
 
 def _starved(job: RunningJob) -> set[str]:
-    """The lanes downstream of failed lanes."""
+    """The lanes that read what failed lanes or their successors write, or that continue from failed lanes, directly or
+    indirectly."""
     failed = {lane.id for lane in job.lanes if lane.state is LaneState.FAILED}
     if not failed:
         return failed

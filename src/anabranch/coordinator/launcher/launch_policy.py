@@ -227,8 +227,8 @@ def _is_failure(member: Member, how: ProcessEnd) -> bool:
 
 
 def _failed(crew: Crew, started: float, reason: str, now: float) -> Crew:
-    """Record a failure. The failure of a process that was started before the last failure isn't counted again, but its
-    reason is kept."""
+    """Record a failure. The failure of a process that was started before the last failure isn't counted, but its reason
+    is kept."""
     if started <= crew.failed_at:
         return replace(crew, reason=reason)
     return replace(crew, failures=crew.failures + 1, failed_at=now, reason=reason)

@@ -53,7 +53,7 @@ _REGRETS = 3
 _SHUNNED = 30
 _MUCH_LESS = 0.6
 """If the factor rises again within ``_REGRETS`` cooldowns plus ``_SPAN`` seconds after it was lowered, it was lowered
-too far. It isn't lowered that far again for the next ``_SHUNNED`` cooldowns, unless the arrival rate falls below
+too far. It isn't lowered as far again for the next ``_SHUNNED`` cooldowns, unless the arrival rate falls below
 ``_MUCH_LESS`` times the rate at the time when the factor rose.
 """
 _WORKS = 0.1
@@ -82,7 +82,7 @@ class Assessment:
     """The result of a look at a job.
 
     Args:
-        unknown: why nothing can be concluded; all fields below are then empty.
+        unknown: why nothing can be concluded; if this isn't empty, the fields below have their defaults.
         loads: the load of each lane.
         needs: the need of each lane, in the order of ``loads``.
         span: for how many seconds there are figures of every lane.

@@ -52,8 +52,8 @@ _MATTERS = 0.3
 counts as fixed cost.
 """
 _EVENLY = 0.93
-"""Buckets are never equally large, and the more buckets there are, the more they differ. So if the factor is multiplied
-by a number, functions become faster only by this power of the number.
+"""Buckets are hardly ever equally large, and the more buckets there are, the more they differ. So if the factor is
+multiplied by a number, functions become faster only by this power of the number.
 """
 _HOT_FROM = 0.3
 """The share of the time for which functions must work on the busiest bucket to reveal a hot key. If functions work for

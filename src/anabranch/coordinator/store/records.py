@@ -157,7 +157,7 @@ def seat_left(process: ContainerRecord, at: float) -> Event:
 
 
 class EventRange(Document, frozen=True, kw_only=True):
-    """Which events to return. None means no bound. Times are seconds since 1970."""
+    """Which events to return. None, or an empty string, means no restriction. Times are seconds since 1970."""
 
     after: int | None = None
     """Return only events with a higher id."""

@@ -250,8 +250,8 @@ class Store:
     def resume_deployment(
         self, deployment: DeploymentRecord, state: DeploymentState, changed: Iterable[Lane], gone: str, event: Event
     ) -> None:
-        """Start a deployment again, with the program in ``deployment``. Its ``changed`` lanes are stored, its error is
-        removed, and former processes lose their seats for the reason ``gone``.
+        """Start a deployment again, with the program in ``deployment``. The job's ``changed`` lanes are stored, the
+        deployment's error is removed, and former processes lose their seats for the reason ``gone``.
         """
         with self.writing(event) as connection:
             rows.move_deployment(connection, deployment.job, deployment.id, state=state, error=None, at=event.at)

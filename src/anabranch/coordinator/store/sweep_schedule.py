@@ -53,7 +53,7 @@ class SweepSchedule:
         """
 
     def look(self) -> None:
-        """Sweep the store, if a sweep is due and no other coordinator leads.
+        """Sweep the store, if a sweep is due and this coordinator may write to the store.
 
         Raises:
             StoreUnavailableError: the store isn't available. The next sweep is due an hour later.

@@ -22,7 +22,7 @@ __all__ = ["MOST", "DeadLetterReader", "LetterRange", "content_of", "letter", "s
 
 MOST = 1_000
 _SHOWN_BYTES = 4_096
-"""How many bytes of a key, a value or a header are shown at most."""
+"""The largest number of bytes of a key, a value or a header that are shown."""
 _SECONDS, _BYTES = 5.0, 2_000_000
 """After this many seconds, or this many bytes of dead letters in the form in which they are shown, a request stops
 reading.

@@ -27,8 +27,8 @@ def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], syste
         sources: the partitions that the job reads and doesn't write.
 
     Raises:
-        UsageError: ``to`` has another form or is empty, an offset lies outside its partition, or all records are older
-            than the time.
+        UsageError: ``to`` has another form, is empty, or is a time in the future; an offset lies outside its partition;
+            or all records are older than the time.
         NotFoundError: the job doesn't read one of the partitions, or a stream no longer exists.
         AnabranchError: a system doesn't answer.
     """

@@ -17,7 +17,7 @@ from anabranch.views.live import ChangeProgress
 __all__ = ["MOST", "RULES", "findings"]
 
 MOST = 20
-"""How many findings are returned at most."""
+"""The largest number of findings that are returned."""
 _SPAN = 20.0
 """The time, in seconds, that the figures must cover for a rate to be conclusive."""
 _GROWS = 1.1

@@ -24,7 +24,7 @@ class Histories:
         self._lock = threading.Lock()
 
     def sample(self) -> None:
-        """Record the current figures of each served job, once in each step of ten seconds. To be called at least once a
+        """Record the current figures of each served job, once in each step of ten seconds. Call this at least once a
         second."""
         slot = int(self._registry.now() // STEP)
         with self._lock:

@@ -23,18 +23,19 @@ _LAG, _IDLE = COLUMNS.index("lag"), COLUMNS.index("idle")
 
 @dataclass(frozen=True)
 class PartitionFilter:
-    """Which partitions to return."""
+    """Which rows to return. A row stands for a lane and a partition that the lane reads."""
 
     stage: str
     """The stage that reads the partitions; empty: any."""
     lane: str
     """The lane that reads the partitions; empty: any."""
     sort: str
-    """The column by which to sort; with a minus before its name, the largest value comes first."""
+    """The column by which to sort; with a minus before its name, the largest value comes first. Unknown values come
+    last."""
     start: int
-    """The index of the first partition to return, in this order."""
+    """The index of the first row to return, in the order of ``sort``."""
     limit: int
-    """How many partitions to return at most."""
+    """The largest number of rows to return."""
 
 
 def partitions(

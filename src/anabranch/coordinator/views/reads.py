@@ -40,7 +40,7 @@ from anabranch.views.table import Table
 __all__ = ["Reads"]
 
 _LOST_SHOWN = 5
-"""How many of the processes that no longer hold their seats are shown at most."""
+"""The largest number of processes without their former seats that are shown."""
 _MOST_ROWS = 2_000
 _MOST_CHANGES, _EVENTS_OF_A_CHANGE = 1_000, 5
 _LAST_ID = 2**62
@@ -49,7 +49,7 @@ _DEPLOYMENTS = 50
 
 
 class Reads:
-    """The operations of a coordinator that only read. Thread-safe.
+    """Operations of a coordinator that only read. Thread-safe.
 
     Args:
         invalid_heartbeats: returns :attr:`Membership.invalid_heartbeats`.
