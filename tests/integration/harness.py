@@ -142,7 +142,7 @@ class Site:
             if output.stream is not None and not systems.is_table(output.stream):
                 self.system.create(output.stream, output.partitions, output.intermediate)
         prepared = preparation.Prepared(loading.of(job), settings, plan, schemas, formats)
-        outputs.prepare_tables(prepared, create=create)
+        outputs.prepare_tables(prepared, None if create else {str(output.stream) for output in plan.outputs})
         numbers = count()
         lanes = planning.lanes_of(plan, settings.job.state_partitions, lambda: f"{next(numbers):08x}")
         return Deployed(self, settings, job, schemas, formats, plan, list(lanes))

@@ -125,9 +125,9 @@ def planned(client: Client, file: JobFile, settings: Settings) -> Prepared:
     plan = preparation.plan(file, as_it_is, present, replaces=True)
     known, now = client.known_lanes(name).values(), [each.lane for each in client.status(name).lanes]
     outputs.check_writers(plan, settings, {lane.id for lane in known})
-    written = {stream for lane in known for stream in lane.outputs}
+    written = outputs.written_by(known)
     read = {ssp.stream for lane in known for ssp in lane.ssps}
-    has = {stream for lane in now for stream in lane.outputs}
+    has = outputs.written_by(now)
     _check_between(_between(file), (written & read) - has)
     outputs.check(plan, settings, has)
     kept = preparation.formats(file, settings, formats)
@@ -149,7 +149,7 @@ def wished(
         registered = preparation.formats(prepared.file, settings, prepared.formats, register=True)
         prepared = dataclasses.replace(prepared, formats=registered)
         outputs.create(prepared.plan, settings)
-        outputs.prepare_tables(prepared, create=True)
+        outputs.prepare_tables(prepared, None)
     code = start.program(client, prepared, settings, dry)
     message = preparation.start_message(prepared, False, code, settings=settings)
     return DeployRequest(start=message, drop_state=drop_state, request=uuid.uuid4().hex, dry=dry, now=now)

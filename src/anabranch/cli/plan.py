@@ -268,7 +268,8 @@ def _deploy(running: str | None, asked: _PlanOptions) -> None:
         if lane.stateful:
             how = "begins without state" if lane.afresh or not lane.predecessors else "continues with its state"
             console.print(f"{lane.group} in container {lane.seat} {how}")
-    console.print(f"output pauses for about {told.pause:.1f} s, plus the time until new containers are ready")
+    started = "" if status.launching is not None else ", plus the time until you have started new containers"
+    console.print(f"output pauses for about {told.pause:.1f} s{started}")
 
 
 def _print_lanes(console: Console, change: ChangeResult, status: JobStatus) -> None:

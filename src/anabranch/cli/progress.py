@@ -98,7 +98,7 @@ def event_time(report: LaneReport) -> str:
         return "" if report.event_time.watermark is None else f"; watermark {when(report.event_time.watermark)}{idle}"
     if report.event_time.watermark is None:
         return f"; no watermark: {report.event_time.held_by} has had no event time yet, which keeps every window open"
-    return f"; watermark {when(report.event_time.watermark)}, held by {report.event_time.held_by}{idle}"
+    return f"; watermark {when(report.event_time.watermark)}, held back by {report.event_time.held_by}{idle}"
 
 
 def containers(status: JobStatus) -> list[tuple[ContainerStatus, str]]:

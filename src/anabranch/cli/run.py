@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import uuid
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,7 @@ from anabranch.launch import loading, local_store, outputs, preparation
 from anabranch.launch.loading import JobFile
 from anabranch.launch.preparation import Prepared
 from anabranch.model.deployment_state import DeploymentState
+from anabranch.model.lane import Lane
 from anabranch.planning.plan import Plan
 from anabranch.protocol.container import Registration
 from anabranch.protocol.status import JobStatus
@@ -105,7 +106,7 @@ def execute(
         store = Store(store_url)
         retain, links = Retain.of(settings.coordinator), settings.coordinator.links
         coordinator = Coordinator(store, systems=Systems(settings, name), retain=retain, links=links)
-        new, formats = _checked(file, settings, plan, coordinator, drained)
+        known, formats = _checked(file, settings, plan, coordinator, drained)
         from anabranch.container import executors
         from anabranch.spark.session import java_program
 
@@ -116,7 +117,7 @@ def execute(
         try:
             with replacer.session(settings, file.home, printed, cores, threading.Event()) as spark:
                 executors.ready(spark, settings, file.graph, cores, progress.say)
-                prepared = _prepared(file, settings, plan, formats, new)
+                prepared = _prepared(file, settings, plan, formats, known)
                 coordinator.start(preparation.start_message(prepared, available_now, reset_state=reset_state))
                 replacer.is_done(_RESET_STATE)
                 requests = token_file.sibling(token_file.of(settings.coordinator), ".audit")
@@ -149,30 +150,35 @@ def _planned(file: JobFile, settings: Settings, reset_state: bool) -> tuple[Plan
 
 def _checked(
     file: JobFile, settings: Settings, plan: Plan, coordinator: Coordinator, drained: bool
-) -> tuple[bool, dict[str, Format]]:
-    """Whether the job's outputs must still be created, and the formats of its streams. Raises AnabranchError if an
-    output stream is gone or contains records of an unknown lane, or if a format can't be determined.
+) -> tuple[set[str] | None, dict[str, Format]]:
+    """What the job wrote before (None if its outputs must still be created), and the formats of its streams. Raises
+    AnabranchError if an output stream is gone or contains records of an unknown lane, or if a format can't be
+    determined.
     """
     name = file.graph.job
-    try:
-        known, formats = set(coordinator.known_lanes(name)), coordinator.known_formats(name)
-    except AnabranchError:
-        known, formats = set(), {}
-    new = drained or not known
-    outputs.check_writers(plan, settings, known)
-    if not new:
-        outputs.check(plan, settings)
-    return new, preparation.formats(file, settings, {} if drained else formats, register=True)
+    lanes: dict[str, Lane] = {}
+    formats: dict[str, Format] = {}
+    with suppress(AnabranchError):
+        lanes, formats = coordinator.known_lanes(name), coordinator.known_formats(name)
+    known = None if drained or not lanes else outputs.written_by(lanes.values())
+    outputs.check_writers(plan, settings, lanes)
+    if known is not None:
+        outputs.check(plan, settings, known)
+    return known, preparation.formats(file, settings, {} if drained else formats, register=True)
 
 
-def _prepared(file: JobFile, settings: Settings, plan: Plan, formats: dict[str, Format], new: bool) -> Prepared:
-    """Everything that the job needs to start. If the job is ``new``, its outputs are created."""
+def _prepared(
+    file: JobFile, settings: Settings, plan: Plan, formats: dict[str, Format], known: set[str] | None
+) -> Prepared:
+    """Everything that the job needs to start. ``known`` is what the job wrote before; if it is None, the outputs are
+    created.
+    """
     prepared = Prepared(file, settings, plan, preparation.resolved(file, formats), formats)
     for warning in plan.warnings:
         progress.say(f"warning: {warning}")
-    if new:
+    if known is None:
         outputs.create(plan, settings)
-    outputs.prepare_tables(prepared, create=new)
+    outputs.prepare_tables(prepared, known)
     return prepared
 
 

@@ -69,10 +69,10 @@ def prepare(client: Client, file: JobFile, settings: Settings, model: JobModel |
     name = file.graph.job
     progress.kept(settings, model if drained else None)
     plan = preparation.plan(file, settings, model, model if drained else None)
-    known = set(client.known_lanes(name))
+    known = client.known_lanes(name)
     outputs.check_writers(plan, settings, known)
     if known and not drained:
-        outputs.check(plan, settings)
+        outputs.check(plan, settings, outputs.written_by(known.values()))
     formats = preparation.formats(file, settings, {} if drained else _kept_formats(client, name), register=True)
     prepared = Prepared(file, settings, plan, preparation.checked(file, settings, formats, progress.say), formats)
     for warning in plan.warnings:
@@ -85,11 +85,12 @@ def hand_over(
 ) -> int:
     """Start a prepared job, and return the deployment's number."""
     name, plan = prepared.file.graph.job, prepared.plan
-    new = drained or not client.known_lanes(name)
+    lanes = client.known_lanes(name)
+    known = None if drained or not lanes else outputs.written_by(lanes.values())
     code = program(client, prepared, settings)
-    if new:
+    if known is None:
         outputs.create(plan, settings)
-    outputs.prepare_tables(prepared, create=new)
+    outputs.prepare_tables(prepared, known)
     number = client.start(preparation.start_message(prepared, available_now, code, reset_state))
     progress.say(f"job {name}: deployment {number} is with the coordinator at {client.url}")
     return number

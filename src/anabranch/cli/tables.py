@@ -41,7 +41,7 @@ def table(status: JobStatus) -> Table:
     """A job's lanes as a table."""
     title = f"{status.job}: {status.state}, deployment {status.deployment}, generation {status.generation}"
     found = Table(title=title, title_justify="left")
-    left = ("lane", "runs", "state", "held by")
+    left = ("lane", "runs", "state", "held back by")
     for column in (*left[:3], "batch", "rows", "rows/s", "lag", "batch s", "rejected", "watermark", left[3]):
         found.add_column(column, justify="left" if column in left else "right")
     for lane in status.lanes:

@@ -67,7 +67,7 @@ def until(client: Client, job: str, states: Collection[str], timeout: float) -> 
         if not any(container.alive for container in status.containers) and state == DeploymentState.STARTING:
             now += ": no container has registered yet"
             if status.launching is None:
-                now += f"; anabranch container {job} --coordinator {client.url}"
+                now += f"; if no launcher does, start one: anabranch container {job} --coordinator {client.url}"
         if now == seen and now != told:  # not the first time: a launcher needs a moment to report
             progress.say(now)
             told = now

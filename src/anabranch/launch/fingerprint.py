@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from anabranch.config import Settings
+from anabranch.errors import NotFoundError
 from anabranch.formats import settling
 from anabranch.model.graph import Graph
 from anabranch.planning import fingerprints, patterns, stages
@@ -41,14 +42,14 @@ def of(graph: Graph, plan: Plan, settings: Settings) -> dict[str, str]:
         for name, stream in in_systems
     }
     tables = {
-        f"{fingerprints.TABLE}{stream}": systems.table(stream).id() for _, stream in written if systems.is_table(stream)
+        f"{fingerprints.TABLE}{stream}": _id(systems, stream) for _, stream in written if systems.is_table(stream)
     }
     return {
         **operators,
         **counts,
         **{f"{fingerprints.PATTERN}{name}": f"{each.pattern} in {each.system}" for name, each in matched.items()},
         **outputs,
-        **tables,
+        **{f"{fingerprints.TABLE}{table}": _id(systems, table) for table in tables},
         **{
             f"{fingerprints.DELIVERY}{stream}": "at-least-once"
             for _, stream in written
@@ -63,6 +64,13 @@ def of(graph: Graph, plan: Plan, settings: Settings) -> dict[str, str]:
         "state_partitions": str(job.state_partitions),
         "watermark_scope": job.watermark_scope,
     }
+
+
+def _id(systems: Systems, table: str) -> str:
+    try:
+        return systems.table(table).id()
+    except NotFoundError:
+        return ""
 
 
 def _digest(value: Any) -> str:

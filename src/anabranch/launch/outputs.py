@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from anabranch.config import Settings
 from anabranch.coordinator.store import address
 from anabranch.errors import StateError
 from anabranch.launch.preparation import Prepared
+from anabranch.model.lane import Lane
 from anabranch.planning.plan import Plan
 from anabranch.systems.systems import Systems
 
-__all__ = ["check", "check_writers", "create", "prepare_tables"]
+__all__ = ["check", "check_writers", "create", "prepare_tables", "written_by"]
+
+
+def written_by(lanes: Iterable[Lane]) -> set[str]:
+    """The streams and tables that these lanes write."""
+    return {stream for lane in lanes for stream in lane.outputs}
 
 
 def create(plan: Plan, settings: Settings) -> None:
@@ -22,11 +28,16 @@ def create(plan: Plan, settings: Settings) -> None:
             systems.named(str(output.system)).create(output.stream, output.partitions, output.intermediate)
 
 
-def prepare_tables(prepared: Prepared, create: bool) -> None:
-    """Check that the tables that a job writes accept its rows. With ``create`` (for a new job), create missing tables.
+def prepare_tables(prepared: Prepared, known: Collection[str] | None) -> None:
+    """Check that the tables that a job writes accept its rows.
+
+    Args:
+        known: what the job wrote before, if it continues. Other tables are left out, because a job with new outputs
+            can't continue. None if the job starts anew, or if another version of it is deployed: missing tables are
+            created.
 
     Raises:
-        NotFoundError: a table doesn't exist, and ``create`` is False.
+        NotFoundError: a table of ``known`` doesn't exist.
         ConflictError: a table doesn't accept the job's rows, for example because a column is missing or has another
             type.
     """
@@ -36,21 +47,23 @@ def prepare_tables(prepared: Prepared, create: bool) -> None:
     graph = prepared.file.graph
     systems = Systems(prepared.settings, graph.job)
     for node in graph.nodes:
-        if node.kind == "write" and systems.is_table(node.args["stream"]):
+        stream = node.args.get("stream", "")
+        if node.kind == "write" and systems.is_table(stream) and (known is None or stream in known):
             schema = tables.schema_of(prepared.schemas[node.inputs[0]], label(node))
-            systems.table(node.args["stream"]).prepare(schema, create)
+            systems.table(stream).prepare(schema, known is None)
 
 
-def check(plan: Plan, settings: Settings, known: Collection[str] | None = None) -> None:
-    """Check that the output streams of a job that continues exist. ``known`` contains the streams to check; None means
-    all.
+def check(plan: Plan, settings: Settings, known: Collection[str]) -> None:
+    """Check that the output streams of a job that continues exist.
+
+    Args:
+        known: what the job wrote before. Other outputs are new, and aren't checked.
 
     Raises:
         StateError: a stream is gone; the message names it.
     """
     systems = Systems(settings, plan.model.job)
-    streams = [o for o in plan.outputs if o.stream is not None and not systems.is_table(o.stream)]
-    streams = [o for o in streams if known is None or o.stream in known]
+    streams = [o for o in plan.outputs if o.stream in known and not systems.is_table(o.stream)]
     there = {name: systems.named(name).streams() for name in sorted({str(o.system) for o in streams})}
     gone = next((o for o in streams if o.stream not in there[str(o.system)]), None)
     if gone is not None:

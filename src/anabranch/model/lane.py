@@ -157,6 +157,7 @@ class Lane(Document, frozen=True, kw_only=True):
     rewind: Rewind | None = None
     drained: AfterDrain | None = None
     starting: tuple[Position, ...] = ()
+    opened: bool = False
     inherits: dict[str, int] = {}
     first_batch: int = 0
     state_partitions: int = 4
@@ -196,7 +197,7 @@ class Lane(Document, frozen=True, kw_only=True):
         the store has the offsets at which they ended. Other conditions for the start are checked in
         ``coordinator/jobs/offers.py``.
         """
-        return not self.predecessors or bool(self.starting)
+        return not self.predecessors or self.opened or bool(self.starting)
 
     @property
     def begins(self) -> dict[SSP, int]:

@@ -85,9 +85,10 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any], under: str = "") ->
 
 def _other(name: str, old: str | None, new: str | None) -> str:
     """The text for a difference that doesn't concern operators."""
-    for begin in (OUTPUT, TABLE):
-        if name.startswith(begin) and old and new:
-            return f"{name} was deleted and created again"
+    if name.startswith((OUTPUT, TABLE)):
+        if old is None or new is None:
+            return f"{name} is {'new' if old is None else 'not written any more'}"
+        return f"{name} {'was deleted and created again' if new else 'is gone'}"
     if name.startswith(PARTITIONS):
         return f"input {name.removeprefix(PARTITIONS)} is {'new' if old is None else 'gone'}"
     if name.startswith(_SETTINGS) or old is None or new is None:

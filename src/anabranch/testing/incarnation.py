@@ -142,10 +142,10 @@ class Incarnation:
         preparation.refuse_several(settings)
         model, drained = local_store.present_model(settings.coordinator.store, job)
         plan = preparation.plan(file, settings, model, model if drained else None)
-        known = set(self._store.lanes(job))
+        known = self._store.lanes(job)
         outputs.check_writers(plan, settings, known)
         if known and not drained:
-            outputs.check(plan, settings)
+            outputs.check(plan, settings, outputs.written_by(known.values()))
         formats = preparation.formats(file, settings, {} if drained else self._coordinator.known_formats(job))
         schemas = preparation.resolved(file, formats)
         if drained or not known:

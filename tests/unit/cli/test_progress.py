@@ -17,7 +17,7 @@ from tests.support.reports import lane_report
     [
         (None, None, ""),
         (None, "embedded/a/1", "; no watermark: embedded/a/1 has had no event time yet, which keeps every window open"),
-        (1_388_546_100_000, "embedded/a/1", "; watermark 2014-01-01 03:15:00, held by embedded/a/1"),
+        (1_388_546_100_000, "embedded/a/1", "; watermark 2014-01-01 03:15:00, held back by embedded/a/1"),
     ],
 )
 def test_what_holds_windows_open_is_said(watermark: int | None, held_by: str | None, said: str) -> None:

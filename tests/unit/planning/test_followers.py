@@ -158,3 +158,18 @@ def test_what_was_drained_is_taken_over_by_who_follows_a_lane_that_never_began()
     follower = msgspec.structs.replace(follow.as_planned(closed), id="0-b", predecessors=(closed.id,))
     lane = opening.opened(follower, {closed.id: closed})
     assert (lane.drained, lane.inherits) == (closed.drained, closed.inherits)
+
+
+def test_who_follows_a_lane_that_had_nothing_to_continue_from_begins_as_it_would_have_begun() -> None:
+    """Such a lane has no start offsets. Without a mark that they are known, they would be looked for again and again."""
+    _, opened = deployed(job(), job())
+    first = follow.as_planned(opened["outputs-embedded"])
+    closed = ended(first, began=False)
+    follower = msgspec.structs.replace(first, id="0-b", predecessors=(closed.id,))
+    assert not follower.start_is_known
+    lane = opening.opened(follower, {closed.id: closed})
+    assert (lane.starting, lane.inherits, lane.start_is_known) == ((), {}, True)
+    assert {*lane.added} == {*wholes(lane.ssps)}
+    again = opening.never_begun(lane, "nor can this one")
+    after = opening.opened(msgspec.structs.replace(first, id="0-c", predecessors=(lane.id,)), {lane.id: again})
+    assert (after.starting, after.start_is_known, {*after.added}) == ((), True, {*lane.added})

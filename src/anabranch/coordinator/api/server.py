@@ -30,7 +30,7 @@ from anabranch.coordinator.api.operation import Operation, Parameter
 from anabranch.coordinator.api.operations import OPERATIONS, Operations
 from anabranch.coordinator.api.representation import Representation, ResponseCache, knows, respond, tagged
 from anabranch.coordinator.coordinator import MOST_WAIT, Coordinator
-from anabranch.errors import AnabranchError, UsageError
+from anabranch.errors import AnabranchError, NotFoundError, UsageError
 from anabranch.metrics import CONTENT_TYPE, exposition
 from anabranch.model.document import Document, compact, decode
 from anabranch.protocol.deployment import StartRequest
@@ -358,8 +358,12 @@ def _log(request: Request, status: int, why: str) -> None:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
+    """The response to a request that can't be fulfilled. That something a client asks about doesn't exist is an answer
+    and no refusal, for example when ``anabranch start`` asks whether the job is new.
+    """
     assert isinstance(error, AnabranchError)
-    _log(request, status_of(error), error.what)
+    if request.method != "GET" or not isinstance(error, NotFoundError):
+        _log(request, status_of(error), error.what)
     return JSONResponse(payload_of(error), status_of(error))
 
 

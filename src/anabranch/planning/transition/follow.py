@@ -178,6 +178,7 @@ def as_planned(lane: Lane) -> Lane:
         drained=None,
         fresh=(),
         starting=(),
+        opened=False,
         inherits={},
         first_batch=0,
         state=LaneState.PLANNED,

@@ -25,8 +25,10 @@ def never_begun(lane: Lane, why: str) -> Lane:
     """
     if lane.begun or not lane.start_is_known:
         raise StateError(f"lane {lane.id} may have written something", "this is a bug in anabranch")
+    read = (ssp for ssp in (*wholes(lane.ssps), *lane.broadcast) if ssp not in {*lane.begins, *lane.fresh})
     return msgspec.structs.replace(
         lane,
+        added=tuple(dict.fromkeys((*lane.added, *read))),
         state=LaneState.CLOSED,
         final=tuple(Position(ssp=ssp, offset=offset) for ssp, offset in lane.begins.items()),
         last_batch=lane.first_batch - 1,
@@ -55,6 +57,10 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
     Raises:
         StateError: the final positions of the predecessors don't fit together, because the store was damaged.
     """
+    return msgspec.structs.replace(_completed(lane, lanes), opened=True)
+
+
+def _completed(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
     before = [lanes[name] for name in lane.predecessors]
     beside = {name: spoken_for(names, lanes) for name, names in lane.beside.items()}
     fresh = tuple(dict.fromkeys((*lane.fresh, *_unread(lane, before, lambda each: each.fresh))))

@@ -43,6 +43,7 @@ def forgotten(lanes: Iterable[Lane], ends: Mapping[SSP, int]) -> list[Lane]:
             lane,
             state=LaneState.CLOSED,
             starting=(),
+            opened=False,
             inherits={},
             final=(),
             folder_epoch=0,
