@@ -1,4 +1,5 @@
-"""Makes OpenTelemetry instruments for a coordinator's metrics, with the names that these metrics have in Prometheus."""
+"""Makes OpenTelemetry instruments for a coordinator's metrics. Their names are those in Prometheus, but without the
+ending ``_total`` of counters."""
 
 from __future__ import annotations
 
