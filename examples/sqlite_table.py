@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pyarrow as pa
 
 from anabranch.errors import ConflictError, NotFoundError
 from anabranch.tables import Mark, Owner, marks
-
-_MARKS = "create table if not exists marks (job, lane, epoch, batch, primary key (job, lane))"
-_NAMES = "select name from pragma_table_info('rows')"
 
 
 class SqliteTable:
@@ -29,22 +27,32 @@ class SqliteTable:
         return self._path
 
     def id(self) -> str:
-        return self._path
+        with self._opened() as connection:
+            return str(connection.execute("select id from made").fetchone()[0])
 
     def prepare(self, schema: pa.Schema, create: bool) -> None:
-        with closing(self._connect()) as connection:
-            if create:
-                columns = ", ".join(f'"{name}"' for name in schema.names)
-                connection.execute(f"create table if not exists rows ({columns})")
-                connection.execute(_MARKS)
-            held = [name for (name,) in connection.execute(_NAMES)]
-        if not held:
-            raise NotFoundError(f"{self} has no table", "restore it")
+        if create:
+            with closing(self._connect()) as connection:
+                connection.execute("begin immediate")  # before the look: nobody can make the table in between
+                if not _columns(connection):
+                    self._make(connection, schema)
+                connection.execute("commit")
+        with self._opened() as connection:
+            held = _columns(connection)
         if set(held) != set(schema.names):
             raise ConflictError(f"{self} has the columns {', '.join(held)}", "write these")
 
+    def _make(self, connection: sqlite3.Connection, schema: pa.Schema) -> None:
+        for former in ("marks", "made"):  # of a table whose rows alone were dropped
+            connection.execute(f"drop table if exists {former}")
+        columns = ", ".join(f'"{name}"' for name in schema.names)
+        connection.execute(f"create table rows ({columns})")
+        connection.execute("create table marks (job, lane, epoch, batch, primary key (job, lane))")
+        connection.execute("create table made (id)")
+        connection.execute("insert into made values (?)", [uuid.uuid4().hex])
+
     def fence(self, owner: Owner, new: bool | None) -> None:
-        with closing(self._connect()) as connection:
+        with self._opened() as connection:
             connection.execute("begin immediate")
             mark = marks.fenced(_mark(connection, owner.job, owner.lane), owner, str(self), new)
             if mark is not None:
@@ -52,13 +60,14 @@ class SqliteTable:
             connection.execute("commit")
 
     def last(self, job: str, lane: str) -> int:
-        with closing(self._connect()) as connection:
+        with self._opened() as connection:
             mark = _mark(connection, job, lane)
         return -1 if mark is None else mark.batch
 
     def writers(self, job: str) -> list[str]:
         with closing(self._connect()) as connection:
-            connection.execute(_MARKS)
+            if not _columns(connection):
+                return []
             found = connection.execute("select lane from marks where job = ? and batch >= 0", [job])
             return sorted(lane for (lane,) in found)
 
@@ -66,7 +75,7 @@ class SqliteTable:
         return _Rows(schema)
 
     def commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
-        with closing(self._connect()) as connection:
+        with self._opened() as connection:
             connection.execute("begin immediate")  # before the look: nobody can fence in between
             if marks.check(_mark(connection, owner.job, owner.lane), owner, str(self)).batch >= batch:
                 return
@@ -81,6 +90,13 @@ class SqliteTable:
 
     def leave(self, owner: Owner) -> None:
         pass
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        with closing(self._connect()) as connection:
+            if not _columns(connection):
+                raise NotFoundError(f"{self} has no table", "restore it")
+            yield connection
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self._path, isolation_level=None)
@@ -102,6 +118,10 @@ class _Rows:
 
     def abort(self) -> None:
         pass
+
+
+def _columns(connection: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in connection.execute("select name from pragma_table_info('rows')")]
 
 
 def _mark(connection: sqlite3.Connection, job: str, lane: str) -> Mark | None:

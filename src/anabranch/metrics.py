@@ -19,7 +19,9 @@ _LANES = {
     "lag_records": "Offsets between the lane's positions and the ends of its inputs.",
     "batch": "Number of the lane's last committed batch; -1 if there is none.",
     "batch_seconds": "Duration of the lane's last committed batch.",
-    "rows_per_second": "Records per second that the lane read in its last batch.",
+    "rows_per_second": (
+        "Records per second that the lane reads in its running batch; while this isn't known, in its last batch."
+    ),
     "rows": "Records that the lane has read since it last started.",
     "attempts": "Number of times that the lane's container has started the lane.",
     "stalls": "Number of times that the lane's container has restarted the lane because it made no progress.",

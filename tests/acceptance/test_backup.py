@@ -154,6 +154,30 @@ def test_what_cannot_be_exact_is_refused_and_nothing_is_changed(made: Callable[.
     workspace.check_outputs(several)
 
 
+def test_a_stream_that_no_longer_keeps_what_must_still_be_read_is_refused(
+    made: Callable[..., Workspace], tmp_path: Path
+) -> None:
+    workspace, several = made("old"), flights(9, 2000)
+    place = tmp_path / "backup"
+    workspace.put(several[:1000])
+    workspace.finish()
+    workspace.put(several[1000:], pieces=4)  # which no lane has read yet
+    backed_up(workspace, place)
+    workspace.system.purge(INPUT, {number: end - 1 for number, end in workspace.ends()[INPUT].items()})
+
+    destroy(workspace, but_for="streams")
+    said = workspace.call("restore", str(place), code=4).stderr
+    assert f"there is a stream '{INPUT}' here already" in said
+    assert "must still read, were deleted from it" in said
+    assert not workspace.lanes.exists()
+    assert not (workspace.folder / ".anabranch" / "coordinator.db").exists()
+
+    shutil.rmtree(workspace.folder / ".anabranch" / "streams" / INPUT)
+    workspace.call("restore", str(place))
+    workspace.finish()
+    workspace.check_outputs(several)
+
+
 def test_on_kafka_it_is_exact_unless_something_was_written_since(
     made: Callable[..., Workspace], tmp_path: Path, cluster: Cluster
 ) -> None:

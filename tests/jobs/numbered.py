@@ -80,7 +80,7 @@ def check_nothing_is_left(workspace: Workspace) -> None:
     """Another run reads nothing and writes nothing."""
     before = _stable_ends(workspace)
     again = workspace.finish()
-    assert again.stderr.count(" 0 rows read in this run") == 2, again.stderr
+    assert again.stderr.count(" 0 rows read since it last started") == 2, again.stderr
     assert _stable_ends(workspace) == before
 
 

@@ -4,7 +4,7 @@ The order of the steps ensures that an interrupted restore can be repeated, and 
 everything else is in place:
 
 1. compare all files of the backup with their checksums, and check that the job's outputs outside the backup contain no
-   batches that the backup doesn't know;
+   batches that the backup doesn't know, and that streams that already exist keep what the job must still read;
 2. copy each stream to a temporary folder, and move it to its place in one step;
 3. copy the folders of lanes;
 4. store the job's rows in one transaction. The job can then be started.
@@ -93,8 +93,8 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
     Raises:
         NotFoundError: there is no complete backup.
         DamagedError: a file of the backup is damaged.
-        ConflictError: parts of the job already exist here, or the job's outputs outside the backup contain batches that
-            the backup doesn't know.
+        ConflictError: parts of the job already exist here, the job's outputs outside the backup contain batches that
+            the backup doesn't know, or a stream here lacks records that the job must still read.
     """
     tree = Tree(spark, uri)
     found = manifest.read(tree)
@@ -106,6 +106,7 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
         due = _Restore(spark, tree, found, moment, settings, _settings(settings, moment.rows))
         _check_folders(due)
         there = _streams_there(due)
+        _check_kept(due, there)
         _check_outputs(due, there)
         crash_points.reach(crash_points.FOUND_WHOLE, found.job, 0)
         for each in found.streams:
@@ -198,6 +199,32 @@ def _streams_there(due: _Restore) -> set[str]:
         if archive.is_there(each.stream, each.cut, last):
             there.add(each.stream)
     return there
+
+
+def _check_kept(due: _Restore, there: set[str]) -> None:
+    """Raises ConflictError if the retention of a stream that already exists here has deleted records that the restored
+    job must still read, unless the settings allow the loss of records."""
+    systems = due.systems
+    strict = {stream for stream in there if systems.on_data_loss(stream) == "fail"}
+    starts = {
+        each.stream: systems.named(each.system).starts(each.stream)
+        for each in due.backup.streams
+        if each.stream in strict
+    }
+    for each in due.backup.lanes if starts else ():
+        lane = due.moment.lanes[each.lane]
+        uri = f"{due.tree.path.toString()}/{manifest.LANES}/{lane.id}/{each.epoch}"
+        read = Folder(due.spark, uri, systems.streams_by_topic).positions() if each.is_open else {}
+        for ssp in (*lane.ssps, *lane.broadcast):
+            start = starts.get(ssp.stream, {}).get(ssp.partition, 0)
+            at = read.get(ssp.stream, {}).get(ssp.partition, start)
+            if at < start:
+                raise ConflictError(
+                    f"there is a stream {ssp.stream!r} here already, and the offsets {at} to {start - 1} of its "
+                    f"partition {ssp.partition}, which lane {lane.id} must still read, were deleted from it",
+                    "restore where that stream doesn't exist, or move it away first: the backup has these records; "
+                    "nothing was changed",
+                )
 
 
 def _check_outputs(due: _Restore, there: set[str]) -> None:

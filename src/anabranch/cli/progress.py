@@ -232,12 +232,12 @@ def unserved(status: JobStatus) -> None:
 
 
 def summary(status: JobStatus) -> None:
-    """Print what a job has done in this run, one line per lane."""
+    """Print what each lane of a job has done, one line per lane."""
     for lane in status.lanes:
         if lane.report is not None:
             what = rejected(lane.report)
-            aside = f"; rejected since the lane began: {what}" if what else ""
+            aside = f"; rejected: {what}" if what else ""
             rows = f"{lane.report.progress.rows:,} {'row' if lane.report.progress.rows == 1 else 'rows'}"
-            read = f"{lane.report.phase}, {rows} read in this run{aside}{event_time(lane.report)}"
+            read = f"{lane.report.phase}, {rows} read since it last started{aside}{event_time(lane.report)}"
             say(f"{lane.lane.id} ({lane.lane.group}): {read}")
     say(f"job {status.job}: {status.state}")

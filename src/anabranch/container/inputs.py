@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from anabranch import logs
+from anabranch.config.headings import heading
 from anabranch.container import partitioner_check
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.errors import AnabranchError, StateError
@@ -134,6 +135,7 @@ class Inputs:
             raise StateError(
                 f"{ssp}: the {gone} gone, and lane {self._lane.id} had not read them yet: the stream's retention "
                 "is shorter than the lane's lag was",
-                f'to continue from the oldest record there is, set [streams.{name}] on_data_loss = "earliest"',
+                f"to continue from the oldest record there is, set {heading('streams', name)} "
+                'on_data_loss = "earliest"',
             )
         log.warning("records are gone before they were read", ssp=str(ssp), first=at, last=start - 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.config import Settings, StreamSettings
+from anabranch.config.headings import heading
 from anabranch.errors import ConfigError
 from anabranch.formats.format import Format
 from anabranch.formats.registry import Registry
@@ -79,11 +80,12 @@ def _of_settings(stream: str, bound: StreamSettings) -> Format:
     if bound.schema_file is None:
         raise ConfigError(
             f'streams.{stream} has format = "{bound.format}" and no schema',
-            f'set [streams.{stream}] schema_file = "{file}"',
+            f'set {heading("streams", stream)} schema_file = "{file}"',
         )
     if bound.format == "protobuf" and bound.message is None:
         raise ConfigError(
-            f'streams.{stream} has format = "protobuf" and no message', f'set [streams.{stream}] message = "Flight"'
+            f'streams.{stream} has format = "protobuf" and no message',
+            f'set {heading("streams", stream)} message = "Flight"',
         )
     return Format(name=bound.format, schema=_file(stream, bound), message=bound.message or "")
 
@@ -96,7 +98,7 @@ def _of_registry(registry: Registry, stream: str, bound: StreamSettings, written
         if not versions:
             raise ConfigError(
                 f"the schema registry knows no subject {subject!r}, that of stream {stream}",
-                f"register a schema; or set [streams.{stream}] subject, or schema_file; "
+                f"register a schema; or set {heading('streams', stream)} subject, or schema_file; "
                 f"its subjects: {', '.join(registry.subjects()) or 'none'}",
             )
         return Format(name="confluent", schema=versions[-1].schema, id=versions[-1].id, writers=writers)
@@ -118,7 +120,7 @@ def _file(stream: str, bound: StreamSettings) -> str:
     except OSError as error:
         raise ConfigError(
             f"{path}, the schema of stream {stream}, can't be read: {error.strerror}",
-            f"let [streams.{stream}] schema_file name a file that is there",
+            f"let {heading('streams', stream)} schema_file name a file that is there",
         ) from None
     return base64.b64encode(content).decode() if bound.format == "protobuf" else _avro(stream, path, content)
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
+from anabranch.config.headings import heading
 from anabranch.errors import ConflictError, GraphError, NotFoundError
 from anabranch.model.graph import Graph, Node
 from anabranch.model.job_model import JobModel, Matched, StageModel
@@ -61,13 +62,13 @@ def found(
             raise NotFoundError(
                 f"{_label(node)} has read stream {lost!r} so far, and {systems[name]} has no stream of that name that "
                 f"matches {patterns[name]!r}",
-                f"restore it, or let [streams.{name}] pattern match it; or run the job under another name",
+                f"restore it, or let {heading('streams', name)} pattern match it; or run the job under another name",
             )
         its = (*has, *(stream for stream in matching if stream not in has and (new or not has)))
         if not its:
             raise NotFoundError(
                 f"{_label(node)}: no stream in {systems[name]} has a name that matches {patterns[name]!r} completely",
-                f"see anabranch stream list; create one, or correct [streams.{name}] pattern",
+                f"see anabranch stream list; create one, or correct {heading('streams', name)} pattern",
             )
         result[name] = msgspec.structs.replace(empty, streams=its)
     return result
@@ -126,7 +127,7 @@ def check(graph: Graph, patterns: Mapping[str, str]) -> None:
         what = "is a broadcast" if node.kind == "read" else "is a table" if "of" in node.args else "is an output"
         raise GraphError(
             f"{_label(node)}: {stream!r} {what}, and is bound to the pattern {patterns[stream]!r}",
-            f"bind it to one stream: take [streams.{stream}] pattern out",
+            f"bind it to one stream: take {heading('streams', stream)} pattern out",
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from anabranch.config.headings import heading
 from anabranch.errors import ConfigError
 
 __all__ = ["FolderOptions", "Options", "checked"]
@@ -59,6 +60,6 @@ def checked(kind: type[Kind], name: str, given: Mapping[str, Any]) -> Kind:
             cure = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(kind.model_fields)}"
             raise ConfigError(f"unknown setting {where!r}", cure) from None
         if first["type"] == "missing":
-            raise ConfigError(f"{where} isn't set", f"set [outputs.{name}] {setting}") from None
+            raise ConfigError(f"{where} isn't set", f"set {heading('outputs', name)} {setting}") from None
         why = first["msg"].removeprefix("Value error, ")
         raise ConfigError(f"{where} has the value {first.get('input')!r}: {why}", "set an allowed value") from None

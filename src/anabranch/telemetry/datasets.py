@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from anabranch.config import OutputSettings, Settings
+from anabranch.config.secrets import hidden, resolved
 from anabranch.model.graph import Graph
 from anabranch.planning import stages
 from anabranch.systems.systems import Systems
@@ -38,6 +39,9 @@ def of_job(graph: Graph, settings: Settings, seen: Iterable[str] = ()) -> Datase
     Args:
         seen: streams that the job is known to read, as ``system/stream``, including the streams that match a pattern of
             the job.
+
+    Raises:
+        ConfigError: a reference in the address of a system or a table can't be resolved.
     """
     systems = Systems(settings, graph.job)
     of = stages.systems(graph, systems.bound(), settings.systems.default)
@@ -67,11 +71,11 @@ def _table(output: str, settings: OutputSettings) -> tuple[str, str]:
         return _file(str(options["path"]))
     table = str(options.get("table", output))
     if settings.to == "postgresql":
-        url = urlsplit(str(options["url"]))
+        url = _public(f"outputs.{output}.url", str(options["url"]))
         schema = table if "." in table else f"public.{table}"
         return f"postgres://{url.hostname}:{url.port or _PORT}", f"{url.path.strip('/')}.{schema}"
     if "uri" in (catalog := dict(options.get("catalog", {}))):
-        return _without_login(str(catalog["uri"])), table
+        return _public(f"outputs.{output}.catalog.uri", str(catalog["uri"])).geturl(), table
     return settings.to, table
 
 
@@ -83,6 +87,15 @@ def _file(path: str) -> tuple[str, str]:
     return f"{scheme}://{url.netloc}", url.path.strip("/") if scheme == "s3" else url.path
 
 
-def _without_login(uri: str) -> str:
-    url = urlsplit(uri)
-    return url._replace(netloc=url.netloc.rpartition("@")[2], query="", fragment="").geturl()
+def _public(setting: str, uri: str) -> SplitResult:
+    """The part of a URI that may be published, with its references resolved. References in the part that is left out
+    aren't resolved."""
+    text, references = hidden(uri)
+    text = _without_secrets(urlsplit(text)).geturl()
+    for word, reference in references.items():
+        text = text.replace(word, reference)
+    return _without_secrets(urlsplit(resolved(setting, text)))  # a reference can stand for a login, too
+
+
+def _without_secrets(url: SplitResult) -> SplitResult:
+    return url._replace(netloc=url.netloc.rpartition("@")[2], query="", fragment="")

@@ -8,8 +8,9 @@ from anabranch.cli import progress
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.lane_report import LanePhase
 from anabranch.protocol.standby import StandbyStatus
-from anabranch.protocol.status import JobStatus
+from anabranch.protocol.status import JobStatus, LaneStatus
 from tests.support.reports import lane_report
+from tests.unit.coordinator.helpers import FIRST, lane
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,13 @@ def test_standbys_are_shown_with_who_keeps_them_and_how_far_behind_they_are() ->
         "standby 0 of lane 0-b: kept by j:1:4 in rack a, up to date",
         "standby 0 of lane 0-c: kept by j:1:4, not complete yet",
     ]
+
+
+def test_what_a_lane_has_read_is_counted_from_its_last_start(capsys: pytest.CaptureFixture[str]) -> None:
+    told = lane_report(FIRST, LanePhase.ENDED, rows=1, number=2, dropped=4)
+    lanes = (LaneStatus(lane=lane(FIRST), report=told),)
+    status = JobStatus(job="j", deployment=1, generation=1, state=DeploymentState.STOPPED, lanes=lanes)
+    progress.summary(status)
+    said = "".join(capsys.readouterr())
+    assert f"{FIRST} (" in said
+    assert "): ended, 1 row read since it last started; rejected: 4 dropped\n" in said

@@ -161,7 +161,7 @@ def test_what_was_drained_is_taken_over_by_who_follows_a_lane_that_never_began()
 
 
 def test_who_follows_a_lane_that_had_nothing_to_continue_from_begins_as_it_would_have_begun() -> None:
-    """Such a lane has no start offsets. Without a mark that they are known, they would be looked for again and again."""
+    """It has no start offsets. Without a mark that they are known, they would be looked for again and again."""
     _, opened = deployed(job(), job())
     first = follow.as_planned(opened["outputs-embedded"])
     closed = ended(first, began=False)

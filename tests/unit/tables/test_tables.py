@@ -17,7 +17,7 @@ from anabranch import Job, config
 from anabranch.cli import container
 from anabranch.config import OutputSettings, Settings
 from anabranch.coordinator.jobs import fencing
-from anabranch.errors import ConfigError, FencedError, StateError
+from anabranch.errors import ConfigError, FencedError, NotFoundError, StateError
 from anabranch.launch import preparation
 from anabranch.model.lane import Lane
 from anabranch.spark.query.tables import TablePublisher
@@ -112,6 +112,37 @@ def test_a_replay_with_the_same_parts_changes_nothing(settings: OutputSettings, 
     for each in (table, table, opened("orders", settings)):
         each.commit(owner(1), 0, parts)
         assert ids() == [1, 2]
+
+
+def test_a_table_that_does_not_exist_is_said_not_to(settings: OutputSettings) -> None:
+    table = opened("orders", settings)
+    for call in (table.id, lambda: table.prepare(SCHEMA, create=False), lambda: table.last("orders", LANE)):
+        with pytest.raises(NotFoundError):
+            call()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_table_of_one_s_own_that_is_made_anew_is_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
+) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    path = tmp_path / "orders"
+    table = opened("orders", OutputSettings(to="sqlite_table:SqliteTable", path=str(path)))  # type: ignore[call-arg]
+    table.prepare(SCHEMA, create=True)
+    table.fence(owner(1), new=True)
+    committed(table, owner(1), 0, [1])
+    former = table.id()
+    table.prepare(SCHEMA, create=True)
+    assert (table.id(), table.last("orders", LANE)) == (former, 0)
+    if whole:
+        path.unlink()
+    else:
+        sqlite3.connect(path).execute("drop table rows")
+    with pytest.raises(NotFoundError, match="has no table"):
+        table.id()
+    table.prepare(SCHEMA, create=True)
+    assert table.id() != former
+    assert table.last("orders", LANE) == -1
 
 
 @pytest.mark.parametrize("epoch", [1, 2])

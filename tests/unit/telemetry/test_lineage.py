@@ -224,3 +224,18 @@ def test_names_are_those_that_others_use(given: dict[str, Any], expected: list[t
     assert found.outputs == tuple(Dataset(*each) for each in expected)
     assert {each.name for each in found.inputs} >= {"flights", "flights-2"}
     assert "secret" not in str(found)
+
+
+def test_references_in_addresses_are_resolved_but_no_login_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"BROKERS": "SSL://one:9093,two:9093", "HOST": "db", "PORT": "5433", "LOGIN": "me:secret"}
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    kafka = {"default": "kafka", "kafka": {"bootstrap_servers": "${env:BROKERS}"}}
+    late = {"to": "postgresql", "url": "postgresql://me:${env:UNSET}@${env:HOST}:${env:PORT}/shop?x=${env:UNSET}"}
+    found = datasets.of_job(GRAPH, Settings(systems=kafka, outputs={"late": late}))
+    assert found == Datasets(
+        (Dataset("kafka://one:9093", "flights"),), (Dataset("postgres://db:5433", "shop.public.late"),)
+    )
+    late = {"to": "iceberg", "catalog": {"uri": "http://${env:LOGIN}@${env:HOST}:8181/"}}
+    found = datasets.of_job(GRAPH, Settings(systems=kafka, outputs={"late": late}))
+    assert found.outputs == (Dataset("http://db:8181/", "late"),)

@@ -65,8 +65,9 @@ class Task(_Record, frozen=True, kw_only=True):
 
 
 class Problem(_Record, frozen=True, kw_only=True):
-    """What to assign, and by which rules. Raises ConfigError if a container, a task, or a partition of a task is named
-    twice, or if the problem can't be solved as it is."""
+    """What to assign, and by which rules. If ``reliable_standbys`` is given, ``standby_order`` has no effect. Raises
+    ConfigError if a container, a task, or a partition of a task is named twice, or if the problem can't be solved as it
+    is."""
 
     containers: tuple[Container, ...]
     tasks: tuple[Task, ...]

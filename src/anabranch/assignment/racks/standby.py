@@ -1,7 +1,8 @@
 """Assigns standbys to containers: never to the container of their active task or of another standby of the task, spread
 over racks, balanced, with little traffic across racks, and with few moves.
 
-The problem's ``standby_order`` says whether spread (``reliability``) or cost (``cost``) comes first.
+The problem's ``standby_order`` says whether spread (``reliability``) or cost (``cost``) comes first, unless its
+``reliable_standbys`` says how many copies of a task are placed in the first way, and the others in the second.
 """
 
 from __future__ import annotations

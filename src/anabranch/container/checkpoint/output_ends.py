@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any
 
 from anabranch import logs
+from anabranch.config.headings import heading
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.errors import AnabranchError, NotFoundError, StateError
 from anabranch.model.lane import Lane
@@ -130,7 +131,7 @@ class Outputs:
         if "on_data_loss" in self._of(stream).stream_settings:
             name = self._systems.bound_as(stream)
             return (
-                f"to continue without these records, which are then lost, set [streams.{name}] "
+                f"to continue without these records, which are then lost, set {heading('streams', name)} "
                 'on_data_loss = "earliest"'
             )
         job = self._lane.job

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from anabranch.config.headings import heading
 from anabranch.errors import LogError
 from anabranch.systems.embedded import disk, layout
 
@@ -76,6 +77,6 @@ def gone(where: str, first: int, start: int) -> LogError:
     last = f"offset {first} is" if start == first + 1 else f"offsets {first} to {start - 1} are"
     return LogError(
         f"{where}: the {last} gone, deleted by the stream's retention",
-        f'to continue from the oldest record there is, {start}, set [streams.{stream}] on_data_loss = "earliest"; to '
-        f"keep more from now on: anabranch stream retain {stream}",
+        f"to continue from the oldest record there is, {start}, set {heading('streams', stream)} "
+        f'on_data_loss = "earliest"; to keep more from now on: anabranch stream retain {stream}',
     )

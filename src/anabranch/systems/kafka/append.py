@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from anabranch.errors import AnabranchError
 from anabranch.model.hashing import partitions_for
+from anabranch.systems.kafka import timestamps
 from anabranch.systems.kafka.topics import LARGEST, LIMIT, Topics
 from anabranch.systems.records import RECORD_SCHEMA
 
@@ -21,7 +22,6 @@ __all__ = ["KafkaAppender"]
 
 _SERVED_EVERY = 256
 _STEP_SECONDS = 0.1
-_FIRST_MS = 1
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 
 _Headers = list[tuple[str, str | bytes | None]] | None
@@ -59,7 +59,7 @@ class KafkaAppender:
         self._written, self._failed = 0, []
         where = self.partitions_of(batch.column("key"))
         keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
-        times = np.maximum(batch.column("timestamp").cast(pa.int64()).to_numpy() // 1000, _FIRST_MS).tolist()
+        times = timestamps.milliseconds(batch.column("timestamp")).tolist()
         headers = _headers(batch.column("headers"))
         rows = zip(where.tolist(), keys, values, times, headers, strict=True)
         for row, (partition, key, value, at, pairs) in enumerate(rows):

@@ -11,7 +11,7 @@ from anabranch.config.addresses import host_and_port
 from anabranch.config.secrets import has_reference, resolved
 from anabranch.errors import ConfigError
 
-__all__ = ["java", "librdkafka", "secrets", "shown"]
+__all__ = ["first_server", "java", "librdkafka", "secrets", "shown"]
 
 _MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -89,6 +89,13 @@ def shown(settings: KafkaSettings) -> str:
     if settings.security_protocol.startswith("SASL"):
         words += [settings.sasl_mechanism, f"user {settings.sasl_username}"]
     return f"{settings.bootstrap_servers} ({', '.join(words)})"
+
+
+def first_server(settings: KafkaSettings) -> str:
+    """The first of the bootstrap servers, as ``HOST:PORT``. Raises ConfigError if a reference can't be resolved, or if
+    the address of a server isn't valid.
+    """
+    return _servers(settings).split(",")[0].strip().rpartition("://")[2]
 
 
 def secrets(settings: KafkaSettings) -> list[str]:

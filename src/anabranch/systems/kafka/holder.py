@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -21,6 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from anabranch.config import KafkaSettings
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.event_time import durations
+from anabranch.systems.kafka import timestamps
 from anabranch.systems.kafka.clients import librdkafka, shown
 from anabranch.systems.kafka.markers import Marker, Markers
 
@@ -198,8 +198,7 @@ def _rows(records: pa.RecordBatch, partitions: npt.NDArray[Any]) -> list[tuple[A
     1.6 times as long. ``produce_batch`` is no faster, and accepts neither timestamps nor headers.)
     """
     values, keys = (records.column(name).to_numpy(zero_copy_only=False).tolist() for name in ("value", "key"))
-    times = records.column("timestamp").cast(pa.int64()).to_numpy() // 1000
-    stamps = np.where(times == 0, 1, times).tolist()  # the client takes 0 for "now"
+    stamps = timestamps.milliseconds(records.column("timestamp")).tolist()
     where = partitions.tolist()
     nones = [None] * len(values)
     headers = records.column("headers")

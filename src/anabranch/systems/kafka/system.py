@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 from anabranch.config import KafkaSettings, Settings
 from anabranch.model.lane import Lane
 from anabranch.systems.contract import Range, Records, SessionNeeds, System
-from anabranch.systems.kafka import errors, jars, markers, output, records
+from anabranch.systems.kafka import clients, errors, jars, markers, output, records
 from anabranch.systems.kafka.append import KafkaAppender
 from anabranch.systems.kafka.cluster import Cluster, PerProcess
 from anabranch.systems.kafka.controls import ControlLog
@@ -86,7 +86,7 @@ class KafkaSystem(System):
         return self._topics.topic(stream)
 
     def dataset(self, stream: str) -> tuple[str, str]:
-        return f"kafka://{self.settings.bootstrap_servers.split(',')[0].strip()}", self.topic(stream)
+        return f"kafka://{clients.first_server(self.settings)}", self.topic(stream)
 
     def streams(self) -> list[str]:
         return self._topics.names()

@@ -178,6 +178,18 @@ def test_a_copy_is_in_another_rack_even_where_that_costs_more() -> None:
     assert (far.traffic_by_role.active, far.traffic_by_role.standby) == (0, 1)
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_number_of_reliable_copies_takes_the_place_of_the_order(order: str) -> None:
+    state = (Partition(stream="state", partition=0, racks=("a",)),)
+    asked = Problem(
+        containers=(Container(id="c1", rack="a"), Container(id="c2", rack="a"), Container(id="c3", rack="b")),
+        tasks=(Task(name="t", stateful=True, partitions=state, state_partitions=state),),
+        standbys=1,
+    )
+    spreads = [solve(changed(asked, standby_order=order, reliable_standbys=count)).spread for count in (0, 1)]
+    assert spreads == [1, 2]
+
+
 def test_more_standbys_than_containers() -> None:
     asked = Problem(
         containers=(Container(id="c1", rack="a"), Container(id="c2", rack="b")),

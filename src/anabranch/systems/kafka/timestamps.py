@@ -1,0 +1,20 @@
+"""The timestamps of records, as Kafka's client takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+__all__ = ["milliseconds"]
+
+_FIRST_MS = 1
+"""The client takes 0 for the time of writing, and Kafka has no timestamps before 1970."""
+
+
+def milliseconds(times: pa.Array) -> npt.NDArray[Any]:
+    """A column of ``RECORD_SCHEMA`` in milliseconds since 1970. Earlier times become the first millisecond that the
+    client accepts."""
+    return np.maximum(times.cast(pa.int64()).to_numpy() // 1000, _FIRST_MS)
