@@ -7,7 +7,6 @@ rejected row that doesn't come from a single record becomes a dead letter with t
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import Counter
@@ -18,31 +17,23 @@ from typing import Any, Self
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import Accumulator, AccumulatorParam, SparkContext
 from pyspark.sql import SparkSession
 
 from anabranch.errors import GraphError
 from anabranch.spark.functions import error_text
 from anabranch.spark.query import aborting
+from anabranch.spark.query.dead_letter_sizes import CUT, PREFIX, fitting
 from anabranch.spark.query.records import batch_number, task_number
 from anabranch.systems.contract import Records, System
 from anabranch.systems.fetching import fetch
 from anabranch.systems.output import Output, Target, Written
 from anabranch.systems.records import RECORD_SCHEMA
 
-PREFIX = "anabranch."
-"""The prefix of the names of anabranch's headers: error, operator, stream, partition, offset, job, cut."""
-
-_CUT = f"{PREFIX}cut"
-
 _Derived = tuple[int, bytes | None, bytes, str]
 """A row that doesn't come from a single record: its offset (negative, or 0 if it comes from state), key, value and
 error."""
-
-_HEADER_BYTES = 10
 
 STATE = -1
 """The source number in rows that a stateful operator has made."""
@@ -185,7 +176,7 @@ class Rejects:
             for offset, headers in zip(offsets.tolist(), held, strict=True):
                 at = {"stream": stream, "partition": str(partition), "offset": str(offset)}
                 ours = self._headers(errors[offset], at)
-                names = {header["key"] for header in ours} | {_CUT}
+                names = {header["key"] for header in ours} | {CUT}
                 # A dead letter may be read and rejected again. The number of its headers must not grow each time.
                 kept = [header for header in headers or () if header["key"] not in names]
                 told.append([*kept, *ours])
@@ -228,55 +219,6 @@ def _first(derived: list[_Derived]) -> int:
     """
     least = min((offset for offset, *_ in derived), default=0)
     return least if least < 0 else -1 - task_number()
-
-
-def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.RecordBatch]:
-    """Limits each dead letter to ``limit`` bytes. If one is larger, its value is cut, and a header records how long the
-    value was. If this isn't enough, only anabranch's headers are kept, and the key is cut to ``limit / 4``."""
-    for batch in letters:
-        sizes = np.zeros(0) if math.isinf(limit) else sizes_of(batch)
-        if sizes.max(initial=0) <= limit:
-            yield batch
-            continue
-        parts = batch.select(["key", "value", "headers"])  # without the timestamp, which Python may not support
-        rows = [
-            row if size <= limit else _cut(row, int(limit))
-            for row, size in zip(parts.to_pylist(), sizes.tolist(), strict=True)
-        ]
-        for name in parts.schema.names:
-            at = batch.schema.get_field_index(name)
-            batch = batch.set_column(at, name, pa.array([row[name] for row in rows], RECORD_SCHEMA.field(at).type))  # noqa: PLW2901
-        yield batch
-
-
-def sizes_of(letters: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """The size of each record in bytes. For each header, the largest number of bytes that Kafka may add is included."""
-    found = np.zeros(letters.num_rows, np.int64)
-    for name in ("key", "value"):
-        found += pc.fill_null(pc.binary_length(letters.column(name)), 0).to_numpy(zero_copy_only=False)
-    for number, headers in enumerate(letters.column(_HEADERS).to_pylist()):
-        found[number] += sum(_size(header) for header in headers or ())
-    return found
-
-
-def _size(header: Mapping[str, Any]) -> int:
-    return len(header["key"].encode()) + len(header["value"] or b"") + _HEADER_BYTES
-
-
-def _cut(row: dict[str, Any], limit: int) -> dict[str, Any]:
-    value, key, headers = row["value"] or b"", row["key"] or b"", list(row["headers"] or ())
-    told = {
-        "key": f"{PREFIX}cut",
-        "value": f"the value had {len(value)} bytes; the whole record is where it was".encode(),
-    }
-    ours = [header for header in headers if header["key"].startswith(PREFIX)]
-    left = limit - len(key) - sum(map(_size, [*headers, told]))
-    if left < 0:  # without its value, the record is still too large
-        headers, key = ours, key[: limit // 4]
-        left = max(0, limit - len(key) - sum(map(_size, [*headers, told])))
-    kept_key = key if row["key"] is not None else None
-    kept = value[:left] if row["value"] is not None else None
-    return {**row, "key": kept_key, "value": kept, "headers": [*headers, told]}
 
 
 class Rejected(msgspec.Struct, frozen=True):
