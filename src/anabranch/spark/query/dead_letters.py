@@ -7,6 +7,7 @@ rejected row that doesn't come from a single record becomes a dead letter with t
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections import Counter
@@ -137,34 +138,38 @@ class Rejects:
 
     def close(self) -> None:
         """Write the dead letters durably, or only report them if ``gathers`` is true. Also report what was dropped."""
-        if not self._count:
-            return
-        if self.aside.gathers and self.keep:
-            self._tell()
-            return
-        for (source, partition), errors in self._errors.items():
-            stream = self.aside.streams[source]
-            slot = self.aside.slot(self.operator, stream, partition)
-            records = fetch(self.aside.systems[stream], stream, partition, sorted(errors))
-            self._written(stream, partition, slot, min(errors), self.letters_of(records, stream, partition, errors))
-        for (source, partition), made in self._derived.items():
-            read = self.aside.streams.get(source, "")
-            stream = read if read in self.aside.letters else min(self.aside.letters)
-            slot = self.aside.slot(self.operator, read, partition)
-            self._written(stream, 0, slot, _first(made), iter([self.derived_letters(made)]))
-        if not self.keep:
-            self.aside.said.add([_TaskReport(self.operator, 0, 0, dropped=self._count)])
+        if self._count and not self.keep:
+            self.aside.said.add([_TaskReport(self.operator, 0, b"", dropped=self._count)])
+        for source, partition in {**self._errors, **self._derived}:
+            errors = self._errors.get((source, partition), {})
+            derived = self._derived.get((source, partition), [])
+            identity = _identity(source, errors, derived)
+            rejected = Rejected(self.operator, source, partition, errors, derived, identity)
+            if self.aside.gathers:
+                self.aside.said.add([rejected])
+            else:
+                self._write(rejected)
 
-    def _written(self, stream: str, partition: int, slot: int, first: int, letters: Iterator[pa.RecordBatch]) -> None:
-        target = self.aside.letters[stream].target
-        output = self.aside.letters[stream].output
+    def _write(self, rejected: Rejected) -> None:
+        """Write the dead letters of one partition together: a slot can be written only once in a batch."""
+        read, partition = self.aside.streams.get(rejected.source, ""), rejected.partition
+        slot = self.aside.slot(self.operator, read, partition)
+        stream = read if read in self.aside.letters else min(self.aside.letters)
+        target, output = self.aside.letters[stream].target, self.aside.letters[stream].output
+        parts: list[tuple[int, Iterator[pa.RecordBatch]]] = []
+        if rejected.errors:
+            records = fetch(self.aside.systems[read], read, partition, sorted(rejected.errors))
+            letters = self.letters_of(records, read, partition, rejected.errors)
+            parts.append((partition % target.partitions, letters))
+        if rejected.derived:
+            parts.append((0, iter([self.derived_letters(rejected.derived)])))
         writer, limit = output.writer(task_number(), batch_number()), output.limit(target.stream)
         with aborting.on_error(writer):
-            for batch in fitting(letters, limit):
-                same = np.full(batch.num_rows, partition % target.partitions, np.int32)
-                writer.write(target, slot, same, batch)
+            for number, letters in parts:
+                for batch in fitting(letters, limit):
+                    writer.write(target, slot, np.full(batch.num_rows, number, np.int32), batch)
             written = writer.close()
-        self.aside.said.add([_TaskReport(self.operator, slot, first, tuple(written))])
+        self.aside.said.add([_TaskReport(self.operator, slot, rejected.identity, tuple(written))])
 
     def letters_of(
         self, records: Iterator[Records], stream: str, partition: int, errors: Mapping[int, str]
@@ -181,12 +186,6 @@ class Rejects:
                 kept = [header for header in headers or () if header["key"] not in names]
                 told.append([*kept, *ours])
             yield batch.set_column(_HEADERS, "headers", pa.array(told, RECORD_SCHEMA.field("headers").type))
-
-    def _tell(self) -> None:
-        for source, partition in {**self._errors, **self._derived}:
-            place = source, partition
-            errors, derived = self._errors.get(place, {}), self._derived.get(place, [])
-            self.aside.said.add([Rejected(self.operator, source, partition, errors, derived, _first(derived))])
 
     def derived_letters(self, several: list[_Derived]) -> pa.RecordBatch:
         """The dead letters for rows that don't come from a single record."""
@@ -213,33 +212,37 @@ def _values(row: pa.RecordBatch) -> dict[str, Any]:
     return found
 
 
-def _first(derived: list[_Derived]) -> int:
-    """A number for a Spark task's rejected rows that don't come from a single record. Each Spark task has a different
-    number, which is the same in a replay. The number is negative, unlike an offset.
+def _identity(source: int, errors: Mapping[int, str], derived: Iterable[_Derived]) -> bytes:
+    """A digest of what a Spark task has rejected. It is the same if the Spark task is repeated, even if error texts
+    differ. If two Spark tasks reject the same records, it is the same, too. But different rows can be equal if they
+    don't come from a single record, so the digest then includes the number of the Spark task, and the source.
     """
-    least = min((offset for offset, *_ in derived), default=0)
-    return least if least < 0 else -1 - task_number()
+    rows = sorted((offset, key or b"", key is None, value) for offset, key, value, _ in derived)
+    content = sorted(errors), rows, (task_number(), source) if rows else None
+    return hashlib.sha256(msgspec.msgpack.encode(content)).digest()
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """The records of a partition that an operator has rejected in one Spark task; see :class:`Rejects`."""
+    """The records of a partition that an operator has rejected in one Spark task; see :class:`Rejects`. The
+    ``identity`` is the same if the Spark task is repeated.
+    """
 
     operator: str
     source: int
     partition: int
     errors: dict[int, str]
     derived: list[_Derived]
-    first: int
+    identity: bytes = b""
 
 
 class _TaskReport(msgspec.Struct, frozen=True):
-    """The report of a Spark task to the driver. If the Spark task is repeated, only its last report of written dead
-    letters counts. Dropped records may be counted again.
+    """The report of a Spark task to the driver. If a Spark task is repeated, its reports of written dead letters have
+    the same ``identity``, and only the last of them counts. Dropped records may be counted again.
     """
 
     operator: str
     slot: int
-    first: int
+    identity: bytes
     written: tuple[Written, ...] = ()
     dropped: int = 0
 
@@ -272,7 +275,7 @@ def heard(aside: WorkerDeadLetters) -> TaskReports:
     """What Spark tasks have reported since the last call of this function."""
     said = aside.said.value
     aside.said.value = []
-    last = {(each.operator, each.slot, each.first): each for each in said if each.written}
+    last = {(each.operator, each.slot, each.identity): each for each in said if each.written}
     several: Counter[tuple[str, str]] = Counter()
     for each in last.values():
         part = aside.slots[each.slot].partition(":")[2]
@@ -295,19 +298,21 @@ def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
 
 
 def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejected]:
-    """The reported records by slot. Each record is included only once, even if it was reported twice."""
+    """The reported records by slot. Each record is included only once, even if it was reported twice. Rows that don't
+    come from a single record are included once for each ``identity``.
+    """
     errors: dict[tuple[str, int, int], dict[int, str]] = {}
-    derived: dict[tuple[str, int, int], dict[int, list[_Derived]]] = {}
+    derived: dict[tuple[str, int, int], dict[bytes, list[_Derived]]] = {}
     sources = {stream: source for source, stream in aside.streams.items()}
     for each in told:
         source = sources[aside.streams[each.source]] if each.source in aside.streams else each.source
         place = each.operator, source, each.partition
         errors.setdefault(place, {}).update(each.errors)
-        derived.setdefault(place, {}).update({each.first: each.derived} if each.derived else {})
+        derived.setdefault(place, {})[each.identity] = each.derived
     found = []
     for place, its in errors.items():
-        rows = [row for first in sorted(derived[place]) for row in derived[place][first]]
-        found.append(Rejected(*place, its, rows, _first(rows)))
+        rows = [row for several in derived[place].values() for row in several]
+        found.append(Rejected(*place, its, rows))
     return found
 
 
