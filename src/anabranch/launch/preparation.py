@@ -104,6 +104,7 @@ def plan(
         real_time=_real_time(settings, systems),
         lanes=settings.job.lanes,
         bases=_bases(known),
+        continues=known is not None and kept is None and not replaces,
         rules=assignment_settings.rules(settings.assignment),
         racks=settings.assignment.racks,
         replicas=systems.racks(f"{name}/{s}" for s, name in sorted(lives.items())) if racked else {},

@@ -52,6 +52,11 @@ class Surroundings:
     same task at that count must still have the same task.
     """
 
+    continues: bool = False
+    """Whether a job continues with the lanes that it has. Older versions of anabranch planned fewer dead-letter
+    streams, so those that are missing then aren't planned.
+    """
+
     rules: Rules = field(default_factory=Rules)
     """The rules by which tasks are assigned to seats."""
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from anabranch.spark.functions import wrap
 from anabranch.spark.functions.calling import Evaluator, UserFunction
-from anabranch.spark.query import dead_letters
+from anabranch.spark.query import dead_letter_sizes, dead_letters
 from anabranch.spark.query.dead_letters import STATE, Rejected, WorkerDeadLetters
 from anabranch.spark.values import meta_column
 from anabranch.systems.records import RECORD_SCHEMA
@@ -215,8 +215,8 @@ def test_a_dead_letter_fits_into_its_stream(records: list[tuple[Any, Any, Any]])
         for key, value, headers in records
     ]
     batch = pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
-    (cut,) = dead_letters.fitting([batch], 1000)
-    assert dead_letters.sizes_of(cut).max(initial=0) <= 1000
+    (cut,) = dead_letter_sizes.fitting([batch], 1000)
+    assert dead_letter_sizes.sizes_of(cut).max(initial=0) <= 1000
     for before, after in zip(batch.to_pylist(), cut.to_pylist(), strict=True):
         told = {header["key"]: header["value"] for header in after["headers"]}
         assert told["anabranch.error"] == b"x" * 100
@@ -225,7 +225,7 @@ def test_a_dead_letter_fits_into_its_stream(records: list[tuple[Any, Any, Any]])
             assert told["anabranch.cut"] == f"the value had {size} bytes; the whole record is where it was".encode()
             assert (before["value"] or b"").startswith(after["value"] or b"")
             assert (before["value"] is None) == (after["value"] is None)
-    assert list(dead_letters.fitting([batch], 10**6)) == [batch]
+    assert list(dead_letter_sizes.fitting([batch], 10**6)) == [batch]
 
 
 def test_a_dead_letter_that_is_rejected_again_has_no_more_headers() -> None:

@@ -13,9 +13,10 @@ A, B = "map 'a'", "map 'b'"
 ROW = (None, b"{}", "no")
 
 
-def told(operator: str, source: int, partition: int, errors: dict[int, str], *derived: Any) -> Rejected:
-    """Of the first Spark task, unless the offsets of what it has derived tell."""
-    return Rejected(operator, source, partition, errors, list(derived), min([-1, *(row[0] for row in derived)]))
+def told(
+    operator: str, source: int, partition: int, errors: dict[int, str], *derived: Any, identity: bytes = b""
+) -> Rejected:
+    return Rejected(operator, source, partition, errors, list(derived), identity)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,11 @@ def told(operator: str, source: int, partition: int, errors: dict[int, str], *de
         ),
         # A task that ran twice, and two tasks.
         (
-            [told(A, 0, 0, {}, (-5, *ROW), (-7, *ROW)), told(A, 0, 0, {}, (-6, *ROW))] * 2,
+            [
+                told(A, 0, 0, {}, (-5, *ROW), (-7, *ROW), identity=b"1"),
+                told(A, 0, 0, {}, (-6, *ROW), identity=b"2"),
+            ]
+            * 2,
             [told(A, 0, 0, {}, (-5, *ROW), (-7, *ROW), (-6, *ROW))],
         ),
         # Two reads of one stream have one slot, a state partition has its own.
