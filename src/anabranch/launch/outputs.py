@@ -63,7 +63,8 @@ def check(plan: Plan, settings: Settings, known: Collection[str]) -> None:
         StateError: a stream is gone; the message names it.
     """
     systems = Systems(settings, plan.model.job)
-    streams = [o for o in plan.outputs if o.stream in known and not systems.is_table(o.stream)]
+    streams = [o for o in plan.outputs if o.stream is not None and o.stream in known]
+    streams = [o for o in streams if not systems.is_table(str(o.stream))]
     there = {name: systems.named(name).streams() for name in sorted({str(o.system) for o in streams})}
     gone = next((o for o in streams if o.stream not in there[str(o.system)]), None)
     if gone is not None:

@@ -105,9 +105,11 @@ def plan(
         lanes=settings.job.lanes,
         bases=_bases(known),
         continues=known is not None and kept is None and not replaces,
-        rules=assignment_settings.rules(settings.assignment),
-        racks=settings.assignment.racks,
-        replicas=systems.racks(f"{name}/{s}" for s, name in sorted(lives.items())) if racked else {},
+        placement=planning.Placement(
+            rules=assignment_settings.rules(settings.assignment),
+            racks=settings.assignment.racks,
+            replicas=systems.racks(f"{name}/{s}" for s, name in sorted(lives.items())) if racked else {},
+        ),
     )
     return planning.make(file.graph, around)
 

@@ -15,7 +15,7 @@ from anabranch.model import document, names
 from anabranch.model.ssp import SSP
 from anabranch.model.traffic import Traffic
 from anabranch.planning import plan as planning
-from anabranch.planning.plan import Plan
+from anabranch.planning.plan import Placement, Plan
 from tests.unit.planning.delays import EXACT, ROUGH, delays, make
 from tests.unit.planning.factory import around
 
@@ -304,15 +304,16 @@ def test_a_plan_is_json_and_back() -> None:
 def test_tasks_are_placed_by_the_racks_that_are_known_at_the_start() -> None:
     replicas = {"kafka/flights": {0: ("b", "a"), 1: ("a",), 2: ("c",)}}
     given = replace(around(containers=2, flights=3), systems={"flights": "kafka"})
-    racked = replace(given, rules=Rules(strategy="min_traffic"), racks=("a", "b"), replicas=replicas)
-    plan = make(delays(), racked)
+    placement = Placement(Rules(strategy="min_traffic"), ("a", "b"), replicas)
+    plan = make(delays(), replace(given, placement=placement))
     assert [(each.seat, each.rack) for each in plan.model.containers] == [("0", "a"), ("1", "b")]
     seats = {name: each.seat for each in plan.model.containers for name in each.tasks["0"]}
     assert (seats["Partition_0"], seats["Partition_1"]) == ("1", "0")
     assert all(len(each.tasks["0"]) + len(each.tasks["1"]) == 3 for each in plan.model.containers)
     assert plan.traffic == Traffic(read={"a": {"a": 3, "c": 3}, "b": {"b": 3}})
     assert plan.warnings == ()
-    unknown = make(delays(), replace(racked, replicas={"kafka/flights": {0: ("b", "a"), 1: (None,), 2: ("c",)}}))
+    without = replace(placement, replicas={"kafka/flights": {0: ("b", "a"), 1: (None,), 2: ("c",)}})
+    unknown = make(delays(), replace(given, placement=without))
     assert unknown.warnings == (
         "racks are ignored when tasks are placed: a broker that has partition 1 of kafka/flights has no rack",
     )

@@ -8,13 +8,14 @@ from anabranch.planning.plan.numbers import incomplete, numbers_of, task_numbers
 from anabranch.planning.plan.planned import Output, Plan, PlannedLane
 from anabranch.planning.plan.promises import AT_LEAST_ONCE, EXACTLY_ONCE, kind
 from anabranch.planning.plan.slots import slots_of, task_slots
-from anabranch.planning.plan.surroundings import Surroundings
+from anabranch.planning.plan.surroundings import Placement, Surroundings
 from anabranch.planning.plan.tasks import check_shuffled, tasks_of
 
 __all__ = [
     "AT_LEAST_ONCE",
     "EXACTLY_ONCE",
     "Output",
+    "Placement",
     "Plan",
     "PlannedLane",
     "Surroundings",

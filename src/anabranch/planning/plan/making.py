@@ -49,7 +49,7 @@ def make(graph: Graph, around: Surroundings) -> Plan:
         inputs = stage_inputs(graph, stage, systems, counts, around)
         models.append(stage_model(stage, inputs, tasks_of(stage, inputs, around, warnings), around))
     where = _where(graph, cut, systems, around)
-    found = assignor.seat(models, {}, where, around.rules)
+    found = assignor.seat(models, {}, where, around.placement.rules)
     if found.why_not:
         warnings.append(f"racks are ignored when tasks are placed: {found.why_not}")
     by_seat = {stage.stage: _by_seat(stage, found, where.seats) for stage in models}
@@ -135,11 +135,11 @@ def _where(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], aroun
         read = (n for group in _groups(graph, stage, systems, around) for n in group.sources)
         streams = (stream for node in read for stream in around.read(graph, node))
         lanes[stage.id] = Counter(f"{systems[stream]}/{stream}" for stream in streams)
-    racks = around.racks
+    racks = around.placement.racks
     return Where(
         seats={str(seat): racks[seat % len(racks)] if racks else None for seat in range(around.containers)},
-        partitions=around.replicas,
-        coming=own - around.replicas.keys(),
+        partitions=around.placement.replicas,
+        coming=own - around.placement.replicas.keys(),
         lanes=lanes,
     )
 

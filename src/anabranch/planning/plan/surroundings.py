@@ -14,7 +14,21 @@ from anabranch.planning import stages
 from anabranch.planning.plan.promises import AT_LEAST_ONCE, EXACTLY_ONCE
 from anabranch.planning.real_time import RealTime
 
-__all__ = ["Surroundings"]
+__all__ = ["Placement", "Surroundings"]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What decides which seat gets a task."""
+
+    rules: Rules = field(default_factory=Rules)
+    """The rules by which tasks are assigned to seats."""
+
+    racks: Sequence[str] = ()
+    """The racks of the seats. If there are more seats than racks, the racks are reused in turn."""
+
+    replicas: Mapping[str, Mapping[int, Sequence[str | None]]] = field(default_factory=dict)
+    """The racks of partitions; see :class:`anabranch.assignment.assignor.Where`."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +71,7 @@ class Surroundings:
     streams, so those that are missing then aren't planned.
     """
 
-    rules: Rules = field(default_factory=Rules)
-    """The rules by which tasks are assigned to seats."""
-
-    racks: Sequence[str] = ()
-    """The racks of the seats. If there are more seats than racks, the racks are reused in turn."""
-
-    replicas: Mapping[str, Mapping[int, Sequence[str | None]]] = field(default_factory=dict)
-    """The racks of partitions; see :class:`anabranch.assignment.assignor.Where`."""
+    placement: Placement = field(default_factory=Placement)
 
     def delivered(self, stream: str) -> str:
         """The promise of an output to a stream."""

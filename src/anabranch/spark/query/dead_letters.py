@@ -32,7 +32,321 @@ from anabranch.systems.fetching import fetch
 from anabranch.systems.output import Output, Target, Written
 from anabranch.systems.records import RECORD_SCHEMA
 
+_Derived = tuple[int, bytes | None, bytes, str]
+"""A row that doesn't come from a single record: its offset (negative, or 0 if it comes from state), key, value and
+error."""
+
+STATE = -1
+"""The source number in rows that a stateful operator has made."""
+_HEADERS = RECORD_SCHEMA.get_field_index("headers")
+
+
+@dataclass(frozen=True)
+class Letters:
+    """The stream to which the dead letters of another stream are written, and the output that writes them."""
+
+    target: Target
+    output: Output
+
+
+@dataclass(frozen=True)
+class WorkerDeadLetters:
+    """What Python workers need to write dead letters. It is sent to them along with functions.
+
+    ``streams`` maps the number of a source to its stream. For each stream, ``systems`` has the stream's system, and
+    ``letters`` says where dead letters go. ``operators`` maps an operator's name in messages to its name in slots.
+    ``slots`` has the names of the lane's slots. Spark tasks report to the driver through ``said``.
+
+    Each slot must be written by one Spark task. If several Spark tasks may reject records of one slot, ``gathers`` is
+    true. These Spark tasks then only report the records, and :func:`put` writes them.
+    """
+
+    job: str
+    streams: Mapping[int, str]
+    systems: Mapping[str, System]
+    letters: Mapping[str, Letters]
+    operators: Mapping[str, str]
+    slots: tuple[str, ...]
+    said: Accumulator[list[Any]]
+    gathers: bool = False
+
+    def rejects(self, operator: str, keep: bool) -> Rejects:
+        """Collects the records that a Spark task of an operator rejects. Only counts them if ``keep`` is false."""
+        return Rejects(self, operator, keep)
+
+    def slot(self, operator: str, stream: str, partition: int) -> int:
+        """The number of the slot for an operator's dead letters from a partition of ``stream``. If ``stream`` is '',
+        the partition is a state partition. Raises GraphError if the lane has no such slot."""
+        if not self.letters:
+            raise GraphError(
+                f"{operator} has rejected a row, but the lane was planned by an older version of anabranch, without a "
+                "dead-letter stream",
+                'deploy the job again (anabranch deploy JOB.py), or set [job] on_null_key and on_error to "drop"',
+            )
+        part = f"{self.systems[stream].name}/{stream}/{partition}" if stream else f"state-{partition}"
+        name = f"{self.operators.get(operator, operator)}:{part}"
+        if name not in self.slots:
+            raise GraphError(
+                f"{operator} has rejected a row whose origin is unknown",
+                'set [job] on_error = "fail" or "drop"',
+            )
+        return self.slots.index(name)
+
+
+@dataclass
+class Rejects:
+    """Collects the records that an operator rejects in one Spark task. :meth:`close` writes and reports them.
+
+    Several threads may call :meth:`add` at the same time."""
+
+    aside: WorkerDeadLetters
+    operator: str
+    keep: bool
+    _errors: dict[tuple[int, int], dict[int, str]] = field(default_factory=dict)
+    _derived: dict[tuple[int, int], list[_Derived]] = field(default_factory=dict)
+    _count: int = 0
+    _adding: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, origin: Mapping[str, Any], error: str, row: Mapping[str, Any] | pa.RecordBatch | None = None) -> None:
+        """Reject a row, and thus the record from which the row comes. This never fails, whatever the row contains.
+
+        Args:
+            origin: the row's hidden column.
+            row: the row, as a mapping or an Arrow batch of one row. Only needed if it doesn't come from one record.
+        """
+        error = error_text.bounded(error)
+        with self._adding:
+            self._count += 1
+            if not self.keep:
+                return
+            place = origin["source"], origin["partition"]
+            if origin["source"] == STATE or origin["offset"] < 0:
+                value = error_text.as_json(_values(row) if isinstance(row, pa.RecordBatch) else row)
+                self._derived.setdefault(place, []).append((origin["offset"], origin["key"], value, error))
+            else:
+                self._errors.setdefault(place, {})[origin["offset"]] = error
+
+    def take(self, rejected: Rejected) -> None:
+        """Add records that were rejected in another process."""
+        place = rejected.source, rejected.partition
+        self._count += len(rejected.errors) + len(rejected.derived)
+        self._errors |= {place: rejected.errors} if rejected.errors else {}
+        self._derived |= {place: rejected.derived} if rejected.derived else {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+
+    def close(self) -> None:
+        """Write the dead letters durably, or only report them if ``gathers`` is true. Also report what was dropped."""
+        if self._count and not self.keep:
+            self.aside.said.add([_TaskReport(self.operator, 0, b"", dropped=self._count)])
+        for source, partition in {**self._errors, **self._derived}:
+            errors = self._errors.get((source, partition), {})
+            derived = self._derived.get((source, partition), [])
+            identity = _identity(source, errors, derived)
+            rejected = Rejected(self.operator, source, partition, errors, derived, identity)
+            if self.aside.gathers:
+                self.aside.said.add([rejected])
+            else:
+                self._write(rejected)
+
+    def _write(self, rejected: Rejected) -> None:
+        """Write the dead letters of one partition together: a slot can be written only once in a batch."""
+        read, partition = self.aside.streams.get(rejected.source, ""), rejected.partition
+        slot = self.aside.slot(self.operator, read, partition)
+        stream = read if read in self.aside.letters else min(self.aside.letters)
+        target, output = self.aside.letters[stream].target, self.aside.letters[stream].output
+        parts: list[tuple[int, Iterator[pa.RecordBatch]]] = []
+        if rejected.errors:
+            records = fetch(self.aside.systems[read], read, partition, sorted(rejected.errors))
+            letters = self.letters_of(records, read, partition, rejected.errors)
+            parts.append((partition % target.partitions, letters))
+        if rejected.derived:
+            parts.append((0, iter([self.derived_letters(rejected.derived)])))
+        writer, limit = output.writer(task_number(), batch_number()), output.limit(target.stream)
+        with aborting.on_error(writer):
+            for number, letters in parts:
+                for batch in fitting(letters, limit):
+                    writer.write(target, slot, np.full(batch.num_rows, number, np.int32), batch)
+            written = writer.close()
+        self.aside.said.add([_TaskReport(self.operator, slot, rejected.identity, tuple(written))])
+
+    def letters_of(
+        self, records: Iterator[Records], stream: str, partition: int, errors: Mapping[int, str]
+    ) -> Iterator[pa.RecordBatch]:
+        """The dead letters for records of a partition. ``errors`` has the records' errors, by offset."""
+        for offsets, batch in records:
+            held = batch.column(_HEADERS).to_pylist()
+            told = []
+            for offset, headers in zip(offsets.tolist(), held, strict=True):
+                at = {"stream": stream, "partition": str(partition), "offset": str(offset)}
+                ours = self._headers(errors[offset], at)
+                names = {header["key"] for header in ours} | {CUT}
+                # A dead letter may be read and rejected again. The number of its headers must not grow each time.
+                kept = [header for header in headers or () if header["key"] not in names]
+                told.append([*kept, *ours])
+            yield batch.set_column(_HEADERS, "headers", pa.array(told, RECORD_SCHEMA.field("headers").type))
+
+    def derived_letters(self, several: list[_Derived]) -> pa.RecordBatch:
+        """The dead letters for rows that don't come from a single record."""
+        now = time.time_ns() // 1000
+        rows = [
+            {"key": key, "value": value, "headers": self._headers(error, {}), "timestamp": now}
+            for _, key, value, error in several
+        ]
+        return pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
+
+    def _headers(self, error: str, at: Mapping[str, str]) -> list[dict[str, Any]]:
+        said = {"error": error, "operator": self.operator, **at, "job": self.aside.job}
+        return [{"key": f"{PREFIX}{name}", "value": error_text.bounded(text).encode()} for name, text in said.items()]
+
+
+def _values(row: pa.RecordBatch) -> dict[str, Any]:
+    """The columns of a row as Python values, or as text if Python has no such type."""
+    found = {}
+    for name, column in zip(row.schema.names, row.columns, strict=True):
+        try:
+            (found[name],) = column.to_pylist(maps_as_pydicts=None)
+        except Exception as error:
+            found[name] = f"({error_text.described(error)})"
+    return found
+
+
 def _identity(source: int, errors: Mapping[int, str], derived: Iterable[_Derived]) -> bytes:
     """A digest of what a Spark task has rejected. It is the same if the Spark task is repeated, even if error texts
     differ. If two Spark tasks reject the same records, it is the same, too. But different rows can be equal if they
     don't come from a single record, so the digest then includes the number of the Spark task, and the source.
+    """
+    rows = sorted((offset, key or b"", key is None, value) for offset, key, value, _ in derived)
+    content = sorted(errors), rows, (task_number(), source) if rows else None
+    return hashlib.sha256(msgspec.msgpack.encode(content)).digest()
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """The records of a partition that an operator has rejected in one Spark task; see :class:`Rejects`. The
+    ``identity`` is the same if the Spark task is repeated.
+    """
+
+    operator: str
+    source: int
+    partition: int
+    errors: dict[int, str]
+    derived: list[_Derived]
+    identity: bytes = b""
+
+
+class _TaskReport(msgspec.Struct, frozen=True):
+    """The report of a Spark task to the driver. If a Spark task is repeated, its reports of written dead letters have
+    the same ``identity``, and only the last of them counts. Dropped records may be counted again.
+    """
+
+    operator: str
+    slot: int
+    identity: bytes
+    written: tuple[Written, ...] = ()
+    dropped: int = 0
+
+
+class _TaskReportsParam(AccumulatorParam[list[Any]]):
+    def zero(self, value: list[Any]) -> list[Any]:
+        return []
+
+    def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:
+        return [*value1, *value2]
+
+
+def listening(context: SparkContext) -> Accumulator[list[Any]]:
+    """An accumulator for the reports of Spark tasks. The driver receives each report when the Spark task has ended."""
+    said: Accumulator[list[Any]] = context.accumulator([], _TaskReportsParam())
+    return said
+
+
+@dataclass(frozen=True)
+class TaskReports:
+    """What Spark tasks have reported: the dead letters ``written``, how many records were ``dropped``, and in ``aside``
+    the number of dead letters, by operator and by the SSP or state partition of the slot."""
+
+    written: list[Written]
+    dropped: int
+    aside: Mapping[tuple[str, str], int]
+
+
+def heard(aside: WorkerDeadLetters) -> TaskReports:
+    """What Spark tasks have reported since the last call of this function."""
+    said = aside.said.value
+    aside.said.value = []
+    last = {(each.operator, each.slot, each.identity): each for each in said if each.written}
+    several: Counter[tuple[str, str]] = Counter()
+    for each in last.values():
+        part = aside.slots[each.slot].partition(":")[2]
+        several[each.operator, part] += sum(written.rows for written in each.written)
+    return TaskReports(
+        [written for each in last.values() for written in each.written], sum(each.dropped for each in said), several
+    )
+
+
+def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
+    """Write the records that Spark tasks have reported since the last call. Each slot is written by one Spark task."""
+    said: list[Any] = aside.said.value
+    told = [each for each in said if isinstance(each, Rejected)]
+    if not told:
+        return
+    aside.said.value = [each for each in said if not isinstance(each, Rejected)]
+    whole = [(msgspec.msgpack.encode(each),) for each in gathered(aside, told)]
+    frame = spark.createDataFrame(whole, "rejected binary")
+    frame.mapInArrow(_putting(replace(aside, gathers=False)), "nothing int").collect()
+
+
+def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejected]:
+    """The reported records by slot. Each record is included only once, even if it was reported twice. Rows that don't
+    come from a single record are included once for each ``identity``.
+    """
+    errors: dict[tuple[str, int, int], dict[int, str]] = {}
+    derived: dict[tuple[str, int, int], dict[bytes, list[_Derived]]] = {}
+    sources = {stream: source for source, stream in aside.streams.items()}
+    for each in told:
+        source = sources[aside.streams[each.source]] if each.source in aside.streams else each.source
+        place = each.operator, source, each.partition
+        errors.setdefault(place, {}).update(each.errors)
+        derived.setdefault(place, {})[each.identity] = each.derived
+    found = []
+    for place, its in errors.items():
+        rows = [row for several in derived[place].values() for row in several]
+        found.append(Rejected(*place, its, rows))
+    return found
+
+
+def _putting(aside: WorkerDeadLetters) -> Any:
+    """A function for ``mapInArrow`` that writes rejected records, one slot's in each row, and returns no rows."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for text in batch.column("rejected").to_pylist():
+                found = msgspec.msgpack.decode(text, type=Rejected)
+                with aside.rejects(found.operator, keep=True) as rejects:
+                    rejects.take(found)
+        yield from ()
+
+    return run
+
+
+def looked_through(aside: WorkerDeadLetters, operator: str, dropping: Collection[str]) -> Any:
+    """A function for ``mapInArrow`` that rejects records, and returns no rows. Its input rows have the columns source,
+    partition, offset, fault and reason. Records with a fault in ``dropping`` are only counted.
+    """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with aside.rejects(operator, keep=True) as kept, aside.rejects(operator, keep=False) as dropped:
+            for batch in batches:
+                for row in batch.to_pylist():
+                    rejects = dropped if row["fault"] in dropping else kept
+                    rejects.add(row, row["reason"] or row["fault"])
+            yield from ()
+
+    return run

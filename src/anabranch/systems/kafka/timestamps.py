@@ -17,4 +17,5 @@ _FIRST_MS = 1
 def milliseconds(times: pa.Array) -> npt.NDArray[Any]:
     """A column of ``RECORD_SCHEMA`` in milliseconds since 1970. Earlier times become the first millisecond that the
     client accepts."""
-    return np.maximum(times.cast(pa.int64()).to_numpy() // 1000, _FIRST_MS)
+    found: npt.NDArray[Any] = np.maximum(times.cast(pa.int64()).to_numpy() // 1000, _FIRST_MS)
+    return found
