@@ -41,9 +41,7 @@ def of(graph: Graph, plan: Plan, settings: Settings) -> dict[str, str]:
         f"{fingerprints.OUTPUT}{stream}": systems.named(name).id(stream) if stream in there[name] else ""
         for name, stream in in_systems
     }
-    tables = {
-        f"{fingerprints.TABLE}{stream}": _id(systems, stream) for _, stream in written if systems.is_table(stream)
-    }
+    tables = [stream for _, stream in written if systems.is_table(stream)]
     return {
         **operators,
         **counts,

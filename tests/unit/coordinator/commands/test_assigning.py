@@ -53,9 +53,9 @@ def start(assignment: dict[str, Any], containers: int = 3, racks: tuple[str, ...
     surroundings = replace(
         around(containers=containers, **{"in": 6}),
         systems={"in": "kafka"},
-        rules=Rules(strategy=assignment.get("strategy", "none")),
-        racks=racks,
-        replicas={IN: Replicas().racks} if racks else {},
+        placement=planning.Placement(
+            Rules(strategy=assignment.get("strategy", "none")), racks, {IN: Replicas().racks} if racks else {}
+        ),
     )
     plan = planning.make(made.graph, surroundings)
     program = msgspec.structs.replace(PROGRAM, settings={**PROGRAM.settings, "assignment": assignment})
