@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 _BLOCK = re.compile(r"^```(?P<kind>\w*)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
-_INSTALLS = re.compile(r"^(python3? -m venv|pip install|\. \.venv)", re.MULTILINE)
-"""What the environment of the tests has done already."""
+_INSTALLS = re.compile(r"^(python3? -m venv|pip install|\. \.venv|docker run)", re.MULTILINE)
+"""What was done for the tests already."""
 _PATIENCE = 400.0
 
 
