@@ -172,7 +172,7 @@ def served_here(settings: CoordinatorSettings) -> dict[str, str]:
 def _client(url: str, settings: CoordinatorSettings) -> Client:
     secured = any(not each.strip().startswith("http://") for each in url.split(","))
     own = settings.ca, settings.client_certificate, settings.client_key
-    trust = tls.of_client(*own) if secured and any(own) else None
+    trust = tls.of_client(*own) if secured else None
     return Client(url, token=lambda: token(url, settings), trust=trust)
 
 

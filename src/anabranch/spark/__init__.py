@@ -1,1 +1,3 @@
-"""All code that uses Spark: sessions, the queries of lanes, and operators as calls on DataFrames."""
+"""Most of the code that builds on Spark: sessions, the queries of lanes, operators as calls on DataFrames, user
+functions in Python workers, the conversion of records' values to columns and back, and the private parts of Spark that
+anabranch uses."""

@@ -321,9 +321,9 @@ class PostgresqlTable:
     def _lock(self, connection: psycopg.Connection[Any], owner: Owner) -> None:
         """Lock the lane's marker until the transaction ends. The marker need not exist yet.
 
-        Two processes may have configured the same table as ``orders`` and ``public.orders``, so the second lock names
-        the table of markers by its number. The first lock keeps out processes of older versions, which take only this
-        lock.
+        This takes two locks. Two processes may have configured the same table as ``orders`` and ``public.orders``, so
+        the name of the second lock doesn't contain the schema as it was configured, but the OID of the schema's table
+        of markers. The first lock keeps out processes of older versions, which take only this lock.
         """
         query = "select to_regclass(%s)::oid::text"
         row = connection.execute(query, [self._regclass(connection, _MARKS)]).fetchone()

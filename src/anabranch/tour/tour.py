@@ -144,12 +144,13 @@ class Tour:
             f"{_PARTITIONS} to {_PARTITIONS * 2} partitions, all of them read after {seconds:.1f} s",
             len(self._read_from()) == _PARTITIONS * 2,
         )
+        self._containers.append(self._background("container", JOB))
 
     def _kill(self) -> None:
         self._screen.chapter(
             "kill -9",
-            "A second container stands by. The working one is killed, whatever it is doing. When its lease has run "
-            "out, the other one continues after the last batch that was committed.",
+            "Other containers stand by. The working one is killed, whatever it is doing. When its lease has run out, "
+            "another one continues after the last batch that was committed.",
         )
         victim = self._victim()
         self._screen.command(f"kill -9 {victim.pid}")
@@ -161,7 +162,6 @@ class Tour:
         self._measured(
             "kill -9: the job continues", f"another container continued after {seconds:.1f} s", holder.code is None
         )
-        self._containers.append(self._background("container", JOB))
 
     def _freeze(self) -> None:
         self._screen.chapter(

@@ -57,7 +57,7 @@ class Client(Operations):
         token: the coordinator's token, or a function that looks it up. The function is called again if the token is
             refused, because the token may have been created or replaced meanwhile.
         trust: which certificates to accept and present, from :func:`anabranch.coordinator.api.tls.of_client`. By
-            default, the certificates that this machine trusts are accepted, and no certificate is presented.
+            default, the certificates that certifi's authorities have signed are accepted, and none is presented.
 
     Raises:
         UsageError: ``url`` isn't a coordinator URL, or its port is above 65535.
@@ -115,7 +115,7 @@ class Client(Operations):
 
     def _ask(self, method: str, path: str, **request: Any) -> bytes:
         """Ask the coordinator that answered last (at first, the coordinator at the first URL). If that coordinator
-        doesn't answer or doesn't lead, ask the others in turn, each of them once, until one answers that leads."""
+        doesn't answer or doesn't lead, ask each of the others once, in turn, until the leading coordinator answers."""
         for left in range(len(self._urls) - 1, -1, -1):
             url = self._urls[0]
             try:

@@ -21,7 +21,9 @@ __all__ = ["ResultError", "Results", "check_awaited"]
 
 
 class Results:
-    """Makes Arrow batches from the results of functions. Times in ``schema`` are in UTC."""
+    """Makes Arrow batches from the results of functions. In ``schema``, the time zone of every timestamp type that has
+    one must be UTC.
+    """
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema

@@ -55,6 +55,15 @@ def test_a_coordinator_shows_a_certificate_of_an_authority_that_is_known(authori
             asked(f"http://127.0.0.1:{server.port}")
 
 
+def test_without_an_authority_of_its_own_those_count_that_the_machine_trusts(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A company's own authority is among the machine's, and in no list that a library brings along."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.pem))
+    with serving(tls.of_server(*authority.signed("coordinator"))) as server:
+        asked(server.url)
+
+
 def test_a_certificate_of_another_authority_name_or_time_is_refused(authority: Authority, tmp_path: Path) -> None:
     other = Authority(tmp_path, "other")
     for signed, why in [
