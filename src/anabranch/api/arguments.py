@@ -20,6 +20,7 @@ from anabranch.event_time.windows import Window
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _API = str(Path(__file__).parent)
 _MOST_ROWS = 2**63 - 1
+_STARTS = ("earliest", "latest")
 _TABLES = ("parquet", "orc", "csv", "json", "delta")
 
 
@@ -39,6 +40,13 @@ def plausible_times(event_time: str | None, wanted: tuple[str, str]) -> list[Any
             f"read at {caller()} has event_time_range={wanted!r}: {error}",
             'write a date, and how far times may be ahead of today: event_time_range=("1900-01-01", "1 day")',
         ) from None
+
+
+def check_start(start: object) -> None:
+    if start not in _STARTS:
+        raise GraphError(
+            f"read at {caller()} has start={start!r}", f"write {' or '.join(f'start={each!r}' for each in _STARTS)}"
+        )
 
 
 def watermark_delay(event_time: str | None, watermark: str | None) -> int | None:

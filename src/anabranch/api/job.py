@@ -156,6 +156,7 @@ class Job:
             ```
         """
         delay = arguments.watermark_delay(event_time, watermark)
+        arguments.check_start(start)
         args: dict[str, Any] = {"stream": stream, "key": key, "schema": schema, "broadcast": broadcast, "start": start}
         args |= {"event_time": event_time, "watermark": delay}
         args |= {"read_as": dict(read_as)} if read_as else {}

@@ -23,6 +23,7 @@ from anabranch.cli import connect, options, progress, waiting
 from anabranch.cli.warm_up import WarmUp
 from anabranch.clocks import boottime
 from anabranch.config import Settings
+from anabranch.config.storage import local_folder
 from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.event_time import durations
@@ -69,10 +70,10 @@ def container(
     with connect.at(own, coordinator) as client:
         running = waiting.answered(lambda: client.running(job), unless=leaving.asked)
         settings = _settings(running, master, rack or own.systems.rack)
-        root = settings.storage.root
-        if "://" not in root and not root.startswith("file:"):
+        root = local_folder(settings.storage.root)
+        if root is not None:
             with contextlib.suppress(OSError):  # the first lane will report the error
-                own_files.make_folder(Path(root))
+                own_files.make_folder(root)
         home = _code(client, running.program.artifact, in_image=settings.job.artifact == "image")
         file = loading.load(home / running.program.file)
         period = durations.parse(own.coordinator.period) / 1000

@@ -17,6 +17,7 @@ import typer
 from anabranch import config as configuration
 from anabranch.cli import archiving, options, progress
 from anabranch.config import Settings
+from anabranch.config.storage import local_folder
 from anabranch.coordinator.store import address
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import AnabranchError, NotFoundError
@@ -141,9 +142,10 @@ def _internals(settings: Settings) -> Iterator[tuple[str, bool, str]]:
 
 def _storage(settings: Settings) -> str:
     root = settings.storage.root
-    if "://" in root:
+    folder = local_folder(root)
+    if folder is None:
         return f"{root} (checked when a container starts)"
-    writable(Path(root), "storage root")
+    writable(folder, "storage root")
     return root
 
 

@@ -9,6 +9,7 @@ import typer
 
 from anabranch import config as configuration
 from anabranch.cli import connect, options, progress
+from anabranch.coordinator.api.client import AWAY
 from anabranch.deadlines import wait_until
 from anabranch.errors import OutOfTimeError
 
@@ -30,13 +31,17 @@ def fence(
         left: list[str] = []
 
         def look() -> bool | None:
-            lanes = [one.lane for one in client.status(job).lanes]
+            try:
+                lanes = [one.lane for one in client.status(job).lanes]
+            except AWAY:
+                return None
             left[:] = [lane.id for lane in lanes if lane.unfenced and lane.seat == seat]
             return None if left else True
 
         def late() -> OutOfTimeError:
+            lanes = f"lane(s) {', '.join(left)}" if left else "the lanes"  # if the coordinator never answered
             return OutOfTimeError(
-                f"lane(s) {', '.join(left)} of container {container} could not be fenced within {timeout:g} s",
+                f"{lanes} of container {container} could not be fenced within {timeout:g} s",
                 f"the coordinator keeps trying; anabranch events {job} says why it fails",
             )
 

@@ -23,6 +23,7 @@ from prometheus_client.core import Metric
 from anabranch import logs, metrics
 from anabranch.cli import haste, options, progress, tables
 from anabranch.config import Settings, secrets
+from anabranch.config.storage import local_folder
 from anabranch.coordinator.api import dashboard, listening, token_file
 from anabranch.coordinator.api.audit import Audit, AuditTrail
 from anabranch.coordinator.coordinator import Coordinator
@@ -134,8 +135,8 @@ def execute(
 
 def _planned(file: JobFile, settings: Settings, reset_state: bool) -> tuple[Plan, bool]:
     """The plan, and whether the job was drained or reset. Raises AnabranchError if the job can't be started here."""
-    if "://" not in settings.storage.root:
-        writable(Path(settings.storage.root), "storage root")
+    if (root := local_folder(settings.storage.root)) is not None:
+        writable(root, "storage root")
     for folder in (folder for system in Systems(settings).all for folder in system.folders()):
         writable(folder.path, folder.label)
     preparation.refuse_several(settings)

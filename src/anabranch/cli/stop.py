@@ -10,8 +10,9 @@ import typer
 from anabranch import config as configuration
 from anabranch.cli import connect, haste, options, progress
 from anabranch.config import CoordinatorSettings
+from anabranch.coordinator.api.client import AWAY
 from anabranch.deadlines import wait_until
-from anabranch.errors import OutOfTimeError, UnreachableError
+from anabranch.errors import OutOfTimeError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.status import JobStatus
 
@@ -61,10 +62,10 @@ def stop(
 
 
 def _status(where: CoordinatorSettings, job: str) -> JobStatus | None:
-    """The job's status; None if the process that serves the job is ending and doesn't answer."""
+    """The job's status; None if the process that serves the job is ending, or if no coordinator can answer now."""
     try:
         return connect.status(where, job)
-    except UnreachableError:
+    except AWAY:
         return None
 
 

@@ -160,6 +160,8 @@ MISTAKES: list[tuple[Callable[[], object], str, str]] = [
     (lambda: Job(7), "job name 7", "letters"),  # type: ignore[arg-type]
     (lambda: stream().map(str, name="a b"), "operator name 'a b'", "letters, digits"),
     (lambda: stream().agg(n="count(*)", name="in"), "two operators are named 'in'", "another name="),
+    (lambda: Job("j").read("in", start="lates"), "start='lates'", "start='latest'"),  # type: ignore[arg-type]
+    (lambda: Job("j").read("in", start=None), "start=None", "start='earliest'"),  # type: ignore[arg-type]
     (lambda: stream().select(), "select at", 'select("dest")'),
     (lambda: stream().with_columns(), "with_columns at", "with_columns(late="),
     (lambda: stream().where(""), "where at", "SQL as a string"),

@@ -53,6 +53,13 @@ def connector(folder: Path) -> Path:
     return folder
 
 
+def test_a_storage_root_that_is_a_file_uri_is_that_folder(look: Look, tmp_path: Path) -> None:
+    root = f"file:{tmp_path / 'lanes'}"
+    assert look(f'[storage]\nroot = "{root}"\n')["storage root"] == (True, root)
+    assert (tmp_path / "lanes").is_dir()
+    assert not Path("file:").exists()
+
+
 def test_which_connector_is_used(look: Look, tmp_path: Path) -> None:
     ok, said = look("")["kafka connector"]
     assert ok

@@ -13,7 +13,7 @@ from anabranch.cli import connect
 from anabranch.cli.main import app
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.errors import OutOfTimeError
+from anabranch.errors import AnabranchError, OutOfTimeError, StoreUnavailableError, UnreachableError
 from anabranch.protocol.status import JobStatus
 from tests.unit.coordinator.conftest import clock, store
 from tests.unit.coordinator.helpers import Clock
@@ -23,16 +23,22 @@ __all__ = ["clock", "store"]  # fixtures
 
 
 class Desk:
-    """A coordinator that can reach the outputs of the lanes in some seats only."""
+    """A coordinator that can reach the outputs of the lanes in some seats only, and doesn't answer at first."""
 
     def __init__(self, coordinator: Coordinator, reached: str) -> None:
         self._coordinator = coordinator
         self._reached = reached
+        self._away: list[AnabranchError] = [
+            UnreachableError("nothing listens", "wait"),
+            StoreUnavailableError("busy", "wait"),
+        ]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._coordinator, name)
 
     def status(self, job: str) -> JobStatus:
+        if self._away:
+            raise self._away.pop()
         for fence in self._coordinator.fences():
             if fence.lane.seat in self._reached:
                 self._coordinator.fenced(fence.lane)

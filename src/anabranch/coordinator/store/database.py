@@ -103,7 +103,7 @@ def explained(url: str) -> Iterator[None]:
 
 
 def _on_server() -> ModuleType:
-    """The module for PostgreSQL. It is imported only when it is needed, because its driver takes a long time to import."""
+    """The module for PostgreSQL, imported only when it is needed, because its driver takes a long time to import."""
     from anabranch.coordinator.store import postgresql
 
     return postgresql
