@@ -104,7 +104,6 @@ def plan(
         real_time=_real_time(settings, systems),
         lanes=settings.job.lanes,
         bases=_bases(known),
-        continues=known is not None and kept is None and not replaces,
         placement=planning.Placement(
             rules=assignment_settings.rules(settings.assignment),
             racks=settings.assignment.racks,

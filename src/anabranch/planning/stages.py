@@ -224,7 +224,7 @@ def untimed_refused(graph: Graph, stage: Stage) -> set[int]:
     them out. If they can also reach other operators, be filtered, or get an event time on the way, nothing is refused.
     """
     if not (all(node.kind == "read" for node in stage.sources) or any(rule(node).function for node in stage.nodes)):
-        return set()  # lanes that older versions have planned have no dead-letter stream
+        return set()  # the stage has no dead letters
     needing = {node.id for node in graph.nodes if is_windowed(node) or node.kind == "join"}
     for node in reversed(graph.nodes):
         readers = graph.readers(node.id)

@@ -59,19 +59,3 @@ def test_another_expression_is_another_job(settings: Settings) -> None:
     ]
     other = fingerprint.of(msgspec.structs.replace(file.graph, nodes=tuple(nodes)), plan, settings)
     assert {name for name in STORED if other[name] != STORED[name]} == {"operator agg"}
-
-
-def test_a_job_from_before_dead_letters_for_null_keys_between_stages_still_finds_itself_the_same(
-    settings: Settings,
-) -> None:
-    """Only a job that begins, or a new version, gets the dead-letter stream."""
-    job = Job("counted")
-    flights = job.read("flights", key="tailnum string", schema="dest string")
-    flights.partition_by("dest").agg(n="count(*)").partition_by("n").write("delays")
-    file, added = loading.of(job), "output stream counted-by-dest-1-dead-letters"
-    new = preparation.plan(file, settings)
-    again = preparation.plan(file, settings, new.model)
-    later = preparation.plan(file, settings, new.model, replaces=True)
-    assert added in fingerprint.of(file.graph, new, settings)
-    assert added not in fingerprint.of(file.graph, again, settings)
-    assert added in fingerprint.of(file.graph, later, settings)

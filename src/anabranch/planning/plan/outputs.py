@@ -51,16 +51,13 @@ def dead_letters(
 ) -> dict[str, Output]:
     """For each source, the dead-letter stream for the source's records that can't be processed. Records that the job
     itself wrote are readable, so an intermediate stream needs a dead-letter stream only if a function of the stage may
-    raise an error, if late rows become dead letters, or if rows may reach an operator with a null key.
+    raise an error, or if late rows become dead letters.
     """
     found: dict[str, Output] = {}
-    rejects = any(rule(n).function or on_late(n) == "dead-letter" for n in stage.nodes)
-    keyless = _may_find_null_keys(graph, stage)
     for source in stage.sources:
-        read = stages.stream_of(graph, source)
-        stream = stages.dead_letters_of(read)
-        may_be_there = stream in around.partitions or not around.continues
-        if source.kind == "read" or rejects or (keyless and may_be_there):
+        if source.kind == "read" or any(rule(n).function or on_late(n) == "dead-letter" for n in stage.nodes):
+            read = stages.stream_of(graph, source)
+            stream = stages.dead_letters_of(read)
             found[source.name] = Output(
                 operator=source.name,
                 stage=stage.id,
@@ -71,13 +68,6 @@ def dead_letters(
                 dead_letters=True,
             )
     return found
-
-
-def _may_find_null_keys(graph: Graph, stage: Stage) -> bool:
-    """Whether rows of intermediate streams may reach an operator of the stage with a null key. (In an intermediate
-    stream itself, no key is null.)"""
-    changed = stages.changed(graph, stage)
-    return any(n.kind == "partition_by" or (rule(n).stateful and n.id in changed) for n in stage.nodes)
 
 
 def check_written(graph: Graph, cut: Iterable[Stage]) -> None:

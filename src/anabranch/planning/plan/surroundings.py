@@ -66,11 +66,6 @@ class Surroundings:
     same task at that count must still have the same task.
     """
 
-    continues: bool = False
-    """Whether a job continues with the lanes that it has. Older versions of anabranch planned fewer dead-letter
-    streams, so those that are missing then aren't planned.
-    """
-
     placement: Placement = field(default_factory=Placement)
 
     def delivered(self, stream: str) -> str:

@@ -77,12 +77,6 @@ class WorkerDeadLetters:
     def slot(self, operator: str, stream: str, partition: int) -> int:
         """The number of the slot for an operator's dead letters from a partition of ``stream``. If ``stream`` is '',
         the partition is a state partition. Raises GraphError if the lane has no such slot."""
-        if not self.letters:
-            raise GraphError(
-                f"{operator} has rejected a row, but the lane was planned by an older version of anabranch, without a "
-                "dead-letter stream",
-                'deploy the job again (anabranch deploy JOB.py), or set [job] on_null_key and on_error to "drop"',
-            )
         part = f"{self.systems[stream].name}/{stream}/{partition}" if stream else f"state-{partition}"
         name = f"{self.operators.get(operator, operator)}:{part}"
         if name not in self.slots:

@@ -5,7 +5,7 @@ and a Spark task that is repeated counts once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 
-from anabranch.errors import GraphError
 from anabranch.spark.query import dead_letters
 from anabranch.spark.query.dead_letters import STATE, Letters, WorkerDeadLetters
 from anabranch.systems.contract import Range, Records
@@ -135,16 +134,6 @@ def of_none(offset: int, n: int, source: int = 0) -> tuple[Origin, Row]:
 
 def values(*numbers: int) -> list[bytes]:
     return sorted(b'{"n": %d}' % n for n in numbers)
-
-
-def test_a_lane_without_a_dead_letter_stream_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Older versions of anabranch planned such lanes."""
-    driver = Driver(monkeypatch)
-    driver.aside = replace(driver.aside, letters={}, slots=("embedded/in/0",))
-    with pytest.raises(GraphError) as caught:
-        driver.task(0, of_record(5))
-    assert "without a dead-letter stream" in caught.value.what
-    assert "anabranch deploy" in caught.value.cure
 
 
 def test_two_spark_tasks_with_rows_of_the_same_first_record_lose_none_of_their_other_records(
