@@ -17,9 +17,7 @@ from anabranch.errors import (
     DamagedError,
     FencedError,
     LogError,
-    NotFoundError,
     StateError,
-    UnreachableError,
     UnsupportedFormatError,
     UsageError,
 )
@@ -28,7 +26,7 @@ from anabranch.systems import registry
 
 __all__ = ["Failure", "Remedy", "failure", "is_fenced", "is_final", "is_of_java", "is_ours"]
 
-_FINAL = (ConflictError, LogError, NotFoundError, StateError, UnsupportedFormatError, UsageError)
+_FINAL = (ConflictError, LogError, StateError, UnsupportedFormatError, UsageError)
 _OURS = re.compile(r"anabranch\.errors\.\w+: (.+?)(?=\n\s*\n|\n\tat |\n\s*at \S+\(|\Z)", re.DOTALL)
 _NO_ANSWER = re.compile(r"Py4J\w*Error|Connection(?:Refused|Reset)Error|BrokenPipeError|EOFError")
 _LONGEST = 600
@@ -226,7 +224,7 @@ def is_final(error: BaseException) -> bool:
     themselves.
     """
     if isinstance(error, _FINAL):
-        return not isinstance(error, UnreachableError)
+        return True
     said = root_cause.said(error)
     return any(f"anabranch.errors.{each.__name__}: " in said for kind in _FINAL for each in _family(kind))
 
@@ -237,9 +235,6 @@ def is_of_java(error: BaseException) -> bool:
 
 
 def _family(kind: type[AnabranchError]) -> Iterator[type[AnabranchError]]:
-    """A kind of error with the kinds below it, except UnreachableError: a server that doesn't answer may come back."""
-    if kind is UnreachableError:
-        return
     yield kind
     for each in kind.__subclasses__():
         yield from _family(each)

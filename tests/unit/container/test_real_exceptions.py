@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from anabranch.container import error_text
-from anabranch.container.error_text import Remedy
-from anabranch.errors import AnabranchError, ConflictError, NotFoundError, OperatorError, UnreachableError
 
 SAMPLES = Path(__file__).parent / "failures"
 
@@ -86,18 +84,3 @@ def test_a_python_error_that_is_not_ours_is_told_by_its_last_line() -> None:
 def test_other_forms(text: str, told: str) -> None:
     failed = error_text.failure(RuntimeError(text))
     assert "\n  ".join((failed.what, *failed.reasons)) == told
-
-
-@pytest.mark.parametrize(
-    ("error", "remedy"),
-    [
-        (NotFoundError("there is no stream in", "restore it"), Remedy.NONE),
-        (ConflictError("the table has other columns"), Remedy.NONE),
-        (UnreachableError("nothing runs at that address"), Remedy.ATTEMPT),
-        (OperatorError("map 'm' failed"), Remedy.ATTEMPT),
-    ],
-)
-def test_what_is_gone_or_contradicts_the_store_is_not_tried_again(error: AnabranchError, remedy: Remedy) -> None:
-    assert error_text.failure(error).remedy is remedy
-    of_a_worker = RuntimeError(f"a Python worker failed\nanabranch.errors.{type(error).__name__}: {error}\n\n\tat z")
-    assert error_text.failure(of_a_worker).remedy is remedy
