@@ -119,7 +119,9 @@ def execute(
             with replacer.session(settings, file.home, printed, cores, threading.Event()) as spark:
                 executors.ready(spark, settings, file.graph, cores, progress.say)
                 prepared = _prepared(file, settings, plan, formats, known)
-                coordinator.start(preparation.start_message(prepared, available_now, reset_state=reset_state))
+                coordinator.start(
+                    preparation.start_message(prepared, available_now, reset_state=reset_state, known=known)
+                )
                 replacer.is_done(_RESET_STATE)
                 requests = token_file.sibling(token_file.of(settings.coordinator), ".audit")
                 trail = served.enter_context(closing(Audit(requests, lambda event: store.note([event]))))

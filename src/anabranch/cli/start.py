@@ -91,7 +91,7 @@ def hand_over(
     if known is None:
         outputs.create(plan, settings)
     outputs.prepare_tables(prepared, known)
-    number = client.start(preparation.start_message(prepared, available_now, code, reset_state))
+    number = client.start(preparation.start_message(prepared, available_now, code, reset_state, known=known))
     progress.say(f"job {name}: deployment {number} is with the coordinator at {client.url}")
     return number
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -20,9 +21,16 @@ from anabranch.systems.systems import Systems
 __all__ = ["of"]
 
 
-def of(graph: Graph, plan: Plan, settings: Settings) -> dict[str, str]:
+def of(graph: Graph, plan: Plan, settings: Settings, known: Collection[str] | None = None) -> dict[str, str]:
     """The fingerprint of a job, as values by name. Line numbers and the bodies of functions aren't part of the
-    fingerprint."""
+    fingerprint.
+
+    Args:
+        known: what the job wrote before, if it continues. Other tables need not exist.
+
+    Raises:
+        NotFoundError: a table doesn't exist, or has lost its id.
+    """
     operators = {f"operator {node.name}": _digest([node.kind, list(node.inputs), node.args]) for node in graph.nodes}
     job = settings.job
     ssps = {ssp.whole for stage in plan.model.stages for t in stage.tasks for ssp in (*t.ssps, *t.broadcast)}
@@ -47,7 +55,7 @@ def of(graph: Graph, plan: Plan, settings: Settings) -> dict[str, str]:
         **counts,
         **{f"{fingerprints.PATTERN}{name}": f"{each.pattern} in {each.system}" for name, each in matched.items()},
         **outputs,
-        **{f"{fingerprints.TABLE}{table}": _id(systems, table) for table in tables},
+        **{f"{fingerprints.TABLE}{table}": _id(systems, table, known) for table in tables},
         **{
             f"{fingerprints.DELIVERY}{stream}": "at-least-once"
             for _, stream in written
@@ -64,10 +72,12 @@ def of(graph: Graph, plan: Plan, settings: Settings) -> dict[str, str]:
     }
 
 
-def _id(systems: Systems, table: str) -> str:
+def _id(systems: Systems, table: str, known: Collection[str] | None) -> str:
     try:
         return systems.table(table).id()
     except NotFoundError:
+        if known is None or table in known:
+            raise
         return ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import importlib
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -189,18 +189,20 @@ def start_message(
     program: Program | None = None,
     reset_state: bool = False,
     settings: Settings | None = None,
+    known: Collection[str] | None = None,
 ) -> StartRequest:
     """The request to a coordinator to start the job. The lanes in the request have new ids.
 
     Args:
         settings: the settings that the fingerprint describes; None for the settings with which the job was planned.
+        known: what the job wrote before, if it continues; see :func:`anabranch.launch.fingerprint.of`.
     """
     lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))
     return StartRequest(
         graph=prepared.file.graph,
         model=prepared.plan.model,
         lanes=lanes,
-        fingerprint=fingerprint.of(prepared.file.graph, prepared.plan, settings or prepared.settings),
+        fingerprint=fingerprint.of(prepared.file.graph, prepared.plan, settings or prepared.settings, known),
         formats=dict(prepared.formats),
         promises={output.operator: output.promise for output in prepared.plan.outputs},
         until_caught_up=until_caught_up,

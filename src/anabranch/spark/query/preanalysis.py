@@ -17,6 +17,7 @@ __all__ = ["PreanalyzedQuery", "foreseen", "is_as_foreseen"]
 _KNOWN_LATER: dict[str, Any] = {
     "state": LaneState.PLANNED,
     "starting": (),
+    "opened": False,
     "inherits": {},
     "first_batch": 0,
     "last_batch": -1,

@@ -9,6 +9,7 @@ import pytest
 
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import SSP
+from anabranch.planning.transition import opening
 from anabranch.spark.query.preanalysis import is_as_foreseen
 from tests.unit.coordinator.helpers import lane
 
@@ -32,6 +33,16 @@ def test_only_where_it_begins_has_come_to_be_known() -> None:
     assert is_as_foreseen(announced(), begun(announced(), 5, 9))
     assert is_as_foreseen(announced(HALVES, 2), begun(announced(HALVES, 2), 5, 5))
     assert is_as_foreseen(announced(HALVES[:1], 2), begun(announced(HALVES[:1], 2), 5))
+
+
+def test_a_lane_is_as_foreseen_when_the_coordinator_has_opened_it() -> None:
+    final = tuple(Position(ssp=ssp, offset=7) for ssp in WHOLE)
+    its = {"ssps": WHOLE, "state": LaneState.CLOSED, "begun": True, "folder_epoch": 2, "final": final, "last_batch": 3}
+    closed = msgspec.structs.replace(lane("0-z"), **its)
+    own = announced()
+    opened = opening.opened(own, {"0-z": closed})
+    assert opened.start_is_known
+    assert is_as_foreseen(own, opened)
 
 
 def test_buckets_that_begin_apart_need_a_filter() -> None:
