@@ -94,8 +94,8 @@ class Operation(Generic[P, R]):
         waits: the parameter that says how many seconds the coordinator may wait before it answers; empty if there is
             none.
         by_generation: whether the answer stays the same as long as the job has the same generation.
-        fresh_for: for how many seconds an answer is reused for all clients; 0.0 if no time limits the reuse, or if the
-            answer isn't reused.
+        fresh_for: for how many seconds an answer is reused for all clients; 0.0 if the reuse has no time limit, or if
+            the answer isn't reused.
     """
 
     name: str

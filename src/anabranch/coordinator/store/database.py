@@ -103,7 +103,7 @@ def explained(url: str) -> Iterator[None]:
 
 
 def _on_server() -> ModuleType:
-    """The module for PostgreSQL. It is imported only when it is needed, because its driver takes long to import."""
+    """The module for PostgreSQL. It is imported only when it is needed, because importing its driver is slow."""
     from anabranch.coordinator.store import postgresql
 
     return postgresql
