@@ -159,8 +159,8 @@ def operation(
     fresh_for: float = 0.0,
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Operation[P, R]]:
     """Makes an operation from a method. The operation's name, parameters, request and result come from the method's
-    signature, and its summary comes from the docstring. A parameter that the path names is in the path, a document or
-    bytes is the body, and all other parameters are in the query.
+    signature, and its summary comes from the docstring. A parameter that the path names is sent in the path, a
+    document or bytes as the body, and all other parameters in the query.
 
     Args:
         private: if False, clients with the role ``read`` also get the answer, so the answer must not contain settings,

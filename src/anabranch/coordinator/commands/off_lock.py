@@ -78,8 +78,8 @@ def change(
     ``apply`` gets None.
 
     Args:
-        plan: makes the plan. It may run for a long time, and must only read its arguments. None means that nothing needs
-            to be done.
+        plan: makes the plan. It may run for a long time, and must only read its arguments. None means that nothing
+            needs to be done.
         apply: applies the plan. It is called with the locked job or, for a dry run, with the snapshot.
 
     Raises:

@@ -134,7 +134,7 @@ class Findings:
         of: the deployment and the number of seats. If either changes, all findings are dropped.
         fell: when the factor last fell.
         arriving: how many records per second arrived for all lanes together at the last look.
-        too_small: the factor that proved too small after the factor had last fallen; None if there is none, or if this
+        too_small: the factor that proved too small after the factor had last fallen; None if there is none, or if it
             no longer counts.
         changed: when the last change was done: when its generation was first seen or, if later, when the job was last
             seen in a state other than running. Minus infinity if no change has been seen.

@@ -89,7 +89,7 @@ def lost(connection: sa.Connection, limit: int, *conditions: sa.ColumnElement[bo
 
 
 def former(connection: sa.Connection, registration: Registration) -> ContainerRecord | None:
-    """The record of the last seat of the job that a registering process took and no longer holds; None if there is no
+    """A registering process's record for the last seat of the job that it took and no longer holds; None if there is no
     such seat.
     """
     names = ("job", "execution", "host", "pid", "instance")

@@ -132,7 +132,7 @@ class Store:
         return ContainerRecord(**row) if row is not None else None
 
     def former(self, registration: Registration) -> ContainerRecord | None:
-        """The record of the last seat of the job that a registering process took and no longer holds."""
+        """A registering process's record for the last seat of the job that it took and no longer holds."""
         with self._reading() as connection:
             return lookups.former(connection, registration)
 
