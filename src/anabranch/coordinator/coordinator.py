@@ -70,9 +70,9 @@ class Coordinator(Operations):
         clock: a clock in seconds, for leases.
         lease: how long a process counts as alive after a heartbeat, in seconds.
         now: returns the seconds since 1970, for stored times.
-        grace: the seconds from the end of a silent process's lease until it loses its seat. Its lanes are then fenced
-            (see :meth:`fences`) and given to other processes. If None, the process keeps its seat until another
-            process takes the seat.
+        grace: the seconds from the end of a silent process's lease until the process loses its seat. Its lanes are
+            then fenced (see :meth:`fences`) and given to other processes. If None, the process keeps its seat until
+            another process takes the seat.
         first: returns the revision from which this coordinator counts when it begins to serve a job: a number that
             is unlikely to be near another coordinator's revisions.
         systems: the systems of the only job, which runs in this process; None for the systems that jobs' settings name.
@@ -243,7 +243,7 @@ class Coordinator(Operations):
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
         """See :meth:`Reads.events`. An ``after``, ``before``, ``since`` or ``until`` of 0 means no bound. If there are
-        no such events, waits up to ``wait`` seconds for one, and at most :data:`MOST_WAIT` seconds."""
+        no such events, waits up to ``wait`` seconds for one, but at most :data:`MOST_WAIT` seconds."""
         above, below = min(after, _LAST_ID) or None, min(before, _LAST_ID) or None
         wanted = EventRange(after=above, before=below, since=since or None, until=until or None, kind=kind, lane=lane)
         end = time.monotonic() + min(wait, MOST_WAIT)

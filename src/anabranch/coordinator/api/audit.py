@@ -68,9 +68,9 @@ class AuditTrail(Protocol):
 
 
 class Audit:
-    """An audit trail in a file that only its owner can read. A full file gets the suffix ``.1``, and replaces the
-    previous file with this suffix. Only the first 100 refused requests of an address in a minute are recorded; the
-    others are counted.
+    """An audit trail in a file that only its owner can read. A full file is renamed: its name gets the suffix
+    ``.1``, and an older file of that name is overwritten. Only the first 100 refused requests of an address in a minute
+    are recorded; the others are counted.
 
     Args:
         path: the file.

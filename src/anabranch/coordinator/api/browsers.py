@@ -6,9 +6,9 @@ read the answers, but a request that changes something is carried out all the sa
 the coordinator's address, the page could even read the answers.
 
 So a request for any path is refused, before its body is read, if its ``Host`` isn't a name of this coordinator, or if
-its ``Origin`` or ``Sec-Fetch-Site`` belongs to another page. (A link on another page may open the coordinator's page in
-a tab.) A request other than GET or HEAD is also refused if its ``Content-Type`` is one that a page can send without a
-preflight request.
+its ``Origin`` or ``Sec-Fetch-Site`` shows that it comes from another page. (A link on another page may open the
+coordinator's page in a tab.) A request other than GET or HEAD is also refused if its ``Content-Type`` is one that a
+page can send without a preflight request.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def _is_link(method: str, path: str, headers: Headers) -> bool:
 
 def wrong_kind(method: str, path: str, headers: Headers) -> Refusal | None:
     """The refusal of a request whose body isn't declared as JSON; None if the body is declared as JSON, if there is
-    neither a body nor a ``Content-Type``, or if the request only reads. An artifact must be declared as a ZIP file, as
-    bytes or not at all, instead of as JSON.
+    neither a body nor a ``Content-Type``, or if the request only reads. Instead of JSON, a
+    request that stores an artifact must declare its body as a ZIP file or as bytes, or have no ``Content-Type``.
     """
     if method in _SAFE:
         return None

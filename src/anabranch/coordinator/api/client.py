@@ -1,5 +1,5 @@
-"""A client for a coordinator at a URL. Each operation of the table is a method of the client, as it is a method of a
-coordinator in this process.
+"""A client for a coordinator at a URL. Each operation of the table is a method of the client, so a client can be
+used like a coordinator in this process.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Client(Operations):
     Args:
         url: the coordinator's URL; or the URLs of several coordinators with the same store, separated by commas. The
             client finds the coordinator that leads.
-        timeout: seconds to wait for an answer, in addition to the time that a call asks the coordinator to wait, and
-            to the time in which the coordinator asks systems.
+        timeout: seconds to wait for an answer. To this are added the seconds that a call asks the coordinator to wait,
+            and a minute if the coordinator may have to ask systems.
         token: the coordinator's token, or a function that looks it up. The function is called again if the token is
             refused, because the token may have been created or replaced meanwhile.
         trust: which certificates to accept and present, from :func:`anabranch.coordinator.api.tls.of_client`. By

@@ -78,7 +78,7 @@ class Server:
 
 
 def listen(host: str = _LOOPBACK, port: int = 0) -> socket.socket:
-    """A listening socket. Port 0 means any free port. Raises ConflictError if the port can't be listened on."""
+    """A listening socket. Port 0 means any free port. Raises ConflictError if listening there fails."""
     # asyncio sets TCP_NODELAY, which sends small answers at once, only if the socket's protocol is given as TCP.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

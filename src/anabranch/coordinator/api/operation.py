@@ -94,8 +94,8 @@ class Operation(Generic[P, R]):
         waits: the parameter that says how many seconds the coordinator may wait before it answers; empty if there is
             none.
         by_generation: whether the answer stays the same as long as the job has the same generation.
-        fresh_for: for how many seconds an answer is reused for all clients; 0.0 if no time limits the reuse, or if the
-            answer isn't reused.
+        fresh_for: for how many seconds an answer is reused for all clients; 0.0 if the reuse has no time limit, or if
+            the answer isn't reused.
     """
 
     name: str
@@ -159,8 +159,8 @@ def operation(
     fresh_for: float = 0.0,
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Operation[P, R]]:
     """Makes an operation from a method. The operation's name, parameters, request and result come from the method's
-    signature, and its summary comes from the docstring. A parameter that the path names is in the path, a document or
-    bytes is the body, and all other parameters are in the query.
+    signature, and its summary comes from the docstring. A parameter that the path names is sent in the path, a
+    document or bytes as the body, and all other parameters in the query.
 
     Args:
         private: if False, clients with the role ``read`` also get the answer, so the answer must not contain settings,

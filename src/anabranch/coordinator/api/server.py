@@ -92,7 +92,7 @@ def app(
     trail: AuditTrail | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Starlette:
-    """The routes of a coordinator. Except in requests for the dashboard's files, an error is answered with
+    """The routes of a coordinator. A failed request, unless it is for one of the dashboard's files, is answered with
     ``{"error", "cure", "kind"}`` and status 400, 401, 403, 404, 405, 408, 409, 413, 415, 429, 500 or 503.
 
     Args:
@@ -250,7 +250,7 @@ class _Endpoints:
 
     async def _heartbeat(self, request: Request) -> Response:
         """Answer a heartbeat. Most heartbeats are processed on the event loop. A long poll also waits there, so a long
-        poll occupies no thread. Raises UsageError if the heartbeat comes from another container than the URL names.
+        poll occupies no thread. Raises UsageError if the heartbeat and the URL name different containers.
         """
         beat, wait = await _arguments(Operations.heartbeat, request)
         if beat.container != request.path_params["container"]:
@@ -358,8 +358,9 @@ def _log(request: Request, status: int, why: str) -> None:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """The response to a request that can't be fulfilled. That something a client asks about doesn't exist is an answer
-    and no refusal, for example when ``anabranch start`` asks whether the job is new.
+    """The response to a request that can't be fulfilled. If a GET asks about something that doesn't
+    exist, this isn't logged as a refusal, because the client may only want to know whether it exists. For example,
+    ``anabranch start`` asks whether the job is new.
     """
     assert isinstance(error, AnabranchError)
     if request.method != "GET" or not isinstance(error, NotFoundError):

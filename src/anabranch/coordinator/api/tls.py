@@ -19,7 +19,8 @@ def of_server(certificate: Path, key: Path | None = None, client_ca: Path | None
 
     Args:
         key: the file with the private key; None if the key is in the certificate's file.
-        client_ca: the authority that must have signed the certificates of clients; None if clients need no certificate.
+        client_ca: the file with the certificate of the authority that must have signed the certificates of clients;
+            None if clients need no certificate.
 
     Raises:
         ConfigError: a file can't be read, or has the wrong content. The message names the file.
@@ -36,8 +37,8 @@ def of_client(ca: Path | None = None, certificate: Path | None = None, key: Path
     """The TLS context of a client.
 
     Args:
-        ca: the authority that must have signed the coordinator's certificate; None for any authority that this machine
-            trusts.
+        ca: the file with the certificate of the authority that must have signed the coordinator's certificate; None for
+            any authority that this machine trusts.
         certificate: the file with the certificate that the client presents; None if the client presents none.
         key: the file with the private key; None if the key is in the certificate's file.
 

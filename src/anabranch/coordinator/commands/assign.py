@@ -79,8 +79,8 @@ def apply(
     planned: NextGeneration | None,
     request: AssignRequest,
 ) -> ScaleResult:
-    """Enter the planned generation if tasks move, or if the seats' racks have changed. The new generation records the
-    racks. If neither is the case, or if the request is a dry run, nothing changes.
+    """Enter the planned generation, which also records the seats' racks, if tasks move or these racks have changed.
+    Otherwise, or if the request is a dry run, nothing changes.
     """
     if planned is not None and planned.model.containers == present.model.containers:
         assert isinstance(planned.result, ScaleResult)

@@ -49,7 +49,7 @@ def change(
     planned: Callable[[CurrentDeployment], NextDeployment],
 ) -> DeployResult:
     """Make a plan without locking the job, and apply the plan if it is still valid; otherwise make a new plan. Raises
-    ConflictError if the job had changed each time that a plan was ready, and the errors of :func:`present`,
+    ConflictError if the job had changed each time a plan was ready, and the errors of :func:`present`,
     :func:`check`, ``planned`` and :func:`off_lock.check_expected`.
     """
     registry = context.registry

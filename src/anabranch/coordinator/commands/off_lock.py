@@ -78,12 +78,12 @@ def change(
     ``apply`` gets None.
 
     Args:
-        plan: makes the plan. It may take long, and must only read its arguments. None means that nothing needs to be
-            done.
+        plan: makes the plan. It may run for a long time, and must only read its arguments. None means that nothing
+            needs to be done.
         apply: applies the plan. It is called with the locked job or, for a dry run, with the snapshot.
 
     Raises:
-        ConflictError: the job had changed each time that a plan was ready. Also raises the errors of
+        ConflictError: the job had changed each time a plan was ready. Also raises the errors of
             :meth:`JobRegistry.locked`, ``plan``, ``apply`` and :func:`check_expected`.
     """
     for _ in range(TRIES):
@@ -110,7 +110,7 @@ def change(
 
 
 def always_changes(job: str) -> ConflictError:
-    """The error for a job that had changed each time that a plan was ready."""
+    """The error for a job that had changed each time a plan was ready."""
     return ConflictError(
         f"job {job!r} has changed each time that it was planned: {TRIES} times in a row",
         f"nothing was done; see anabranch status {job}, and try again",

@@ -21,7 +21,7 @@ def records(events: Iterable[Event], deployment: int = 0) -> list[ChangeRecord]:
 
     Args:
         events: oldest first.
-        deployment: the deployment of the first changes, if their events don't say it; 0 if unknown.
+        deployment: the deployment of the first changes, if their events don't name it; 0 if unknown.
     """
     found: list[ChangeRecord] = []
     for event in events:

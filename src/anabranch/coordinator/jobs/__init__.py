@@ -2,7 +2,7 @@
 
 - Data: ``running_job`` represents a job, and consists of ``parts``. ``loading`` makes a running job from the store;
   ``snapshots`` and ``status_view`` show the job at one moment.
-- Steps: ``registry`` takes the steps on which ``states`` and ``draining`` decide.
+- Steps: ``registry`` takes the steps that ``states`` and ``draining`` determine.
 - Processes: ``membership`` handles registrations and heartbeats, ``reports`` applies reports to lanes, and ``offers``
   determines what processes should run. See also ``seats``, ``racks``, ``standbys``, ``standby_plan``, ``long_polls``,
   ``long_batches`` and ``fencing``.

@@ -1,4 +1,4 @@
-"""Determines the progress of a drain, and the order that each lane gets in a drain. These are pure functions, which
+"""Determines the progress of a drain, and what each lane is told to do in a drain. These are pure functions, which
 store nothing.
 """
 
@@ -81,7 +81,7 @@ def following(drain: DrainProgress, lanes: Iterable[Lane], reports: Mapping[str,
     """The progress of a drain after its next step; None if no step is due, for example while lanes have yet to report.
 
     First, all lanes that read streams from outside the job report where they stopped. Each partition is then read up to
-    the position of the most advanced lane. In the mode "latest", the partition is read at least up to the end offset
+    the position of the most advanced lane. In the mode "latest", each partition is read at least up to the end offset
     that it had when the drain was accepted. When all lanes have read up to these offsets, event time ends.
     """
     known = list(lanes)

@@ -22,7 +22,7 @@ HASTE = "batches that are written at least once, or were given to foreach_batch,
 
 
 def began(running_job: RunningJob, planned: NextGeneration | NextDeployment, at: float, now: bool) -> Event:
-    """The event that a planned change begins. ``now`` says whether the change doesn't wait for batches."""
+    """An event saying that a planned change begins. If ``now``, the change doesn't wait for batches."""
     undoes = planned.kind == "undo"
     reasons = (f"cancelled: {planned.why}" if undoes else planned.why, f"without waiting: {HASTE}" if now else "")
     if isinstance(planned, NextGeneration):
@@ -84,7 +84,7 @@ def moved(
     error: str | None = None,
     seconds: float | None = None,
 ) -> Event:
-    """The event that a job has gone from one state to another, which may end a change.
+    """An event saying that a job has gone from one state to another, which may end a change.
 
     Args:
         error: the error that the job keeps, if any. A change that ends with an error has failed.
@@ -126,10 +126,10 @@ def of_lane(
 
 
 def hastened(job: str, at: float, kind: Literal["change", "state"], subject: str) -> Event:
-    """The event that ``subject`` stops waiting for batches."""
+    """An event saying that ``subject`` no longer waits for batches."""
     return Event(kind=kind, job=job, at=at, who="user", what=f"the {subject} no longer waits for batches", why=HASTE)
 
 
 def stays(job: str, at: float, why: str) -> Event:
-    """The event that a change stays although a lane can't start, because the change can't be undone."""
+    """An event saying that a change can't be undone, so it stays in effect although a lane can't start."""
     return Event(kind="change", job=job, at=at, who="coordinator", what="the change can't be undone", why=why)

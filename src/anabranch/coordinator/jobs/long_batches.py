@@ -1,5 +1,5 @@
-"""Decides when an event reports that a batch takes long: after half a minute, and then each time the duration has
-doubled.
+"""Decides when an event reports that a batch takes a long time: after half a minute, and then each time the duration
+has doubled.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Process:
         lease_ends: when the process's lease ends, on this coordinator's clock.
         offered: the lanes that the process may have been told to run and hasn't reported as ended.
         heard: the number of the process's last heartbeat; -1 before the first one.
-        doomed: whether the process loses its seat for certain. The store may already have recorded the loss.
+        doomed: whether it is certain that the process loses its seat. The store may already have recorded the loss.
         copies: the standbys that the process maintains.
     """
 
@@ -107,7 +107,7 @@ class RunSettings:
         warm_containers: how many additional processes the launcher keeps standing by.
         assignment: how tasks get seats.
         autoscale: the limits within which the coordinator scales the job; None if it doesn't scale the job.
-        threads: on how many buckets of a partition functions can work at once.
+        threads: how many buckets of a partition the job's functions can work on at once.
     """
 
     given: Mapping[str, Any]
@@ -158,8 +158,8 @@ class Seats:
         processes: the processes that hold seats, by container id.
         asked: when each process that stands by last asked for a seat, by execution.
         resting: the last registration of each process that stands by, by execution.
-        returning: when each process that is replacing itself with a new process returned its seat, by execution. An
-            entry is kept until the new process asks for a seat, or is overdue.
+        returning: the times at which processes returned their seats in order to replace themselves with new processes,
+            by execution. An entry is kept until the new process asks for a seat, or is overdue.
         revision: the latest revision of any offer.
         begun: when this coordinator began to serve the deployment, or told the job's launcher to try again.
         sure_from: the time by which all live processes must have reported.
@@ -259,7 +259,7 @@ class Progress:
         shown: what has been measured of the job's changes so far.
         hasty: whether the change that is under way breaks off the running batches of closing lanes rather than wait for
             them, even if part of their output is then written twice.
-        stays: the deployment and the generation of the last change of which an event says that it can't be undone.
+        stays: the deployment and the generation of the last change for which an event says that it can't be undone.
         at_once: whether the job is stopped without waiting for batch boundaries.
         drain: the requested drain.
         drains_since: when the drain was requested, on this coordinator's clock; None if no drain was requested from

@@ -79,8 +79,8 @@ class Experience:
         state_speed: the bytes of state per second that are copied and opened.
         container: the seconds from a change until a container that the change needs is ready.
         overhead: the measured overhead of changes, by kind, as a multiple of the overhead that is assumed for the kind.
-        speeds: the batch sizes of lanes that have been closed, by stage and group, and then by factor. From these,
-            containers choose the sizes of the first batches of later lanes.
+        speeds: the batch sizes of lanes that have been closed, by stage and group, and then by factor. Containers
+            store these sizes, too, and choose the sizes of the first batches of later lanes from them.
     """
 
     state_speed: float = _STATE_SPEED

@@ -43,8 +43,8 @@ def nearest(job: RunningJob, free: Collection[str], rack: str | None) -> str:
 
 
 def misplaced(job: RunningJob) -> str:
-    """A warning that containers aren't in the racks for which their tasks were placed; empty if all containers are, or
-    if racks don't matter.
+    """A warning about containers that aren't in the racks for which their tasks were placed; empty if there are none,
+    or if racks don't matter.
     """
     if job.settings.assignment.strategy == "none" or len(job.model.containers) == 1:
         return ""

@@ -165,7 +165,7 @@ class ReaderPositions:
 
     def _turn(self, job: str) -> bool:
         """Look up the positions of a job, and use them and those of the previous turn to store positions and to delete
-        records. Returns whether there are any streams in which positions are stored or records are deleted. After an
+        records. Returns whether there are any streams whose positions are stored or whose records are deleted. After an
         error, which is logged as a warning, the streams keep more records than necessary.
         """
         with self.registry.locked_as_seen():
@@ -221,8 +221,8 @@ def _can_return(job: RunningJob) -> bool:
 
 
 def _purge(systems: Systems, system: str, stream: str, before: Mapping[int, int]) -> None:
-    """Delete the records of an intermediate stream before these offsets. If the deletion fails, a warning is logged,
-    and the next turn tries again.
+    """Delete an intermediate stream's records before the offsets in ``before``, which are keyed by partition. If the
+    deletion fails, a warning is logged, and the next turn tries again.
     """
     wanted = {partition: offset for partition, offset in before.items() if offset > 0}
     try:

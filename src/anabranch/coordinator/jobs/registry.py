@@ -280,7 +280,7 @@ class JobRegistry:
         return bool(void)
 
     def _open(self, running_job: RunningJob) -> bool:
-        """Store the start offsets of lanes once these can be determined. Returns whether any were stored."""
+        """Store the start offsets of the lanes for which they can now be determined. Returns whether there were any."""
         opened = [running_job.as_held(rewind.opened(lane, running_job.known)) for lane in running_job.opening()]
         self._put(running_job, opened, "has its start offsets")
         return bool(opened)
@@ -343,7 +343,7 @@ class JobRegistry:
         return moved
 
     def undo(self, running_job: RunningJob, present: Generation, who: str, why: str) -> None:
-        """Undo the change that is under way, which must be cancellable. Raises ConflictError if it can't be undone."""
+        """Undo the cancellable change that is under way. Raises ConflictError if it still can't be undone."""
         if running_job.follows:
             self.replace(running_job, next_deployment.undone(self.store, running_job, present, who, why))
             return

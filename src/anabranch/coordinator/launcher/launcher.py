@@ -49,7 +49,8 @@ class Launcher:
         """Start and end processes to meet the jobs' needs. Events that can't be stored now are stored in the next turn.
 
         Raises:
-            StoreUnavailableError: the store isn't available to look up what jobs need, or to store events.
+            StoreUnavailableError: the store isn't available, so the jobs' needs can't be looked up, or events can't be
+                stored.
             NotLeadingError: another coordinator leads.
         """
         if self.crews is None:

@@ -56,7 +56,7 @@ class Election:
 
     def step(self) -> bool:
         """Renew the lease, or claim it if it is free. Returns whether this candidate leads. Call this several times a
-        second, always in the same thread.
+        second, always from the same thread.
 
         If the store isn't available, the lease isn't renewed.
         """
@@ -71,7 +71,7 @@ class Election:
 
     def resign(self) -> None:
         """Stop leading. Another candidate can then lead at once. Does nothing if this candidate hasn't claimed the
-        lead, or has lost it. Call this in the thread that calls :meth:`step`.
+        lead, or has lost it. Call this from the thread that calls :meth:`step`.
 
         Raises:
             StoreUnavailableError: the resignation can't be stored. Other candidates then wait until the lease ends.

@@ -36,8 +36,8 @@ class Losses:
     """What a job loses by a reset.
 
     Args:
-        is_reset: whether the job has already been reset. In this case, only the last two steps may still have to be
-            done.
+        is_reset: whether the job has already been reset. In this case, only the last two steps of the reset may
+            still have to be done.
         inputs: the streams in which the job loses its positions.
         stateful: the operators that lose their state.
         between: the intermediate streams. The records that they contain now won't be read any more.

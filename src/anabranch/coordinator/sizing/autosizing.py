@@ -134,15 +134,15 @@ class Findings:
         of: the deployment and the number of seats. If either changes, all findings are dropped.
         fell: when the factor last fell.
         arriving: how many records per second arrived for all lanes together at the last look.
-        too_small: the factor that proved too small after the factor had last fallen; None if there is none, or if this
+        too_small: the factor that proved too small after the factor had last fallen; None if there is none, or if it
             no longer counts.
         changed: when the last change was done: when its generation was first seen or, if later, when the job was last
             seen in a state other than running. Minus infinity if no change has been seen.
         heard: the latest reports of each lane.
         rising: the time since which all looks have found the factor too small.
-        looks: the number of these looks.
+        looks: the number of looks since ``rising``.
         falling: the time since which all looks have found the factor too large.
-        falls_to: the largest factor that these looks suggested.
+        falls_to: the largest factor that the looks since ``falling`` have suggested.
         advising: the time since which something other than a factor would help.
         seen: experience with factors, by stage and group.
     """
@@ -172,7 +172,7 @@ def limits_of(settings: Mapping[str, Any]) -> AutoscaleSettings | None:
 
 
 def threads_of(settings: Mapping[str, Any]) -> int:
-    """On how many buckets of a partition functions can work at once, according to a job's settings."""
+    """How many buckets of a partition a job's functions can work on at once, according to the job's settings."""
     threads: int = settings.get("job", {}).get("threads", JobSettings().threads)
     return threads
 
@@ -253,7 +253,7 @@ def decide(
     deployment's first generation, the factor can be raised without this wait.
 
     Args:
-        since: the seconds since the last change of the job, by anyone, or since its start.
+        since: the seconds since the last change of the job, whoever made it, or since the job's start.
         undone: whether the last change undid another change.
         look: the latest look.
         after: the findings, including those of the latest look.

@@ -67,7 +67,7 @@ class LaneLoad:
 
     Args:
         partitions: the number of partitions that the lane reads.
-        threads: on how many buckets of a partition functions can work at once.
+        threads: how many buckets of a partition functions can work on at once.
         arriving: the records that arrive per second.
         growth: the arrival rate as a multiple of the average over the last half minute; at least 1.
         backlog: the number of waiting records, without the records that the running batch has finished.

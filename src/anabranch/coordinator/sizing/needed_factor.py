@@ -109,8 +109,8 @@ def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
 
 
 def _larger(load: LaneLoad, seen: Scalability, aim: FactorTarget, late: bool) -> int:
-    """The smallest larger factor that meets the target. If there is none, the result is the smallest of the
-    larger factors that come nearest to the target, or the current factor if the change isn't worth its pause.
+    """Of the factors above the current one, the smallest that meets the target. If none does, the result is the
+    smallest of those that come nearest to the target, or the current factor if the change isn't worth its pause.
     """
     larger = [each for each in aim.factors if each > load.factor]
     met = next((each for each in larger if _meets(load, each, seen, aim, late)), None)

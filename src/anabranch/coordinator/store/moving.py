@@ -55,7 +55,7 @@ def add(connection: sa.Connection, job: str, rows: JobRows) -> None:
 
 
 def _rows(connection: sa.Connection, table: sa.Table, its: sa.ColumnElement[bool]) -> list[dict[str, Any]]:
-    """The rows of a table, in the order of their keys. Events are without their ids, which belong to this store."""
+    """The rows of a table, in the order of their keys. The ids of events are left out: only this store uses them."""
     query = sa.select(table).where(its).order_by(*table.primary_key)
     columns = [column.name for column in table.c if column is not events.c.id]
     return [{name: row[name] for name in columns} for row in connection.execute(query).mappings()]

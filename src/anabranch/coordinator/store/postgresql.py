@@ -120,7 +120,7 @@ def lock_for_schema(connection: sa.Connection, where: str) -> None:
 
 
 def explanation(error: DBAPIError, where: str) -> AnabranchError:
-    """The error to raise for a failed statement, in words that suit the user of the store at ``where``."""
+    """The error to raise for a failed statement, explained for the user of the store at ``where``."""
     state = getattr(error.orig, "sqlstate", None) or ""
     message = _first_line(error.orig)
     if state.startswith(_HELD_UP):

@@ -139,19 +139,19 @@ class Event(LoggedEvent, frozen=True, kw_only=True):
 
 
 def seat_taken(process: ContainerRecord, at: float) -> Event:
-    """The event that a process has taken a seat."""
+    """An event saying that a process has taken a seat."""
     what, why = f"took seat {process.seat}", f"process {process.pid} on {process.host}"
     return Event(kind="seat", job=process.job, at=at, who=process.id, container=process.id, what=what, why=why)
 
 
 def seat_lost(process: ContainerRecord, at: float, who: str, why: str) -> Event:
-    """The event that a process has lost its seat, because of ``who``."""
+    """An event saying that ``who`` has taken a seat away from a process."""
     what = f"{process.id} has lost its seat"
     return Event(kind="seat", job=process.job, at=at, who=who, container=process.id, what=what, why=why)
 
 
 def seat_left(process: ContainerRecord, at: float) -> Event:
-    """The event that a process has returned its seat."""
+    """An event saying that a process has returned its seat."""
     what = f"left seat {process.seat}"
     return Event(kind="seat", job=process.job, at=at, who=process.id, container=process.id, what=what)
 

@@ -132,12 +132,12 @@ class Store:
         return ContainerRecord(**row) if row is not None else None
 
     def former(self, registration: Registration) -> ContainerRecord | None:
-        """The record of a registering process for the last of the job's seats that it took and no longer holds."""
+        """A registering process's record for the last seat of the job that it took and no longer holds."""
         with self._reading() as connection:
             return lookups.former(connection, registration)
 
     def lost(self, job: str, limit: int) -> list[ContainerRecord]:
-        """Processes that no longer hold their seats of a job. Those that took their seats last come first."""
+        """The processes of a job that no longer hold their seats. Those that took their seats last come first."""
         with self._reading() as connection:
             return lookups.lost(connection, limit, containers.c.job == job)
 

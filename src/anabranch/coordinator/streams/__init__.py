@@ -1,3 +1,3 @@
-"""Looks things up in the streams of jobs: partition counts, offsets, dead letters and early output. This can take long,
-so the caller must not hold the lock of any job.
+"""Looks things up in the streams of jobs: partition counts, offsets, dead letters and early output. This can take a
+long time, so the caller must not hold the lock of any job.
 """
