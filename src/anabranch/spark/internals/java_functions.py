@@ -79,8 +79,8 @@ def java_type(spark: SparkSession, kind: DataType) -> Any:
 
 
 def prepare(spark: SparkSession) -> None:
-    """Begin to compile the classes that most jobs need, in the background. A lane's first query needs them, and to
-    compile them takes up to a second.
+    """Begin to compile the classes that most jobs need, in the background. A lane's first query needs them, and
+    compiling them takes up to a second.
     """
 
     def compile_them() -> None:

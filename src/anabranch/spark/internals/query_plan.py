@@ -37,8 +37,8 @@ def steps(printed: str, word: str) -> int:
 
 
 def is_by_chance(frame: DataFrame) -> bool:
-    """Whether any column of a DataFrame depends on an expression of a ``Project``, ``Aggregate`` or ``Generate``,
-    anywhere in the plan, that isn't deterministic.
+    """Whether any column of a DataFrame depends on a nondeterministic expression of a ``Project``, ``Aggregate`` or
+    ``Generate``, anywhere in the plan.
 
     Raises:
         UnsupportedSparkError: anabranch can't read this Spark's plans.

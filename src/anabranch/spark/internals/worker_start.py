@@ -1,5 +1,5 @@
-"""Determines how Spark starts Python on this machine: by which interpreter, and with which daemons. Spark's workers are
-forked from these daemons.
+"""Determines how Spark starts Python on this machine: with which interpreter, and with which daemons. Spark's workers
+are forked from these daemons.
 """
 
 from __future__ import annotations
