@@ -119,8 +119,8 @@ def refused(built: pa.Array, nullable: bool) -> tuple[str, str, str] | None:
 
 
 def _parts(built: pa.Array) -> Iterator[tuple[str, pa.Array, bool]]:
-    """The inner arrays of an array of arrays, maps or structs, without values that are hidden behind nulls. Each inner
-    array is yielded between the path to its values and whether they may be null. Nothing for an array of another type.
+    """The inner arrays of an array of arrays, maps or structs, without values that are hidden behind nulls; with each
+    inner array, the path to its values, and whether these may be null. Nothing for an array of another type.
     """
     types = pa.types
     if types.is_struct(built.type):

@@ -116,7 +116,7 @@ def _become(client: socket.socket) -> None:
 
 def _taken_over(client: socket.socket) -> list[str] | None:
     """Take over the client's streams, folder and environment, and return the client's arguments. None if the client
-    has other values of the variables :data:`_AT_START`, because it is too late to change these in this process.
+    has other values for the variables :data:`_AT_START`, because it is too late to change these in this process.
     """
     size, streams, _, _ = socket.recv_fds(client, 4, _STREAMS)
     with client.makefile("rb") as told:

@@ -175,8 +175,8 @@ class LanePlan:
     @property
     def looks_for_null_keys(self) -> bool:
         """Whether each batch must be searched for records with null keys, whose rows would reach the lane's state. This
-        isn't done if such a row fails the lane anyway. It isn't done either if a shuffle or a function may have changed
-        keys, because a row's null key then doesn't come from its record.
+        isn't done if such a row fails the lane anyway. Nor is it done if a shuffle or a function may have changed keys,
+        because a row's null key may then not come from its record.
         """
         stateful = self.group.stateful
         shuffled = any(is_shuffle(node) for node in self.group.nodes)
