@@ -46,7 +46,8 @@ class LoadedJob:
         schemas: the columns after each operator, by node.
         formats: the formats of streams that aren't JSON, by stream.
         home: the job's folder.
-        needs: the columns of sources that groups need. Lanes add to this mapping when they have determined the columns.
+        needs: which columns of its sources each group needs. Lanes add to this mapping when they have determined the
+            columns.
     """
 
     spark: SparkSession
