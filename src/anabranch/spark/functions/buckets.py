@@ -74,7 +74,7 @@ def worked(
 ) -> Iterator[pa.RecordBatch]:
     """The results of ``work`` on rows, in the order of the rows. Exceptions that ``work`` raises are raised here.
 
-    If the factor is above 1, other buckets can continue with later batches while a bucket still works on an earlier
+    If the factor is above 1, a bucket can continue with later batches while another bucket still works on an earlier
     batch.
 
     Args:

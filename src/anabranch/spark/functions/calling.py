@@ -1,5 +1,5 @@
-"""Calls a user's function on rows. The result has columns of the declared schema. Rows on which the function fails are
-returned separately.
+"""Calls a user's function on rows. The result has the columns of the declared schema. Rows on which the function
+fails are returned separately.
 
 This code runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`.
 """
@@ -49,7 +49,7 @@ BATCH = -1
 class Rejection(NamedTuple):
     """A rejected row: ``place`` is the row's index, and ``error`` describes what is wrong. ``raised`` is true if the
     function has raised an exception, or if the row can't be converted to Python values. It is false if the function's
-    result is wrong, if the function took too long, or if the process died.
+    result is wrong, if the function took too long, or if the process that called the function died.
     """
 
     place: int

@@ -66,8 +66,7 @@ class _Client:
 
 
 class Listener:
-    """Receives reports in its own thread until it is closed. If a connection sends invalid input, the connection is
-    closed.
+    """Receives reports in its own thread until it is closed. A connection over which invalid input arrives is closed.
 
     Raises OSError if no socket can be opened.
     """
@@ -190,8 +189,8 @@ class Listener:
 
 
 def _bound(hosts: Iterable[str]) -> socket.socket:
-    """A socket that listens at the first of these addresses that belongs to this machine, or else at all addresses of
-    this machine.
+    """A socket that listens on the first of these addresses that belongs to this machine or, if none does, on all
+    addresses of this machine.
     """
     for host in (*hosts, ""):
         made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

@@ -1,6 +1,6 @@
 """Records on which messages a lane's Python functions are working. A worker reports these messages to the driver. If a
 function works on a message for longer than ``[job] message_timeout``, the worker ends, unless the call can be ended
-alone: because it is an async function that awaits something, or because it runs in a separate process.
+without ending the worker: because the function is async and awaits something, or because it runs in a separate process.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Runs user code in separate processes, to find and reject messages that kill the process that works on them.
 
-Normally, the first attempt of a Spark task runs user code in the worker itself; :func:`note` describes the exception.
-If the worker dies, or ends because a message takes too long, Spark retries the Spark task, perhaps in another executor.
-In all later attempts, user code runs in forks of a clean process, one fork for each thread.
+Normally, the first attempt of a Spark task runs user code in the worker itself; see :func:`note` for the only case in
+which it doesn't. If the worker dies, or ends because a message takes too long, Spark retries the Spark task, perhaps in
+another executor. In all later attempts, user code runs in forks of a clean process, one fork for each thread.
 
 If a fork dies, only the messages that it was processing are affected. A function gets them again one by one, and a
-processor gets all messages of the turn again. A message is rejected after :data:`TRIES` forks have died on it, not
-counting a fork that got several messages of a function. So a single attempt of a Spark task finds all messages that
-kill processes.
+processor gets all messages of the turn again. A message is rejected after :data:`TRIES` forks have died on it. (A fork
+to which several messages for a function were sent at once doesn't count.) So a single attempt of a Spark task finds all
+messages that kill processes.
 """
 
 from __future__ import annotations

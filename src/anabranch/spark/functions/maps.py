@@ -1,4 +1,4 @@
-"""Converts maps from lists of pairs, which is Arrow's form, to dicts, the form in which functions receive maps."""
+"""Converts maps from Arrow's form, lists of pairs, to dicts, the form in which functions receive maps."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 works on the key's state.
 
 This code runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`. Such a
-process asks its worker for state and timers, and sends all changes of them to the worker when the turn has ended.
+process asks its worker for state and timers, and sends all changes to them to the worker when the turn has ended.
 """
 
 from __future__ import annotations

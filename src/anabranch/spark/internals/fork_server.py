@@ -33,13 +33,14 @@ and ``OMP_NUM_THREADS`` for its workers, and users can set any of them for execu
 
 
 def serve(path: str, modules: Sequence[str] = ()) -> None:
-    """Fork a server that listens at this path as long as this process, or a fork of this process, is alive.
+    """Fork a server that listens on this path as long as this process, or a fork of this process, is alive.
 
-    Does nothing if the server can't listen at this path, for example because another server already does. If there is
+    Does nothing if the server can't listen on this path, for example because another server already does. If there is
     no server at all, each process does its own imports.
 
     Args:
-        modules: what the server imports as soon as nobody waits for a process, so that later processes needn't.
+        modules: what the server imports as soon as nobody is waiting for a process, so that processes forked later
+            needn't import it.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -115,7 +116,7 @@ def _become(client: socket.socket) -> None:
 
 def _taken_over(client: socket.socket) -> list[str] | None:
     """Take over the client's streams, folder and environment, and return the client's arguments. None if the client
-    has other values of the variables :data:`_AT_START`, because it is too late to change these in this process.
+    has other values for the variables :data:`_AT_START`, because it is too late to change these in this process.
     """
     size, streams, _, _ = socket.recv_fds(client, 4, _STREAMS)
     with client.makefile("rb") as told:

@@ -1,5 +1,5 @@
-"""Compiles anabranch's Java code, most of which is functions on columns. Each file is compiled when a JVM first needs
-the file's class, by Janino, a compiler that is a part of Spark.
+"""Compiles anabranch's Java code, most of which is functions on columns. When a JVM first needs a file's class, the
+file is compiled by Janino, a compiler that is a part of Spark.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def java_type(spark: SparkSession, kind: DataType) -> Any:
 
 
 def prepare(spark: SparkSession) -> None:
-    """Begin to compile the classes that most jobs need, in the background. A lane's first query needs them, and to
-    compile them takes up to a second.
+    """Begin to compile the classes that most jobs need, in the background. A lane's first query needs them, and
+    compiling them takes up to a second.
     """
 
     def compile_them() -> None:

@@ -80,8 +80,8 @@ probe = SURFACE.probe
 
 
 class NotHeldError(AnabranchError):
-    """The query can't be held, because it hasn't reached in time the point where it can be held, or keeps passing this
-    point. It must be stopped instead.
+    """The query can't be held, because it has taken too long to reach the point where it can be held, or keeps passing
+    this point. It must be stopped instead.
     """
 
 
@@ -205,7 +205,7 @@ class HeldQuery:
         """Make the query adopt the last batch of the offset log, as if the query had planned this batch itself. (A
         query that is started does this, too.)
 
-        By its current watermark, the query has already determined whether another batch is due. This result is
+        From its current watermark, the query has already determined whether another batch is due. This result is
         discarded.
         """
         execution, context = self._execution, self._execution.getLatestExecutionContext()

@@ -31,14 +31,14 @@ def count(frame: DataFrame, word: str) -> int:
 
 def steps(printed: str, word: str) -> int:
     """How many steps of a printed plan have a name that begins with ``word``. Each step is on a line of its own, which
-    begins with its name, after marks such as ``+-``.
+    begins with the step's name, except for marks such as ``+-`` in front of it.
     """
     return len(re.findall(rf"^[^\w\n]*{re.escape(word)}", printed, re.MULTILINE))
 
 
 def is_by_chance(frame: DataFrame) -> bool:
-    """Whether any column of a DataFrame depends on an expression of a ``Project``, ``Aggregate`` or ``Generate``,
-    anywhere in the plan, that isn't deterministic.
+    """Whether any column of a DataFrame depends on a nondeterministic expression of a ``Project``, ``Aggregate`` or
+    ``Generate``, anywhere in the plan.
 
     Raises:
         UnsupportedSparkError: anabranch can't read this Spark's plans.

@@ -24,7 +24,7 @@ def row(
     """JSON bytes as a struct of the columns ``wanted``; null if the bytes can't be read as ``declared``.
 
     Args:
-        read_as: how to read columns whose types can be written in more than one way; see docs/reference/values.md.
+        read_as: how to read the columns that aren't read as their types imply; see docs/reference/values.md.
         result: the type of the struct.
         array: whether the bytes are a message key, which is a JSON array of the columns.
     """

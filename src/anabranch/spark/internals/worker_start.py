@@ -1,5 +1,5 @@
-"""Determines how Spark starts Python on this machine: by which interpreter, and with which daemons. Spark's workers are
-forked from these daemons.
+"""Determines how Spark starts Python on this machine: with which interpreter, and with which daemons. Spark's workers
+are forked from these daemons.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ SOURCES = Surface(
 
 def interpreter() -> str:
     """The path of the interpreter for Python workers on this machine. Normally, the path leads to a script, which runs
-    the interpreter of this process without Spark's zips on the module path. Some of Spark's programs can't be replaced
-    by a setting. The script runs anabranch's programs in their place. If the machine can't run scripts in its temporary
-    folder, the path is that of this process's interpreter.
+    the interpreter of this process without Spark's zips on the module path. In place of
+    those programs of Spark that no setting can replace, the script runs anabranch's programs. If the machine can't run
+    scripts in its temporary folder, the path is that of this process's interpreter.
 
     Spark puts a zip with PySpark's sources on the module path, before the installed PySpark. Each process that Spark
     starts for a source or a function would then compile these sources again, which takes most of a second. The working

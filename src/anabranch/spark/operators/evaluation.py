@@ -299,8 +299,8 @@ def _key(frame: DataFrame, sink: Sink) -> Column:
 
 @contextmanager
 def inside_batch(group: Group, start: Mapping[int, DataFrame], context: Context) -> Iterator[dict[int, DataFrame]]:
-    """A context that provides the rows of one batch that reach each sink, by node. Inside the context, a DataFrame that
-    several operators use is cached.
+    """A context that provides, for each sink, the rows that reach the sink in one batch, by node. Inside the context, a
+    DataFrame that several operators use is cached.
 
     ``start`` has the DataFrames from which everything else is computed, by node.
     """

@@ -63,7 +63,8 @@ class Workers:
         home: the job's folder on this machine.
         threads: the largest number of buckets on which functions work at the same time in one Spark task.
         busy: called with the seconds that functions have worked on each bucket.
-        routing: distributes rows among Spark tasks before the functions ``routed``; None if rows stay where they are.
+        routing: distributes rows among Spark tasks before the functions of the nodes ``routed`` get them; None if rows
+            stay where they are.
         line: where functions report their progress.
         message_seconds: how long a function may work on one message.
     """
@@ -85,7 +86,7 @@ class Context:
         functions: the job's functions, by node.
         keys: the key columns after each node.
         times: the event-time column after each node.
-        changed: the nodes of the stage after which a function may have changed values of key or event-time columns.
+        changed: those nodes of the stage whose results may have keys or event times that a function has changed.
         on_error: receives rows that can't be processed. If it is None, such a row fails the lane.
         on_null_key: receives rows that reach state with a null key. If it is None, such a row fails the lane.
         on_late: receives late rows that become dead letters.

@@ -104,8 +104,8 @@ def load(
         functions: the job's functions, by node.
         records: returns a stream's full name and its records.
         formats: the formats of streams that aren't JSON.
-        fails: whether a key of a stream causes an error when the table is used, if the key's latest record is
-            unreadable. If false, unreadable records are skipped.
+        fails: whether, in a stream, a key whose latest record is unreadable causes an error when the table is used. If
+            false, unreadable records are skipped.
 
     Raises:
         GraphError: the function didn't return a table, or the declaration of a stream as a table is wrong.

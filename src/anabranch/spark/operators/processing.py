@@ -69,7 +69,7 @@ class Process:
         result: the schema of the rows that the processor returns.
         columns: the columns of messages.
         keys: the columns of the stage key.
-        on_error: as in :func:`anabranch.spark.functions.wrap.wrap`, like ``factor``, ``busy``, ``line`` and
+        on_error: as in :func:`anabranch.spark.functions.wrap.wrap`, as are ``factor``, ``busy``, ``line`` and
             ``seconds``.
         own: the lane's own tasks, by number, with their buckets; None if all tasks in the state are the lane's.
     """

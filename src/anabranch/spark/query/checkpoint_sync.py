@@ -1,8 +1,8 @@
 """Syncs a lane's checkpoint to the disk before any part of a batch becomes visible, because Spark itself doesn't sync
 its files.
 
-Without these syncs, outputs could contain records of the last batches, while the offset log's entries for these batches
-are empty after a power cut.
+Without these syncs, the offset log's entries for the last batches could be empty after a power cut, although outputs
+already contain records of these batches.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class CheckpointSync:
 
 
 def _files(folder: str) -> Iterator[tuple[str, set[str]]]:
-    """A folder and all folders below it, each with the names of its files. Temporary files are left out, so all files
+    """A folder and all folders below it, each with the paths of its files. Temporary files are left out, so all files
     are complete.
     """
     try:

@@ -45,7 +45,7 @@ class Clock:
     before the first batch. SSPs are written ``system/stream/partition``.
 
     Attributes:
-        delays: the delay of each SSP in ms. None for SSPs of intermediate streams.
+        delays: the watermark delay of each SSP in ms. None for SSPs of intermediate streams.
         positions: the position in each SSP at the end of the batch, or before the first batch.
         window: the windows of processing time, if the lane has any.
         newest: if the lane has such windows, the time at which the last record was read, in Unix ms.

@@ -317,7 +317,9 @@ def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejecte
 
 
 def _putting(aside: WorkerDeadLetters) -> Any:
-    """A function for ``mapInArrow`` that writes rejected records, one slot's in each row, and returns no rows."""
+    """A function for ``mapInArrow`` that writes rejected records, and returns no rows. Each of its input rows contains
+    the records of one slot.
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -28,8 +28,8 @@ class Visible:
 
     Attributes:
         what: the step that may have made the part visible, in words that follow "the batch".
-        exact: whether the output is exactly once. (If another batch, with another number, read the same records, even
-            an exactly-once output would contain them twice.)
+        exact: whether the output is an exactly-once output. (If another batch, with another number, read the same
+            records, even such an output would contain them twice.)
     """
 
     what: str
@@ -103,8 +103,8 @@ class Gate:
 
     @contextmanager
     def quietly(self) -> Iterator[None]:
-        """A context that replaces any error by a BrokenOffError if the batch was broken off. (Spark searches the texts
-        of errors with a regular expression that can't handle long texts.)
+        """A context that replaces any error with a BrokenOffError if the batch was broken off. (Spark searches the
+        texts of errors with a regular expression that can't handle long texts.)
         """
         try:
             yield

@@ -77,8 +77,8 @@ def _taken(begins: Sequence[int], hashed: Column) -> Column:
 
 def of_state(lane: Lane) -> Column | None:
     """A condition that is true for rows from the state of the lane's own tasks. None if the lane has no predecessors,
-    because no rows then come from other state. (A lane that took over state after a drain may have state of other
-    tasks, but all timers of this state have fired.)
+    because then no rows come from the state of other tasks. (A lane that took over state after a drain may have state
+    of other tasks, but all timers of this state have fired.)
 
     If the tasks of a lane were divided among several successors, each successor has the state of all these tasks. Spark
     must evaluate the condition after the stateful operator. The condition is written so that the optimizer can't move

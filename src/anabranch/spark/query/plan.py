@@ -46,7 +46,8 @@ class LoadedJob:
         schemas: the columns after each operator, by node.
         formats: the formats of streams that aren't JSON, by stream.
         home: the job's folder.
-        needs: the columns of sources that groups need. Lanes add to this mapping when they have determined the columns.
+        needs: which columns of its sources each group needs. Lanes add to this mapping when they have determined the
+            columns.
     """
 
     spark: SparkSession
@@ -175,8 +176,8 @@ class LanePlan:
     @property
     def looks_for_null_keys(self) -> bool:
         """Whether each batch must be searched for records with null keys, whose rows would reach the lane's state. This
-        isn't done if such a row fails the lane anyway. It isn't done either if a shuffle or a function may have changed
-        keys, because a row's null key then doesn't come from its record.
+        isn't done if such a row fails the lane anyway. Nor is it done if a shuffle or a function may have changed keys,
+        because a row's null key may then not come from its record.
         """
         stateful = self.group.stateful
         shuffled = any(is_shuffle(node) for node in self.group.nodes)

@@ -246,8 +246,8 @@ class LaneQuery:
 
     @property
     def foreseeable(self) -> bool:
-        """Whether Spark can analyze the query before it is known where the lane starts. This requires a single source
-        that finds its start offsets in the folder, and that nothing else depends on the start offsets.
+        """Whether Spark can analyze the query before it is known where the lane starts. This requires that there is a
+        single source, that it finds its start offsets in the folder, and that nothing else depends on them.
         """
         if (
             self.plan.stateful
@@ -344,7 +344,7 @@ class LaneQuery:
         crash_points.reach(crash_points.PUBLISHED, self.lane.id, number)
 
     def _check_time(self, number: int) -> None:
-        """Inform Spark tasks which rows are late, unless Spark itself drops these rows. Raises StateError, before any
+        """Tell Spark tasks which rows are late, unless Spark itself drops these rows. Raises StateError, before any
         work on the batch is done, if the batch was planned at a time for which windows of processing time are already
         closed. The lane then restarts, and continues at the time of its last batch.
         """

@@ -68,8 +68,8 @@ def check(
 
 
 def is_closing(group: Group) -> bool:
-    """Whether a group's query runs in Spark's append mode, because it emits each row once, and never replaces a row by
-    a newer one. (A group with a ``process`` runs in update mode, and so does every group in real-time mode.)
+    """Whether a group's query runs in Spark's append mode, because it emits each row once, and never replaces a row
+    with a newer one. (A group with a ``process`` runs in update mode, and so does every group in real-time mode.)
     """
     stateful = group.stateful
     return stateful is None or stateful.kind == "join" or stateful.args.get("emit") == "on_close"

@@ -1,7 +1,7 @@
 """Finds the archive of Spark's classes on this machine, which ``anabranch doctor --fix`` makes.
 
-A JVM loads classes from an archive in a fraction of the time that it needs to find them in Spark's 280 jars, to parse
-and to verify them. Java calls this *class data sharing*.
+A JVM loads classes from an archive in a fraction of the time that it needs to find them in Spark's 280 jars, parse them
+and verify them. Java calls this *class data sharing*.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def is_accepted(java: Java) -> bool:
 
 @contextmanager
 def making(java: Java) -> Iterator[Path]:
-    """A context that provides the path at which a JVM must write the archive inside the context. At the end of the
-    context, the file becomes the archive. Archives whose jars have changed are removed, because no JVM accepts them.
+    """A context that provides a path, to which a JVM must write the archive before the context ends. Then, this file
+    becomes the archive. Archives whose jars have changed are removed, because no JVM accepts them.
     """
     archive = path(java)
     archive.parent.mkdir(parents=True, exist_ok=True)

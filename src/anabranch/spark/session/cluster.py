@@ -91,7 +91,7 @@ def python(conf: Mapping[str, str]) -> str:
 
 
 def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
-    """Settings by which Spark sends this installation of anabranch, and the job's folder, to executors. Archives that
+    """Settings with which Spark sends this installation of anabranch, and the job's folder, to executors. Archives that
     ``conf`` already names are sent as well.
 
     anabranch and the job's folder are packed into archives. The archives stay in a temporary folder until this process

@@ -311,8 +311,8 @@ def carry(functions: Mapping[int, Any]) -> None:
 
 @contextmanager
 def _printing_to(output: Path | None) -> Iterator[None]:
-    """A context in which processes are started. These processes write their stderr to the file ``output``, even after
-    the context has ended.
+    """A context for starting processes that write their stderr to the file ``output``, even after the context has
+    ended.
     """
     if output is None:
         yield

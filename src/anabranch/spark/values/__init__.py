@@ -21,7 +21,7 @@ def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[
     Args:
         declared: the columns that the job's ``read`` declares.
         where: the operator's name in messages.
-        read_as: how to read the columns whose types can be written in more than one way, by the column's name.
+        read_as: how to read the columns that aren't read as their types imply, by the column's name.
 
     Raises:
         GraphError: the declaration doesn't fit the format, the stream's own schema can't be read, or this schema lacks

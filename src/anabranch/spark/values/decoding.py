@@ -66,7 +66,7 @@ class RecordDecoding:
     keyed: bool
 
     def pruned(self, only: Set[str]) -> RecordDecoding:
-        """The same decoding, without columns of the value that aren't in ``only``. At least one column remains."""
+        """The same decoding, with only those columns of the value that are in ``only``. At least one column remains."""
         return replace(self, reader=self.reader.pruned(only))
 
     @property
@@ -177,8 +177,8 @@ class RecordDecoding:
             task: for the hidden column; see :func:`meta_column.of_record`.
             stream: the stream's name, for the error.
             fail: whether an unreadable record fails the lane.
-            bucket: for the hidden column, as for ``task``.
-            source: for the hidden column, as for ``task``. None stands for the id of the node.
+            bucket: for the hidden column, like ``task``.
+            source: for the hidden column, like ``task``. None stands for the id of the node.
             today: the day on which the batch was planned. None stands for the current day.
         """
         faults = self.faults(F.current_date() if today is None else today)

@@ -1,4 +1,4 @@
-"""Determines the name of each row's task, for the header in output records that contains this name."""
+"""Determines the name of each row's task. Output records have this name in a header if the output's settings say so."""
 
 from __future__ import annotations
 

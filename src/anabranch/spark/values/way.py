@@ -38,7 +38,7 @@ class Reader(Protocol):
         ...
 
     def pruned(self, only: Set[str]) -> Self:
-        """The same reader, without columns that aren't in ``only``. At least one column remains."""
+        """The same reader, with only those of its columns that are in ``only``, but with at least one column."""
         ...
 
 
