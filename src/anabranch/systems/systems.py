@@ -174,7 +174,7 @@ class Systems:
             return []
 
     def on_data_loss(self, stream: str) -> str:
-        """What a lane does if records of a stream were deleted before it has read them: ``fail`` or ``earliest``."""
+        """What a lane does if records of a stream were deleted before it could read them: ``fail`` or ``earliest``."""
         bound = self._settings.streams.get(self.bound_as(stream))
         return "fail" if bound is None else bound.on_data_loss
 

@@ -32,8 +32,8 @@ def traces(service: str, say: Callable[[str], None]) -> Iterator[None]:
 
     Args:
         service: the service name of the spans, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES sets another.
-        say: called with the reason if the variables ask for an export that isn't possible. The job then runs without
-            this export.
+        say: called with the reason if the variables ask for an export that isn't possible (the job then runs without
+            this export), and with OpenTelemetry's warnings.
     """
     with ExitStack() as until:
         _started("traces", say, lambda wanted: _trace(wanted, service, until))

@@ -51,8 +51,8 @@ class KafkaAppender:
         """Write a batch in the columns of ``RECORD_SCHEMA``, and return its number of records.
 
         Raises:
-            AnabranchError: a record is too large or refused, or the cluster doesn't answer. The message names the
-                record and says how many were written.
+            AnabranchError: a record is too large or refused, or the cluster doesn't answer. The message says how many
+                records were written, and which record was too large or refused, if any.
         """
         if not batch.schema.equals(RECORD_SCHEMA):
             batch = batch.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA)
