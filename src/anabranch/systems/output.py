@@ -81,7 +81,7 @@ class Output(Protocol):
         ...
 
     def limit(self, stream: str) -> float:
-        """The size limit of each of a stream's records in bytes, less a margin for what is sent along with a record;
+        """The size limit in bytes for each record of a stream, less a margin for what is sent along with a record;
         infinite if there is no limit."""
         ...
 
@@ -101,7 +101,7 @@ class Publisher(Protocol):
 
     @property
     def plannable(self) -> bool:
-        """Whether :attr:`output` is complete before the batch, so that Spark can plan the write in advance."""
+        """Whether :attr:`output` is complete before the batch begins, so that Spark can plan the write in advance."""
         ...
 
     @property

@@ -261,8 +261,8 @@ class _Teller:
 
 
 class _Connection:
-    """A connection to a driver, which is opened again after a failure. ``number`` counts the connections that were
-    opened so far.
+    """A connection to a driver, which is opened again after a failure. ``number`` counts the connections that have
+    been opened so far.
     """
 
     def __init__(self, line: ReportAddress) -> None:

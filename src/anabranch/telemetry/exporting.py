@@ -59,8 +59,8 @@ def metrics(
 
 
 class _Troubles(logging.Handler):
-    """A log handler that reports OpenTelemetry's warnings, such as those about failed exports, but at most one in ten
-    minutes."""
+    """A log handler that reports OpenTelemetry's warnings, such as those about failed exports, but at most one every
+    ten minutes."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)

@@ -185,7 +185,7 @@ class Processes:
 
 
 def _members(session: int) -> set[int]:
-    """The processes of a session, except those that have ended and for which their parents haven't waited yet."""
+    """The processes of a session, except zombies: those that have ended, but whose parents haven't waited for them."""
     members = set()
     for pid in _pids():
         with contextlib.suppress(OSError):
