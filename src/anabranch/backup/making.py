@@ -2,7 +2,7 @@
 
 The steps, in this order:
 
-1. read the job's rows from the store, and copy the lanes' folders for the first time (this can take long);
+1. read the job's rows from the store, and copy the lanes' folders for the first time (this can take a long time);
 2. note the end offsets of the streams;
 3. bring the copies of the folders up to date, beginning with the folders of downstream lanes;
 4. look up what was published since step 2, and decide where to cut (:mod:`anabranch.backup.cut`); take the copied

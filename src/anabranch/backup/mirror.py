@@ -14,8 +14,8 @@ __all__ = ["Mirror", "copy_all"]
 
 
 class Mirror:
-    """A mirror of the files and folders ``names`` in a folder. A file is copied again if its size or its modification
-    time, by the source's clock, has changed.
+    """A mirror of those files and folders in a folder that ``names`` lists. A file is copied again if its size or its
+    modification time, by the source's clock, has changed.
 
     ``names`` are copied in the given order. Files that refer to other files must come first: then the copy always
     contains the files to which they refer.
@@ -40,8 +40,8 @@ class Mirror:
             self._has |= {each: there[each] for each in due}
 
     def _belongs(self, name: str) -> bool:
-        """Whether a file must be copied. Between two kinds of storage, Hadoop's checksum files aren't copied, because
-        Hadoop makes new ones.
+        """Whether a file must be copied. Temporary files aren't copied. Between two kinds of storage, Hadoop's checksum
+        files aren't copied either, because Hadoop makes new ones.
         """
         file = name.rpartition("/")[2]
         is_checksum = file.startswith(".") and file.endswith(".crc")

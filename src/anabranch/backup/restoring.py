@@ -4,7 +4,7 @@ The order of the steps ensures that an interrupted restore can be repeated, and 
 everything else is in place:
 
 1. compare all files of the backup with their checksums, and check that the job's outputs outside the backup contain no
-   batches that the backup doesn't know, and that streams that already exist keep what the job must still read;
+   batches that the backup doesn't know, and that streams that already exist still have what the job must read;
 2. copy each stream to a temporary folder, and move it to its place in one step;
 3. copy the folders of lanes;
 4. store the job's rows in one transaction. The job can then be started.
@@ -44,7 +44,9 @@ _NOTE = "restoring.json"
 
 
 class _Note(Document, frozen=True, kw_only=True):
-    """The content of a file that is in the folder of a job's lanes until the store knows the job."""
+    """The content of a file that marks a restore in progress. The file is next to the folders of the job's lanes, from
+    before these folders are copied until the store knows the job.
+    """
 
     backup: str
     """The id of the backup."""

@@ -124,7 +124,7 @@ def fingerprint(home: Path) -> str:
 
 
 def packed_package(folder: Path) -> bytes:
-    """An archive of an importable package, whose files are in a folder with the package's name."""
+    """An archive of an importable package. In the archive, the files are in a folder with the package's name."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc")
     return _zip((path.relative_to(folder.parent).as_posix(), _read(path)) for path in files)
 

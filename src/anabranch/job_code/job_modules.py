@@ -124,8 +124,8 @@ class _Loader(SourceFileLoader):
 
 @dataclass
 class _Finder(MetaPathFinder):
-    """Finds modules in a job's folder, with precedence over installed modules, except modules with :data:`RESERVED`
-    names.
+    """Finds modules in a job's folder, with precedence over installed modules. Doesn't find modules with
+    :data:`RESERVED` names.
 
     Attributes:
         sources: the text of modules, by path.
@@ -239,7 +239,7 @@ class _Shelf(MetaPathFinder):
 
 
 def enter_from_environment() -> None:
-    """Make the modules of the session's job importable. Called in a daemon of Python workers."""
+    """Make the modules of the session's job importable. Called in processes that fork the processes of user code."""
     if SHELF in os.environ:
         sys.meta_path.append(_Shelf(Path(os.environ[SHELF])))
     told = os.environ.get(VARIABLE)

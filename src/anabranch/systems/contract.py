@@ -356,8 +356,8 @@ class System(Protocol):
     @abstractmethod
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
         """The lanes of a job that are recorded as writers of any of these streams, each with the place where the lane
-        is recorded, for messages. Streams that don't exist are skipped. If the records don't name streams, all recorded
-        lanes of the job are returned.
+        is recorded, for messages. Streams that don't exist are skipped. If the system doesn't record which streams a
+        lane writes, all recorded lanes of the job are returned.
         """
         ...
 

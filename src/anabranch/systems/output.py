@@ -58,7 +58,7 @@ read_written = msgspec.msgpack.Decoder(Written).decode
 
 
 class Writer(Protocol):
-    """Accepts one Spark task's part of a batch. If a method fails, even :meth:`close`, :meth:`abort` is called. After
+    """Accepts one Spark task's part of a batch. If a method fails (even :meth:`close`), :meth:`abort` is called. After
     that, or after a :meth:`close` that succeeded, the writer isn't used any more.
     """
 
@@ -81,7 +81,7 @@ class Output(Protocol):
         ...
 
     def limit(self, stream: str) -> float:
-        """The size limit of each of a stream's records in bytes, less a margin for what is sent along with a record;
+        """The size limit in bytes for each record of a stream, less a margin for what is sent along with a record;
         infinite if there is no limit."""
         ...
 
@@ -101,7 +101,7 @@ class Publisher(Protocol):
 
     @property
     def plannable(self) -> bool:
-        """Whether :attr:`output` is complete before the batch, so that Spark can plan the write in advance."""
+        """Whether :attr:`output` is complete before the batch begins, so that Spark can plan the write in advance."""
         ...
 
     @property
@@ -112,8 +112,8 @@ class Publisher(Protocol):
         ...
 
     def take(self, new: bool) -> None:
-        """Take over the lane's outputs before a query starts, or, if the publisher is ``slotted``, to renew the slots'
-        markers. After that, no process with a lower epoch can write for the lane any more.
+        """Take over the lane's outputs. After that, no process with a lower epoch can write for the lane any more.
+        Called before a query starts and, if the publisher is ``slotted``, whenever the slots' markers must be renewed.
 
         ``new`` says whether no batch of the lane was ever planned.
 
@@ -133,7 +133,7 @@ class Publisher(Protocol):
 
     def settle(self) -> None:
         """Called after a lane has ended: wait a short time until readers can see what was published, and remove
-        temporary data. (In some systems, readers see what was published only after :meth:`publish` has returned.)"""
+        temporary data. (In some systems, readers see it only some time after :meth:`publish` has returned.)"""
         ...
 
     def put_aside(self, streams: Sequence[str]) -> int:

@@ -25,8 +25,8 @@ class Limits:
     """The limits of a lane's source.
 
     Attributes:
-        max_rows: how many records the first batch has at most; 0 in real time. Later batches follow the query's read
-            limits.
+        max_rows: the largest number of records in the first batch; 0 in real-time mode. Later batches follow the
+            query's read limits.
         fail_on_loss: whether to fail if records that haven't been read yet are gone.
         lane: the lane's id, for tests that kill a process at a crash point.
         commits: the lane's commit folder, for the same tests.

@@ -138,7 +138,7 @@ class Systems:
         return max((table.last(lane.job, lane.id) for table in self.tables(lane).values()), default=-1)
 
     def bound(self) -> dict[str, str]:
-        """The system of each stream that is bound to a system, and the kind of table of each output to a table."""
+        """For each stream that is bound to a system, the system; for each output to a table, the kind of table."""
         tables = {output: each.to for output, each in self._settings.outputs.items()}
         streams = {stream: each.system for stream, each in self._settings.streams.items() if each.system is not None}
         return {**tables, **streams}
@@ -174,7 +174,7 @@ class Systems:
             return []
 
     def on_data_loss(self, stream: str) -> str:
-        """What a lane does if records of a stream were deleted before it has read them: ``fail`` or ``earliest``."""
+        """What a lane does if records of a stream were deleted before it could read them: ``fail`` or ``earliest``."""
         bound = self._settings.streams.get(self.bound_as(stream))
         return "fail" if bound is None else bound.on_data_loss
 

@@ -95,7 +95,7 @@ class _OneCommit(Transaction):
     @property
     def table_metadata(self) -> TableMetadata:
         """The table's metadata with the changes of this commit. Without changes, the metadata isn't copied. (With a
-        hundred snapshots, copying it in any case would take nine tenths of the time of a commit.)
+        hundred snapshots, copying it every time would take nine tenths of the time of a commit.)
         """
         return super().table_metadata if self._updates else self._table.metadata
 

@@ -207,8 +207,9 @@ class PostgresqlTable:
         self._clear("drop table if exists {}", self._stage(owner))
 
     def _take_in(self, connection: psycopg.Connection[Any], owner: Owner, wrote: Sequence[_Part]) -> None:
-        """Insert the rows of these parts from the staging table into the table itself. With ``upsert``, of several rows
-        with the same key, only the last is inserted. Raises AnabranchError if rows are missing in the staging table.
+        """Insert the rows of these parts from the staging table into the table itself. With ``upsert``, only the last
+        of several rows with the same key counts, and it updates the row that the table already has for this key, if
+        any. Raises AnabranchError if rows are missing in the staging table.
         """
         attempts, stage = [part.attempt for part in wrote], self._at(self._stage(owner))
         named = sql.SQL("attempt = any(%(attempts)s)")
@@ -268,9 +269,9 @@ class PostgresqlTable:
         )
 
     def _check_key(self, connection: psycopg.Connection[Any]) -> None:
-        """Check that PostgreSQL accepts ``on conflict`` with the columns of the key, if the output has a key. The
-        unique index may include other columns (``include (b)``). If several indexes fit, none of them may be
-        deferrable.
+        """Check that PostgreSQL accepts ``on conflict`` with the columns of the key, if the output has a key. This
+        needs a unique index on these columns; the index may also include others (``include (b)``). If several indexes
+        fit, none of them may be deferrable.
         """
         query = """
             select array_agg(a.attname::text), i.indimmediate from pg_index i

@@ -62,7 +62,7 @@ class Message:
 
 @dataclass
 class Tally:
-    """The counts of a bucket, and the message of the bucket on which a function is working, if any."""
+    """The counts of a bucket, and the message in this bucket that a function is working on, if any."""
 
     task: int
     source: int
@@ -76,8 +76,8 @@ class Tally:
     entered: float = 0.0
 
     def count(self, now: float, ordered: bool) -> Count:
-        """The counts to report, including the rows of the running call that are already finished. ``ordered`` says
-        whether rows come in the order of their records."""
+        """The counts to report, including the rows that the function's current call has already finished. ``ordered``
+        says whether rows come in the order of their records."""
         rows, seconds, offset, message = self.rows, self.seconds, self.offset, self.message
         if message is not None:
             index = message.index
@@ -261,8 +261,8 @@ class _Teller:
 
 
 class _Connection:
-    """A connection to a driver, which is opened again after a failure. ``number`` counts the connections that were
-    opened so far.
+    """A connection to a driver, which is opened again after a failure. ``number`` counts the connections that have
+    been opened so far.
     """
 
     def __init__(self, line: ReportAddress) -> None:

@@ -23,9 +23,9 @@ _LOOK = 0.05
 
 
 class Interruptions:
-    """A context manager in whose block the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt: during
-    :meth:`undisturbed` only at its end, otherwise at once. Later signals have no effect. Signals that were ignored when
-    the block began stay ignored.
+    """A context manager in whose block the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt: at once, or, if it
+    arrives in a block of :meth:`undisturbed`, at the end of that block. Later signals have no effect. Signals that were
+    ignored when the context manager was entered stay ignored.
     """
 
     def __init__(self) -> None:
@@ -185,7 +185,7 @@ class Processes:
 
 
 def _members(session: int) -> set[int]:
-    """The processes of a session, except those that have ended and for which their parents haven't waited yet."""
+    """The processes of a session, except zombies: those that have ended, but whose parents haven't waited for them."""
     members = set()
     for pid in _pids():
         with contextlib.suppress(OSError):

@@ -30,7 +30,7 @@ _LATER = 80.0
 """The flights per second after the job has been scaled: enough for every later step, but few enough for a short drain.
 """
 _WATCHED = 5
-"""How many seconds the lag is shown before the job is scaled."""
+"""For how many seconds the lag is shown before the job is scaled."""
 
 T = TypeVar("T")
 

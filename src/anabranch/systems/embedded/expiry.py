@@ -22,8 +22,8 @@ _EVERY = 30.0
 """The shortest time, in seconds, between two checks of a partition by the same process."""
 _LOOK_SECONDS = 0.5
 _PURGE_SECONDS = 2.0
-"""For how many seconds :meth:`Expiry.look` and :meth:`Expiry.purge` delete records. A lane or the coordinator waits
-meanwhile. What remains is deleted later."""
+"""For how many seconds :meth:`Expiry.look` and :meth:`Expiry.purge` delete records at most, because a lane or the
+coordinator waits meanwhile. What remains is deleted later."""
 
 log = logs.get_logger()
 
@@ -45,8 +45,8 @@ class Expiry:
 
     def look(self, info: StreamInfo, number: int, tail: Tail) -> None:
         """If enough time has passed since the last check, delete some of the records that a partition's retention
-        doesn't keep. An error doesn't make the batch fail: records that can't be deleted now are deleted later.
-        ``tail`` is the partition's current tail.
+        doesn't keep. An error is only logged, so that the batch of the calling lane doesn't fail: records that can't be
+        deleted now are deleted later. ``tail`` is the partition's current tail.
         """
         if info.retention == Retention():
             return
@@ -66,7 +66,7 @@ class Expiry:
             )
 
     def expire(self, info: StreamInfo, tails: Mapping[int, Tail], *, past_readers: bool) -> int:
-        """Delete the entries with the records that a stream's retention doesn't keep, and return the number of deleted
+        """Delete the entries whose records a stream's retention doesn't keep, and return the number of deleted
         records. A partition's last entry always stays. ``past_readers`` says whether to delete even records that jobs
         still have to read.
 

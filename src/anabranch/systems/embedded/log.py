@@ -68,7 +68,7 @@ class Log:
         return self._streams.retain(stream, retention)
 
     def expire(self, stream: str, *, past_readers: bool = False) -> int:
-        """Delete the entries with the records that a stream's retention doesn't keep, and return the number of deleted
+        """Delete the entries whose records a stream's retention doesn't keep, and return the number of deleted
         records. A partition's last entry always stays. ``past_readers`` says whether to delete even records that jobs
         still have to read.
 

@@ -65,8 +65,8 @@ class StreamReaders:
     def _hold(self, job: str, lower: Callable[[Reader | None], Mapping[int, int] | None]) -> None:
         """Store the job's new positions, and wait until every deletion that might not have seen them has ended.
 
-        ``lower`` returns the new positions from the known reader (None if the job isn't a reader yet), or None to leave
-        the positions as they are.
+        ``lower`` is called with the job's reader, or with None if the job isn't a reader yet. It returns the new
+        positions, or None to leave the positions as they are.
         """
         try:
             with disk.exclusive(self._lock):

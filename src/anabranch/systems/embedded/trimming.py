@@ -73,7 +73,7 @@ def expired(of: Partition, retention: Retention, now: int) -> Due:
 
 
 def trim(of: Partition, due: Due, limit: Callable[[], int | None]) -> Trimmed:
-    """Delete the oldest entries of a partition, up to the first entry that isn't due, but at most ``_AT_ONCE`` entries.
+    """Delete the oldest entries of a partition before the first entry that isn't due, but at most ``_AT_ONCE`` entries.
 
     ``limit`` returns the lowest offset that readers still have to read, or None if there are no readers. ``limit`` is
     called while the partition is locked. Entries with a record at or after the lowest offset stay.

@@ -108,7 +108,7 @@ class KafkaAppender:
 
     def _progress(self, deadline: float, before: int) -> tuple[float, int]:
         """The new deadline, which is later if records were written since ``before``, and the number of records written
-        so far. Raises AnabranchError if nothing was written until ``deadline``, or if the broker has refused the
+        so far. Raises AnabranchError if nothing has been written by ``deadline``, or if the broker has refused the
         client."""
         if self._written > before:
             return time.monotonic() + self._cluster.patience, self._written

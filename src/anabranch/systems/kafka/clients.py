@@ -37,8 +37,8 @@ def librdkafka(settings: KafkaSettings) -> dict[str, Any]:
     precedence.
 
     Raises:
-        ConfigError: a reference can't be resolved, a file can't be read, the address of a server isn't valid, or SASL
-            has no user or no password.
+        ConfigError: a reference can't be resolved, a file can't be read, the address of a server isn't valid, or the
+            user or the password for SASL is missing.
     """
     properties: dict[str, Any] = {
         **_common(settings, settings.client),
@@ -99,7 +99,9 @@ def first_server(settings: KafkaSettings) -> str:
 
 
 def secrets(settings: KafkaSettings) -> list[str]:
-    """The values that must not appear in messages of librdkafka, which gets nothing of ``[systems.kafka] spark``."""
+    """The values that must not appear in messages of librdkafka. Secrets in ``[systems.kafka] spark`` aren't among
+    them, because librdkafka doesn't get these properties.
+    """
     texts = {"sasl_password": settings.sasl_password, "ssl_key_password": settings.ssl_key_password}
     extras = {f"client.{name}": text for name, text in settings.client.items()}
     hidden = [resolved(f"systems.kafka.{name}", text) for name, text in texts.items() if text is not None]
@@ -127,8 +129,8 @@ def _common(settings: KafkaSettings, extra: dict[str, str]) -> dict[str, str]:
 
 
 def _servers(settings: KafkaSettings) -> str:
-    """The servers, each in the form ``HOST:PORT``. (Kafka's clients assume 9092 for a missing port, and accept any
-    number.)
+    """The configured servers, after a check that each has the form ``HOST:PORT``. (Kafka's own clients assume port 9092
+    if none is given, and accept any number as a port.)
     """
     servers = resolved("systems.kafka.bootstrap_servers", settings.bootstrap_servers)
     for each in servers.split(","):

@@ -98,8 +98,9 @@ class ControlLog:
     def heard(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
         """The control records after ``cursor`` that apply to a reader at ``position``, and the new cursor.
 
-        The cursor is the offset of the last record that was processed or belongs to another stream; -1 before the first
-        record. The cursor stops before a record that doesn't apply yet, so that records are processed in order.
+        The cursor is the offset of the last record that was processed, or was skipped because it belongs to another
+        stream; -1 before the first record. The cursor stops before a record that doesn't apply yet, so that records are
+        processed in order.
         """
         with self._lock:
             self._look()

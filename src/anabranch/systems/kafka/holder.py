@@ -228,8 +228,8 @@ def _unmasked() -> Iterator[None]:
 
 
 def _bounded(call: Callable[[], object], seconds: float, producer: Producer) -> None:
-    """Make a call in a thread, and wait at most ``seconds`` for its end. (Some calls never end after their broker was
-    unreachable.)
+    """Make a call in a thread, and wait at most ``seconds`` for its end. (Some calls never end once their broker has
+    been unreachable.)
 
     The producer of a call that hasn't ended is never destroyed, because destroying it would mean waiting for the call.
     """

@@ -58,8 +58,8 @@ class Jars:
 
 
 def found(settings: KafkaSettings) -> Jars:
-    """The jars for a session. If a folder is configured, these are the jars in the folder; otherwise, the jars that
-    ``anabranch jars fetch connector`` has fetched. If any of them is missing, these are the jars of the configured
+    """The jars for a session. If a folder is configured, these are the jars in the folder. Otherwise, they are the jars
+    that ``anabranch jars fetch connector`` has fetched; or, unless all of these are there, the jars of the configured
     packages (by default, the connector of PySpark's version), which Spark gets from a Maven repository.
 
     Raises:
@@ -81,7 +81,7 @@ def of_pyspark() -> str:
 
 
 def broker_folder() -> Path | None:
-    """The broker's jars that ``anabranch jars fetch`` has fetched; None if there are none."""
+    """The folder of the broker's jars that ``anabranch jars fetch`` has fetched; None if it has fetched none."""
     folder = cache_dir.folder() / f"broker-{BROKER}"
     return folder if (folder / f"kafka_2.13-{BROKER}.jar").is_file() else None
 

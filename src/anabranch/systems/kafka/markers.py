@@ -69,7 +69,7 @@ class Marker(Document, frozen=True, kw_only=True):
         batch: the number of the last batch; -1 if the slot has committed no batch.
         epoch: the lane's epoch when the marker was written. A process with a lower epoch can't write to the slot.
         instance: the producer that wrote the marker.
-        closed: whether no process may write to the slot, until a process takes the lane's slots again.
+        closed: whether the slot is closed: then no process may write to it until one takes the lane's slots again.
         rows: how many records the slot has ever written.
     """
 

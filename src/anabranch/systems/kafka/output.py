@@ -56,8 +56,7 @@ class KafkaOutput:
 
 @dataclass
 class _Transactions:
-    """The transactions of one Spark task: one for each slot of which the Spark task has rows. Usually, this is a single
-    slot."""
+    """The transactions of one Spark task: one for each slot for which the Spark task has rows, usually a single one."""
 
     output: KafkaOutput
     batch: int

@@ -34,8 +34,8 @@ FETCHING = {
 
 
 def streamed(spark: SparkSession, system: KafkaSystem, reading: Reading) -> DataFrame:
-    """The records of a stream, without those of transactions that aren't committed. ``until`` has no effect, because
-    Spark's source has no such option.
+    """The records of a stream, without those of transactions that aren't committed. ``reading.until`` has no effect,
+    because Spark's source has no such option.
     """
     topic = system.topic(reading.stream)
     begin = {str(p): offset for p, offset in sorted(reading.starting.items())}

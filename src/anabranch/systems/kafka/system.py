@@ -36,7 +36,7 @@ class KafkaSystem(System):
 
     Args:
         settings: how to reach the cluster.
-        topics: the topic of each stream whose topic has another name.
+        topics: the topic of each stream whose topic has another name than the stream.
         controls_topic: the topic for the control records of a job's intermediate streams; not needed without a job.
         patience: seconds to wait for an answer before raising an error.
     """

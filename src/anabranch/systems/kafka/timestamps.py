@@ -11,11 +11,11 @@ import pyarrow as pa
 __all__ = ["milliseconds"]
 
 _FIRST_MS = 1
-"""The client takes 0 for the time of writing, and Kafka has no timestamps before 1970."""
+"""The client replaces a timestamp of 0 with the time of writing, and Kafka has no timestamps before 1970."""
 
 
 def milliseconds(times: pa.Array) -> npt.NDArray[Any]:
-    """A column of ``RECORD_SCHEMA`` in milliseconds since 1970. Earlier times become the first millisecond that the
-    client accepts."""
+    """The timestamps of records in milliseconds since 1970. Times that are too early for the client become the first
+    millisecond that it accepts."""
     found: npt.NDArray[Any] = np.maximum(times.cast(pa.int64()).to_numpy() // 1000, _FIRST_MS)
     return found

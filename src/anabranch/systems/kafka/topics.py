@@ -48,7 +48,7 @@ _UNKNOWN = {
 
 class Topics:
     """The topics of a cluster, by the names of streams. ``topics`` gives the topic of each stream whose topic has
-    another name.
+    another name than the stream.
     """
 
     def __init__(self, cluster: Cluster, topics: Mapping[str, str] | None = None) -> None:
