@@ -1,9 +1,9 @@
 """Decides when a failed lane gets another attempt, and when its process is replaced. Pure: no clock, no threads, no
 Spark.
 
-If the Java process is broken, further attempts in it can't help. So if a lane fails repeatedly, for an unknown reason
-or because of the Java process, this process is replaced before the job counts as failed. In the new process, lanes
-continue as after a crash.
+If the Java process is broken, further attempts with it can't help. So if a lane fails repeatedly, for an unknown reason
+or because of the Java process, the Python process and its Java process are replaced before the job counts as failed. In
+the new processes, lanes continue as after a crash.
 """
 
 from __future__ import annotations

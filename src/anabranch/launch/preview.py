@@ -215,7 +215,7 @@ class _Batch:
 
 
 def ranges(system: System, stream: str, most: int | None) -> dict[int, list[Range]]:
-    """The offsets of a stream's first ``most`` records, partition by partition, or of all its records."""
+    """The offsets of a stream's first ``most`` records, partition by partition; of all records if ``most`` is None."""
     starts, found, left = system.starts(stream), dict[int, list[Range]](), most
     for partition, end in system.ends(stream).items():
         start = stop = starts[partition]

@@ -92,7 +92,7 @@ class LaneDrain:
         return self._settled(self._drain(run=run, begin=begin, end=run, pause=self._life.pause)())
 
     def by_holding(self, started: StreamingQuery) -> bool:
-        """Drain with the running query. If the lane has drained, the query has ended by then."""
+        """Drain with the running query. If the lane has drained, the query has ended, too."""
 
         def look() -> None:
             if self._life.leaves_at_once():
