@@ -33,7 +33,7 @@ def hidden(text: str) -> tuple[str, dict[str, str]]:
 
 
 def resolved(setting: str, text: str) -> str:
-    """``text`` with its references resolved. Line ends at the end of a file are removed.
+    """``text`` with its references resolved. Line breaks at the end of a file are removed.
 
     Raises:
         ConfigError: the variable isn't set or the file can't be read. The message names the variable or file and

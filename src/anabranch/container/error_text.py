@@ -237,7 +237,7 @@ def is_of_java(error: BaseException) -> bool:
 
 
 def _family(kind: type[AnabranchError]) -> Iterator[type[AnabranchError]]:
-    """A kind of error with the kinds below it, except UnreachableError: a server that doesn't answer may come back."""
+    """A class of errors and its subclasses, except UnreachableError: a server that doesn't answer may come back."""
     if kind is UnreachableError:
         return
     yield kind

@@ -233,8 +233,8 @@ def ranges(system: System, stream: str, most: int | None) -> dict[int, list[Rang
 
 
 def _task(node: Node, stream: str, model: StageModel, factor: int) -> Column:
-    """The virtual task that reads a record, with the number that the task would have at factor 1. A broadcast record
-    becomes a row for each virtual task.
+    """The virtual task that reads a record: the number that the task would have at factor 1, and the bucket. A
+    broadcast record becomes a row for each virtual task.
     """
     if node.args.get("broadcast"):
         every = [divmod(task.index, factor) for task in model.tasks]

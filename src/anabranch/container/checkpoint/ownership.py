@@ -315,7 +315,8 @@ class Ownership:
 
 
 def _claims(folder: str) -> str:
-    """The folder of a folder's claims. It is next to the folder, so copies of the folder have no claims."""
+    """The folder that contains the claims of ``folder``. It is next to ``folder``, so copies of ``folder`` have no
+    claims."""
     lane, _, epoch = folder.rpartition("/")
     return f"{lane}/{_CLAIMS}{epoch}"
 
