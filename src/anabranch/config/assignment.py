@@ -12,8 +12,9 @@ __all__ = ["AssignmentSettings"]
 
 
 class AssignmentSettings(Section):
-    """How tasks are assigned to seats. Balance always comes first: all containers get as equal a share as possible of
-    the tasks of each stage (``none``), of all tasks together (``min_traffic``), or of both (``balance_subtopology``).
+    """How tasks are assigned to seats. Balance always comes first: depending on the ``strategy``, all containers get as
+    equal a share as possible of the tasks of each stage (``none``), of all tasks together (``min_traffic``), or of both
+    (``balance_subtopology``).
     """
 
     strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"

@@ -68,7 +68,7 @@ def of_job(job: str, dumped: Mapping[str, Any]) -> Settings:
     are ignored.
 
     Raises:
-        ConfigError: this version doesn't know one of the settings, or doesn't allow a value.
+        ConfigError: this version of anabranch doesn't know one of the settings, or doesn't allow its value.
     """
     try:
         return Settings(**dumped)

@@ -19,8 +19,8 @@ def has_reference(text: str) -> bool:
 
 
 def hidden(text: str) -> tuple[str, dict[str, str]]:
-    """``text`` with each reference replaced by a placeholder, and the references by placeholder. Use this for
-    texts that are parsed before their references are resolved.
+    """``text`` with a placeholder in place of each reference, and a dict from each placeholder to its reference. Use
+    this for texts that are parsed before their references are resolved.
     """
     references: dict[str, str] = {}
 
@@ -33,7 +33,7 @@ def hidden(text: str) -> tuple[str, dict[str, str]]:
 
 
 def resolved(setting: str, text: str) -> str:
-    """``text`` with its references resolved. Line ends at the end of a file are removed.
+    """``text`` with its references resolved. Line breaks at the end of a file are removed.
 
     Raises:
         ConfigError: the variable isn't set or the file can't be read. The message names the variable or file and

@@ -11,8 +11,8 @@ __all__ = ["StorageSettings", "local_folder"]
 
 
 class StorageSettings(Section):
-    """Where lanes' folders are. ``root`` is the folder that contains them all: a path, or a URI of a file system on
-    which a folder can be guaranteed to have only one owner. See docs/reference/storage-roots.md.
+    """Where lanes' folders are. ``root`` is the folder that contains them all: a path, or a URI in a storage that can
+    ensure that a folder has only one owner. See docs/reference/storage-roots.md.
     """
 
     root: str = "./.anabranch/lanes"

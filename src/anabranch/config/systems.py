@@ -177,8 +177,8 @@ class SystemsSettings(Section):
         return self.model_copy(update={n: section.model_copy(update={"rack": rack}) for n, section in mine.items()})
 
     def check(self, setting: str, name: str) -> None:
-        """Check that ``name``, the value of the setting ``setting``, is the name of a system. Otherwise, raise one of
-        pydantic's errors.
+        """Raise one of pydantic's errors unless ``name``, the value of the setting ``setting``, is the name of a
+        system.
         """
         if name not in self.sections:
             raise PydanticCustomError(

@@ -235,8 +235,9 @@ class Tracker:
     def _behind(self, operator: Operator) -> float:
         """The seconds that an operator in a later Spark stage than the one that reads the sources needs for its
         remaining rows, at the speed of its running Spark tasks. (Finished Spark tasks aren't counted, because they may
-        have been much faster.) 0 for any other operator, if the number of remaining rows or the speed isn't known, or
-        if the Spark tasks report how many rows they have received from each partition; see :meth:`_slowest`.
+        have been much faster.) The result is 0 for any other operator. It is also 0 if the number of remaining rows or
+        the speed isn't known, or if the Spark tasks report how many rows they have received from each partition; for
+        this case, see :meth:`_slowest`.
         """
         ratio = self._ratio(operator) if operator.late and operator.label != PUBLISHING else None
         if ratio is None or any(task.told.received for task in operator.tasks):

@@ -1,5 +1,5 @@
-"""Stores how large a lane's batches can be, so that a suitable size is known for the first batch in later processes and
-lanes. The files are next to the folders of the job's lanes.
+"""Stores how large a lane's batches can be, so that later processes and lanes know a suitable size for their first
+batch. The files are next to the folders of the job's lanes.
 
 The files only save time, so a damaged file is treated as missing, and a failure to write is ignored.
 """

@@ -209,7 +209,7 @@ def _failure(error: BaseException, home: str) -> Failure:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether the message of an error, such as one of Spark's, quotes an error of anabranch's own."""
+    """Whether an error's message quotes one of anabranch's own errors, as messages of Spark's errors can."""
     return _OURS.search(root_cause.said(error)) is not None
 
 

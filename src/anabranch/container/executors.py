@@ -78,7 +78,7 @@ def ready(
 def wait_for_slots(spark: SparkSession, cores: int, say: Callable[[str], None], unless: Callable[[], bool]) -> int:
     """Wait until the cluster provides at least ``cores`` of Spark's task slots, and at least one. Returns the number of
     task slots; 0 if ``unless`` has ended the wait. Raises ConfigError if there are still too few task slots
-    ``SLOTS_WITHIN`` seconds after the first executor came."""
+    ``SLOTS_WITHIN`` seconds after the first executor has appeared."""
     master = spark.sparkContext.master
     begun = time.monotonic()
     next_word, first = begun + SAY_AFTER, 0.0

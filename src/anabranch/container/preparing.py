@@ -56,8 +56,8 @@ class Preparations(Generic[T]):
         return any(each is not None and each.is_under_way for each in begun)
 
     def taken(self, lane: Lane) -> bool:
-        """Whether the preparation of a lane has taken over its outputs under the lane's current epoch. Waits until the
-        preparation has ended; False if none was begun."""
+        """Whether the preparation of a lane has taken over the lane's outputs under the lane's current epoch. Waits
+        until the preparation has ended; False if none was begun."""
         preparation = self._begun.get((lane.id, lane.epoch))
         if preparation is None:
             return False

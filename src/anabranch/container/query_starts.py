@@ -44,8 +44,8 @@ class Starts:
 
     @contextmanager
     def place(self) -> Iterator[Callable[[Query], None]]:
-        """Wait until another query can be started. Yields a function that is called with the started query, and waits,
-        for a limited time, until the query's sources have started or the query has ended.
+        """Wait until another query can be started. Yields a function that must be called with the started query. This
+        function waits, for a limited time, until the query's sources have started or the query has ended.
         """
         with self._places:
             yield self._wait

@@ -1,5 +1,5 @@
-"""The container's loop: it reports on lanes, and starts and stops them as the coordinator's answers say, until nothing
-is left to do."""
+"""The container's loop: it reports on lanes, and starts and stops them according to the coordinator's answers, until
+nothing is left to do."""
 
 from __future__ import annotations
 

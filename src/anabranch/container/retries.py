@@ -44,7 +44,7 @@ class Retries:
 
 class Standstill:
     """Detects a lane that no longer makes progress. Each detection doubles the time that is allowed before the next
-    detection (up to 64 times the first), because the lane's batches may simply take long.
+    detection (up to 64 times the first), because the lane's batches may simply take a long time.
 
     Args:
         after: the seconds for which an SSP with records to read must have kept the same position to count as stalled.

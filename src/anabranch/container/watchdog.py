@@ -62,7 +62,7 @@ Replace = Callable[[str], None]
 
 def watch_java(is_gone: Callable[[], bool], ended: threading.Event, replace: Replace) -> None:
     """Check in a separate thread, until ``ended`` is set, whether the Java process has ended. If so, nothing can run
-    any more, and this process is replaced or ended."""
+    any more, and the Python process is replaced or ended."""
 
     def look() -> None:
         while not ended.wait(_EVERY):

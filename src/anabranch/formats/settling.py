@@ -48,9 +48,9 @@ def settled(
     Args:
         read: the streams that the job reads.
         written: the streams that the job writes.
-        kept: the job's stored formats, if the job has run, or its planned ones. A confluent format stays as it is, so
-            that a repeated batch can read the same records. Only a format with which the job writes, and whose schema
-            isn't registered yet, is determined again.
+        kept: formats that were determined before: those that are stored for the job, or those with which it was
+            planned. A confluent format stays as it is, so that a repeated batch can read the same records. Only a
+            format with which the job writes, and whose schema isn't registered yet, is determined again.
         register: whether to register the schemas with which the job writes, if they aren't registered yet. Otherwise,
             the id of an unregistered schema is -1, which suffices to plan a job.
 

@@ -33,8 +33,8 @@ def prepare_tables(prepared: Prepared, known: Collection[str] | None) -> None:
 
     Args:
         known: what the job wrote before, if it continues. Other tables are left out, because a job with new outputs
-            can't continue. None if the job starts anew, or if another version of it is deployed: missing tables are
-            created.
+            can't continue. None if the job starts anew, or if another version of it is deployed; missing tables are
+            then created.
 
     Raises:
         NotFoundError: a table of ``known`` doesn't exist.

@@ -215,7 +215,7 @@ class _Batch:
 
 
 def ranges(system: System, stream: str, most: int | None) -> dict[int, list[Range]]:
-    """The offsets of a stream's first ``most`` records, partition by partition, or of all its records."""
+    """The offsets of a stream's first ``most`` records, partition by partition; of all records if ``most`` is None."""
     starts, found, left = system.starts(stream), dict[int, list[Range]](), most
     for partition, end in system.ends(stream).items():
         start = stop = starts[partition]
@@ -233,8 +233,8 @@ def ranges(system: System, stream: str, most: int | None) -> dict[int, list[Rang
 
 
 def _task(node: Node, stream: str, model: StageModel, factor: int) -> Column:
-    """The virtual task that reads a record, with the number that the task would have at factor 1. A broadcast record
-    becomes a row for each virtual task.
+    """The virtual task that reads a record: the number that the task would have at factor 1, and the bucket. A
+    broadcast record becomes a row for each virtual task.
     """
     if node.args.get("broadcast"):
         every = [divmod(task.index, factor) for task in model.tasks]

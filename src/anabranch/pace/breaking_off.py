@@ -13,9 +13,9 @@ query must finish the batch; and while the batch is being finished, the queries 
 
 
 def is_worth_it(left: float, spent: float) -> bool:
-    """Whether breaking a batch off saves enough time: whether the remaining seconds (``left``) exceed, by more than
-    half a second, what breaking off costs: the seconds since the batch began (``spent``), which are lost, and those
-    that the breaking off itself takes.
+    """Whether breaking a batch off saves enough time, that is, whether the remaining seconds (``left``) exceed the cost
+    by more than half a second. The cost consists of the seconds since the batch began (``spent``), which are lost, and
+    the seconds that breaking off takes.
     """
     return left > spent + BROKEN_OFF + _GAIN
 
@@ -34,9 +34,9 @@ def likelihood(whole: float, spent: float, unsure: float) -> float:
 
 
 def mean_loss(whole: float) -> float:
-    """The seconds that are lost on average if a lane is told to end at a random moment of a batch. At a moment of the
-    batch's first part, in which breaking off is worth it, the part that is done is lost, and the seconds that breaking
-    off takes; later, nothing is lost.
+    """The seconds that are lost on average if a lane is told to end at a random moment of a batch. In the first part of
+    the batch, breaking off is worth it; this loses the seconds since the batch began, and the seconds that breaking off
+    takes. Later, the batch isn't broken off, and nothing is lost.
 
     Args:
         whole: the seconds that the whole batch takes.

@@ -4,9 +4,9 @@ A batch takes a fixed time (for example, to start Spark tasks and to commit), an
 that is far shorter than the target reveals little about the time for a record, so the next batch can have up to ten
 times as many records. Any other batch shows how many records would take exactly the target.
 
-The limit is the median of what the last few batches show. If the very last batch was far slower, the limit is what this
-batch shows. So anything that slows down a single batch (an unreachable broker, a frozen process) makes only the next
-batch small.
+The limit is the median of what the last few batches show. If the very last batch was far slower than usual, the limit
+is what this batch shows. So anything that slows down a single batch (an unreachable broker, a frozen process) makes
+only the next batch small.
 """
 
 from __future__ import annotations

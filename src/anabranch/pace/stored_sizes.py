@@ -27,8 +27,9 @@ def first(known: Mapping[int, StoredSize], factor: int, partitions: int, *, quic
     """The number of records in a lane's first batch; 0 if no size is stored.
 
     This is the size that was stored for the lane's factor or, if there is none, for the nearest factor, divided by
-    :data:`FIRST_PART`. For a lower factor and for fewer partitions, the size is reduced in proportion. A size that was
-    stored for a lower factor than the lane's isn't divided by :data:`FIRST_PART`.
+    :data:`FIRST_PART`. If the lane has a lower factor or fewer partitions than the lane that stored the size, the size
+    is reduced in proportion. A size that was stored for a lower factor than the lane's isn't divided by
+    :data:`FIRST_PART`.
 
     Args:
         quick: whether the lane calls no functions of the job. If so, the size isn't divided by :data:`FIRST_PART`,

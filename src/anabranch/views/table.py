@@ -11,7 +11,7 @@ __all__ = ["Table"]
 
 
 class Table(Document, frozen=True, kw_only=True):
-    """A table. Each row has one value for each column. Later versions can add columns at the end."""
+    """A table. Each row has one value for each column. Later versions of anabranch can add columns at the end."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...] = ()

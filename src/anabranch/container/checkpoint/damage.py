@@ -1,6 +1,6 @@
-"""Checks and repairs a lane's folder before Spark reads it. An incomplete batch is forgotten or run again if no record
-is lost or repeated thereby. Otherwise, the lane fails permanently, with a message that says which file is damaged and
-what each remedy costs.
+"""Checks and repairs a lane's folder before Spark reads it. An incomplete batch is forgotten or run again if this
+neither loses nor repeats a record. Otherwise, the lane fails permanently, with a message that says which file is
+damaged and what each remedy costs.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ def reset_time(folder: Folder, now: Progress) -> None:
 
 
 def mend_time(folder: Folder) -> None:
-    """Make the pending batch look as if it had been planned at its watermark. The folder can be a lane's own folder,
-    but no query may be running in it."""
+    """Set the processing time of the pending batch to the batch's watermark. Call this if the clock was set back before
+    the batch was planned. The folder can be a lane's own folder, but no query may be running in it."""
     last = folder.planned()
     folder.tree.write(f"offsets/{last}", offset_log.format(folder.entry(last).planned_in_time()))
 

@@ -72,8 +72,8 @@ class Tree:
 
     @property
     def uri(self) -> str:
-        """The tree's full URI. For ``hdfs:///lanes``, it includes the name node from Hadoop's configuration, which
-        Spark doesn't fill in.
+        """The tree's full URI. For ``hdfs:///lanes``, this includes the name node, which Hadoop's configuration
+        defines, and which Spark doesn't fill in.
         """
         return str(self.fs.makeQualified(self.path).toString())
 
@@ -108,8 +108,7 @@ class Tree:
         return self.local.joinpath(name).exists() if self.local is not None else bool(self.fs.exists(self.at(name)))
 
     def numbers(self, name: str) -> list[int]:
-        """The names of a folder's files that are numbers, as integers in ascending order; empty if the folder doesn't
-        exist."""
+        """The numbers among the names of a folder's files, in ascending order; empty if the folder doesn't exist."""
         if self.local is not None:
             with contextlib.suppress(FileNotFoundError):
                 return sorted(int(each) for each in os.listdir(self.local / name) if each.isdecimal())
@@ -144,8 +143,8 @@ class Tree:
             stream.close()
 
     def sha256(self, name: str, *, durable: bool = False) -> str:
-        """The checksum of a file's content. With ``durable``, a file on a local disk is also written through to the
-        disk, so no power cut can undo it."""
+        """The checksum of a file's content. With ``durable``, the content of a file on a local disk is also written
+        through to the disk, so that no power cut can destroy it."""
         if self.local is None:
             return self._hadoop.sha256(self.fs, self.at(name))
         with self.local.joinpath(name).open("rb") as file:

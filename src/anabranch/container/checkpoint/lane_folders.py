@@ -46,8 +46,8 @@ class LaneFolders:
         A new lane gets a new folder, or a copy of a predecessor's folder if the lane takes over the predecessor's
         state. Any other lane gets its existing folder, or a copy of this folder if the owner was lost. The outputs must
         not contain a batch that the existing folder doesn't know. Leftovers of killed processes are removed, because
-        Spark would refuse the folder otherwise. A copy that an earlier attempt of this process has made, and left
-        without calling :meth:`note_used`, is made again.
+        Spark would refuse the folder otherwise. A copy that an earlier attempt in this process has made is made again,
+        unless :meth:`note_used` was called for the copy.
 
         Args:
             unless: returns whether to stop waiting for a process that has the folder.
@@ -123,7 +123,7 @@ class LaneFolders:
 
     def _split(self, lane: Lane, folder: Folder) -> Folder:
         """A copy of the predecessor's folder, adapted to the lane. Raises StateError if the predecessor's folder is
-        gone, or doesn't end with the batch that the store names."""
+        gone, or doesn't end with the batch before the lane's first batch."""
         parent, epoch = _parent(lane)
         kept: dict[str, list[int]] = {}
         for ssp in (*lane.ssps, *lane.broadcast):

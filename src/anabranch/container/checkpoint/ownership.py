@@ -6,7 +6,7 @@ claim shows that it is alive by rewriting a file of its own every few seconds. A
 lanes of a job.
 
 Another process makes the next claim only if the former owner has released the folder, has ended, or hasn't rewritten
-its file for ``EXPIRES`` seconds. (An owner that ends in order removes its file. The end of an owner that was killed is
+its file for ``EXPIRES`` seconds. (An owner that ends normally removes its file. The end of an owner that was killed is
 visible only on the same machine.)
 
 An owner that hasn't rewritten its file for ``LEASE`` seconds (a shorter time) writes nothing before it has checked that
@@ -90,7 +90,7 @@ class Files(Protocol):
         ...
 
     def lease(self, folder: str, seconds: float) -> None:
-        """Allow this process to write below a folder for some time; with 0, forbid it at once."""
+        """Allow this process to write below a folder for ``seconds`` seconds; 0 forbids this at once."""
         ...
 
 
@@ -315,7 +315,8 @@ class Ownership:
 
 
 def _claims(folder: str) -> str:
-    """The folder of a folder's claims. It is next to the folder, so copies of the folder have no claims."""
+    """The folder that contains the claims of ``folder``. It is next to ``folder``, so copies of ``folder`` have no
+    claims."""
     lane, _, epoch = folder.rpartition("/")
     return f"{lane}/{_CLAIMS}{epoch}"
 

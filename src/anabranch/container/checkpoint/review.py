@@ -35,7 +35,7 @@ class Finding:
     Attributes:
         part: the lane, stream or table.
         path: the file or folder, if there is one.
-        problem: what is wrong, as the rest of a sentence that begins with ``path``, if there is one.
+        problem: what is wrong. If there is a ``path``, this is the rest of a sentence that begins with the path.
         lost: what can't be recovered without a backup.
         mends: what ``--repair`` does about the problem; empty if nothing.
     """
@@ -172,7 +172,7 @@ def _positions(found: LaneFiles, systems: Systems) -> dict[str, dict[int, int]]:
 
 
 def _inputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
-    """Inputs that end before the lane's positions, or whose end offsets can't be looked up."""
+    """A finding for each input that ends before the lane's position, or whose end offsets can't be looked up."""
     at = {ssp.stream: ssp.system for ssp in (*found.lane.ssps, *found.lane.broadcast)}
     for stream, positions in _positions(found, systems).items():
         if stream not in at:
@@ -191,7 +191,8 @@ def _inputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
 
 
 def _outputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
-    """Output streams that end before the lane's last records, or whose end offsets can't be looked up."""
+    """A finding for each output stream that ends before the lane's last records, or whose end offsets can't be looked
+    up."""
     try:
         noted: Mapping[str, Mapping[str, Any]] = found.document("outputs.json")
     except ValueError:

@@ -33,7 +33,7 @@ class Standbys:
     An error is reported, and the standby is refreshed or removed later. Nothing else depends on standbys.
 
     Args:
-        folder: returns the folder of a lane, given its epoch.
+        folder: returns the folder of a lane, given the lane's id and the folder's epoch.
         wake: called when there is something new to report.
         every: the seconds between two checks.
     """

@@ -1,5 +1,5 @@
-"""The actions in a lane's life. The docstring of an action says which event is its result; an action without such a
-sentence has no result."""
+"""The actions in a lane's life. If an action has a result, the action's docstring says which event this is ("Returns
+…")."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class StopQuery:
 
 @dataclass(frozen=True)
 class DrainHeld:
-    """Hold the running query, and drain with it. Returns DrainEnded. If the lane has drained, the query has ended by
-    then."""
+    """Hold the running query, and drain with it. Returns DrainEnded. If the lane has drained, the query has ended,
+    too."""
 
 
 @dataclass(frozen=True)

@@ -106,9 +106,9 @@ class BreakOff:
         now: whether to break the batch off even if much work is lost, or if at-least-once outputs are written twice.
         writing: whether the batch is being written.
         hurry: whether everything must end at once. The next process then continues the batch.
-        keeps: given the number of the batch, why it can't be broken off; empty if no reason is known.
-        left: given the number of the batch and the seconds that it has run, the expected seconds until its end; None if
-            unknown.
+        keeps: given the number of the batch, returns why the batch can't be broken off; empty if no reason is known.
+        left: given the number of the batch and the seconds for which it has run, returns the expected seconds until its
+            end; None if unknown.
         usual: the usual duration of a batch in seconds; 0.0 if unknown.
         tell: called with a message about what keeps the lane from ending. An empty message means that nothing keeps the
             lane any longer.

@@ -89,11 +89,13 @@ class QueryBuilder:
         return ahead
 
     def starting(self, lane: Lane, begins: Offsets) -> Offsets:
-        """A lane's start offsets, by whole SSP: those in ``begins`` and, for all other SSPs, the offsets that their
-        ``read`` declares. Of these other SSPs, those of intermediate streams, and partitions that no lane has read
-        before (``fresh``), are read from their beginning. If the lane hasn't run yet, streams whose offsets are chosen
-        here keep their current records until the lane has read them, even if the streams' retention would delete the
-        records. (This requires a system that knows the readers of its streams, such as the embedded log.)
+        """A lane's start offsets, by whole SSP. An SSP in ``begins`` starts at the offset given there. Any other SSP
+        starts at its beginning if it belongs to an intermediate stream, or if no lane has read its partition before
+        (``fresh``); otherwise, it starts where its ``read`` declares.
+
+        If the lane hasn't run yet, streams whose offsets are chosen here keep their current records until the lane has
+        read them, even if the streams' retention would delete the records. (This requires a system that knows the
+        readers of its streams, such as the embedded log.)
 
         Raises:
             LogError: the job couldn't be recorded as a reader of a stream.

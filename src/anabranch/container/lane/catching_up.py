@@ -1,4 +1,4 @@
-"""Finds out whether a lane that doesn't keep running has read its inputs up to the noted end offsets, and must end."""
+"""Finds out whether a lane that doesn't keep running has caught up with its inputs, and must end."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def has_caught_up(attempt: Attempt) -> bool:
 
 
 def _has_read_all(attempt: Attempt) -> bool:
-    """Whether all inputs have been read up to the noted end offsets, and intermediate streams have been read completely
-    and have no writers left.
+    """Whether the inputs that the job doesn't write itself have been read up to the offsets in ``until``, and
+    intermediate streams have been read completely and have no writers left.
     """
     if attempt.until is None:
         return False

@@ -92,7 +92,7 @@ class LaneDrain:
         return self._settled(self._drain(run=run, begin=begin, end=run, pause=self._life.pause)())
 
     def by_holding(self, started: StreamingQuery) -> bool:
-        """Drain with the running query. If the lane has drained, the query has ended by then."""
+        """Drain with the running query. If the lane has drained, the query has ended, too."""
 
         def look() -> None:
             if self._life.leaves_at_once():
@@ -112,7 +112,7 @@ class LaneDrain:
         def end() -> None:
             writing = self._attempt.current.writing
             hold.go(lambda: writing.wait(POLL) or not self._attempt.folder.pending)
-            # The progress of the last batch isn't checked, because emitting much state takes long and isn't visible.
+            # The last batch's progress isn't checked, because emitting much state takes a long time and isn't visible.
             self._boundary.reach(started, partial(self._monitor.take_progress, started))
 
         outcome = Outcome(drained=False)

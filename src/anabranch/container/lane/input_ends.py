@@ -1,5 +1,5 @@
-"""The end offsets of a lane's inputs. The last known offsets are kept, because some systems take long to answer, or
-can't be reached for a while."""
+"""The end offsets of a lane's inputs. The last known offsets are kept, because some systems take a long time to answer,
+or can't be reached for a while."""
 
 from __future__ import annotations
 

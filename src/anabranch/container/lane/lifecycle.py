@@ -164,8 +164,8 @@ class ImpossibleEventError(AssertionError):
 
 
 def initial(lane: Lane) -> LaneState:
-    """The state of a lane that hasn't been started here. If the lane's owner was lost, the lane counts as a lane
-    without a folder, because the lane gets a copy of the owner's folder.
+    """The state of a lane that hasn't been started here. If the owner of the lane's folder was lost, the lane counts as
+    a lane without a folder, because the lane gets a copy of that folder.
     """
     return LaneState(folder_epoch=0 if lane.abandoned else lane.folder_epoch)
 

@@ -122,7 +122,7 @@ class Queries:
             started = attempt.current.start(once=True, last=last, pending=True, taken=taken)
             attempt.started = started
         while not started.awaitTermination(1):
-            if not last.drains:  # emitting much state can take long without visible progress
+            if not last.drains:  # emitting much state can take a long time without visible progress
                 self._upkeep.look(started)
         self._monitor.take_progress(started)
 

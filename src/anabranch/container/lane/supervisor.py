@@ -90,8 +90,8 @@ class LaneSupervisor:
     @property
     def report(self) -> LaneReport:
         """The lane's report. If the lane waits for its next attempt here, or needs a new process in place of this one,
-        the report says that the lane is starting. If another container will make the attempt, the report says that the
-        lane has ended and left work unfinished."""
+        the report says that the lane is starting. If the next attempt will be made by another container, or only at the
+        next start of the job, the report says that the lane has ended and left work unfinished."""
         state, report = self._state, self._runner.report
         report = report.changed(
             begun=self._query_has_begun or report.attempt.begun, stalls=self._stalls + self._runner.stalled
