@@ -26,7 +26,7 @@ from anabranch.formats.registry import Registry
 from anabranch.jars import fetching, repository
 from anabranch.jars.pinned import jar_set
 from anabranch.systems.contract import System
-from anabranch.systems.folders import writable
+from anabranch.systems.folders import can_be_written
 from anabranch.systems.systems import Systems
 
 _MAVEN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
@@ -145,7 +145,7 @@ def _storage(settings: Settings) -> str:
     folder = local_folder(root)
     if folder is None:
         return f"{root} (checked when a container starts)"
-    writable(folder, "storage root")
+    can_be_written(folder, "storage root")
     return root
 
 

@@ -17,6 +17,8 @@ __all__ = ["SETTLED", "answered", "until"]
 
 SETTLED = frozenset(DeploymentState) - {DeploymentState.PLANNED, DeploymentState.STARTING, DeploymentState.CHANGING}
 """The states of a job that was started, and isn't starting or changing any more."""
+_LAUNCHED_WITHIN = 5.0
+"""The seconds after which a coordinator with a launcher has reported that it launches containers."""
 _FIRST, _LONGEST = 0.5, 5.0
 _POLL = 0.1
 
@@ -49,7 +51,8 @@ def until(client: Client, job: str, states: Collection[str], timeout: float) -> 
         AnabranchError: the coordinator's launcher has given up starting containers, or the coordinator can't be reached
             after ``timeout`` seconds.
     """
-    deadline, seen, told = time.monotonic() + timeout, "", ""
+    begin, seen, told = time.monotonic(), "", ""
+    deadline = begin + timeout
     state = ""
 
     def look() -> JobStatus | None:
@@ -66,8 +69,8 @@ def until(client: Client, job: str, states: Collection[str], timeout: float) -> 
         now = f"job {job} is {state}"
         if not any(container.alive for container in status.containers) and state == DeploymentState.STARTING:
             now += ": no container has registered yet"
-            if status.launching is None:
-                now += f"; if no launcher does, start one: anabranch container {job} --coordinator {client.url}"
+            if status.launching is None and time.monotonic() > begin + _LAUNCHED_WITHIN:
+                now += f"; start one: anabranch container {job} --coordinator {client.url}"
         if now == seen and now != told:  # not the first time: a launcher needs a moment to report
             progress.say(now)
             told = now

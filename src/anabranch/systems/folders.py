@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from anabranch import own_files
 from anabranch.errors import AnabranchError
 
-__all__ = ["writable"]
+__all__ = ["can_be_written", "writable"]
 
 
 def writable(folder: Path, what: str) -> None:
@@ -27,3 +28,12 @@ def writable(folder: Path, what: str) -> None:
             f"the {what} {folder} can't be written: {error.strerror or error}",
             "choose another folder in anabranch.toml, or change its owner or mode",
         ) from error
+
+
+def can_be_written(folder: Path, what: str) -> None:
+    """Make the check of :func:`writable`, but leave nothing behind: folders that didn't exist are removed again."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    writable(folder, what)
+    for each in missing:
+        with suppress(OSError):  # meanwhile, another process may use it
+            each.rmdir()

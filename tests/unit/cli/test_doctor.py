@@ -56,8 +56,17 @@ def connector(folder: Path) -> Path:
 def test_a_storage_root_that_is_a_file_uri_is_that_folder(look: Look, tmp_path: Path) -> None:
     root = f"file:{tmp_path / 'lanes'}"
     assert look(f'[storage]\nroot = "{root}"\n')["storage root"] == (True, root)
-    assert (tmp_path / "lanes").is_dir()
     assert not Path("file:").exists()
+
+
+def test_it_leaves_nothing_behind(look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    found = look("")
+    assert found["storage root"][0]
+    assert found["embedded root"][0]
+    assert [*empty.iterdir()] == []
 
 
 def test_which_connector_is_used(look: Look, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from anabranch.systems.embedded.log_readers import LogReaders
 from anabranch.systems.embedded.manifest import Tail
 from anabranch.systems.embedded.output import EmbeddedPublisher, published
 from anabranch.systems.embedded.segments import read_slice
-from anabranch.systems.folders import writable
+from anabranch.systems.folders import can_be_written
 from anabranch.systems.retention import Retention
 
 __all__ = ["EmbeddedSystem"]
@@ -166,5 +166,5 @@ class EmbeddedSystem(System):
         return {"embedded root": self._check}
 
     def _check(self) -> str:
-        writable(self.log.root, "embedded root")
+        can_be_written(self.log.root, "embedded root")
         return f"{self.log.root}, {len(self.streams())} stream(s)"
