@@ -30,7 +30,7 @@ _LATER = 80.0
 """The flights per second after the job has been scaled: enough for every later step, but few enough for a short drain.
 """
 _WATCHED = 5
-"""For how many seconds the lag is shown before the job is scaled."""
+"""How many seconds the lag is shown before the job is scaled."""
 
 T = TypeVar("T")
 
@@ -144,13 +144,12 @@ class Tour:
             f"{_PARTITIONS} to {_PARTITIONS * 2} partitions, all of them read after {seconds:.1f} s",
             len(self._read_from()) == _PARTITIONS * 2,
         )
-        self._containers.append(self._background("container", JOB))
 
     def _kill(self) -> None:
         self._screen.chapter(
             "kill -9",
-            "Other containers stand by. The working one is killed, whatever it is doing. When its lease has run out, "
-            "another one continues after the last batch that was committed.",
+            "A second container stands by. The working one is killed, whatever it is doing. When its lease has run "
+            "out, the other one continues after the last batch that was committed.",
         )
         victim = self._victim()
         self._screen.command(f"kill -9 {victim.pid}")
@@ -162,6 +161,7 @@ class Tour:
         self._measured(
             "kill -9: the job continues", f"another container continued after {seconds:.1f} s", holder.code is None
         )
+        self._containers.append(self._background("container", JOB))
 
     def _freeze(self) -> None:
         self._screen.chapter(
@@ -325,7 +325,7 @@ class Tour:
         return wait_until(checked, _WITHIN, late, _LOOK)
 
     def _check(self) -> None:
-        """Check that nothing has failed. If a container's lease has ended because the machine was too busy, the
+        """Check that everything is running. If a container's lease has ended because the machine was too busy, the
         container is replaced.
 
         Raises:
