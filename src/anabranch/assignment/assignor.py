@@ -126,7 +126,8 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
 
     Args:
         stages: the stages with their tasks.
-        former: the former seats of tasks, by the tasks' names, which may be from another factor.
+        former: the former seats of tasks, by the tasks' names. At that time, the job may have had another factor, so
+            these names can differ from the present ones.
         where: the racks of seats and partitions.
         rules: the criteria.
 

@@ -95,7 +95,7 @@ def _run(
     """Start Spark, and run lanes in it until the job has ended or the process must end. Sets ``ended`` at the end.
 
     Returns:
-        If only a new process can help, the restarts that are passed on to the new process; otherwise None.
+        If only a new process can help, the record of replacements to pass on to the new process; otherwise None.
     """
     from anabranch.container import executors
     from anabranch.container.reconciler import Container
@@ -135,8 +135,8 @@ def _trace(lane: str, error: BaseException) -> None:
 
 
 def _code(client: Client, sha256: str, in_image: bool) -> Path:
-    """The folder with the code with which the job was started. Raises ConflictError if the code in the working folder
-    must be used and is different."""
+    """The folder with the code with which the job was started. With ``in_image``, this is the working folder; raises
+    ConflictError if the code there is different."""
     if in_image:
         here = Path.cwd()
         if artifact.fingerprint(here) != sha256:

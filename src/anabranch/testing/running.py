@@ -77,7 +77,7 @@ def run(
 
     Put sentinels between the rows of an input to change, kill or drain the job at that point. The first sentinels of
     all inputs take effect together, then the second sentinels, and so on. If the job has nothing to read, no sentinel
-    waits for a batch:
+    waits for a batch. These are the sentinels:
 
     - ``BATCH``: process the preceding rows until the job is idle, then add the following rows.
     - ``KILL``: process the preceding rows. Once every lane has published the batch that reaches the end of its inputs,
