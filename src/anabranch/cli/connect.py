@@ -178,8 +178,8 @@ def _client(url: str, settings: CoordinatorSettings) -> Client:
 
 def token(url: str, settings: CoordinatorSettings) -> str | None:
     """The token for the coordinator at this URL: the configured token; if there is none, the token that a coordinator
-    on this machine has created. None if no token is configured and, in addition, the URL isn't a loopback address,
-    or the created token can't be read.
+    on this machine has created. None if no token is configured, and either the URL isn't a loopback address or the
+    created token can't be read.
     """
     if settings.token is not None:
         return secrets.resolved("coordinator.token", settings.token)

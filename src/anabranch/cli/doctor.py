@@ -59,8 +59,8 @@ def doctor(
 
 
 def _fix(settings: Settings) -> None:
-    """Fetch the jars that the systems and formats in the settings need, and archive Spark's classes. If
-    the jars weren't fetched, Spark would look for them in a Maven repository."""
+    """Fetch the jars that the systems and formats in the settings need, and archive Spark's classes. Otherwise, Spark
+    would look for the jars in a Maven repository, and JVMs would load Spark's classes without an archive."""
     systems = Systems(settings)
     wanted = [system.session_needs().jars for system in systems.all if _is_wanted(system, systems, settings)]
     wanted += [modules.jars(settings.formats, module) for module in modules.needed(settings)]
