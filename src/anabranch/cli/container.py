@@ -58,7 +58,7 @@ def container(
     master: Annotated[str | None, typer.Option(help="Spark's master; default: [spark] master.")] = None,
     config: Annotated[Path | None, typer.Option(help="The configuration file, for [coordinator].")] = None,
 ) -> None:
-    """Run a job's lanes, as its coordinator says, until the job stops. SIGTERM and Ctrl-C give the seat back."""
+    """Run the lanes that a job's coordinator assigns, until the job stops. SIGTERM and Ctrl-C give the seat back."""
     from anabranch.cli import replacing
     from anabranch.container import watchdog
 

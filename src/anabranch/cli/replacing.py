@@ -1,4 +1,4 @@
-"""Replaces this Python process and its Java process by new processes. The new Python process has the same pid, and its
+"""Replaces this Python process and its Java process with new ones. The new Python process has the same pid, and its
 lanes continue as after a crash.
 """
 

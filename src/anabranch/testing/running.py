@@ -50,7 +50,7 @@ record that can't be processed fails the test."""
 @dataclass(frozen=True)
 class _Site:
     """The job, settings and streams of a run. On a broker, the job and its streams have other names than in the test.
-    ``here`` replaces these names in a text by the test's names."""
+    In a text, ``here`` replaces these names with the test's names."""
 
     file: JobFile
     settings: Settings
