@@ -108,8 +108,8 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 def reach(step: str, lane: str, batch: int) -> None:
-    """Report that a lane is at a step. If the process is to be held at this step, write the note and sleep until killed
-    or released.
+    """Report that a lane is at a step. If ``ANABRANCH_HOLD_AT`` names this step, write a note to the file that
+    ``ANABRANCH_HOLD_NOTE`` names, and sleep until the process is killed or released.
 
     Python workers that sleep here end when their driver is killed.
     """

@@ -59,7 +59,7 @@ def foretold(
     Args:
         stages: the open lanes of each stage, in the order in which they drain.
         reports: the last report of each lane.
-        until: the position of each SSP at which its lane stops reading; None if only planned batches are finished.
+        until: for each SSP, the position at which its lane stops reading; None if only planned batches are finished.
     """
     lanes = {stage: [reports[name] for name in names if name in reports] for stage, names in stages.items()}
     seconds = max((_taking_in(each, until or {}) for its in lanes.values() for each in its), default=0.0)

@@ -126,8 +126,8 @@ def joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str
 def joined_table(
     table: str | Table | Callable[[Any], Any], format: str | None, schema: str | None
 ) -> tuple[dict[str, Any], Callable[..., Any] | None]:
-    """The operator arguments that describe the table, and the function that reads the table if the user has given a
-    function.
+    """The operator arguments that describe the table, and the user's function that reads the table; None instead of the
+    function if the table is a path or a stream.
     """
     if isinstance(table, str):
         ending = table.rstrip("/").rpartition(".")[2].lower()

@@ -12,8 +12,8 @@ from anabranch.model.graph import Graph, Node
 
 
 class GraphBuilder:
-    """Collects operators in the order in which the job file adds them. ``functions`` contains the functions that
-    the operators call, by node number, and the ``on_drain`` function, by :data:`~anabranch.api.hooks.ON_DRAIN`.
+    """Collects operators in the order in which the job file adds them. ``functions`` maps node numbers to the functions
+    that the operators call, and :data:`~anabranch.api.hooks.ON_DRAIN` to the ``on_drain`` function.
     """
 
     def __init__(self, job: str) -> None:

@@ -66,8 +66,8 @@ class Job:
 
     @property
     def functions(self) -> dict[int, Any]:
-        """The functions that operators call, by node number, and the ``on_drain`` function, by
-        :data:`~anabranch.api.hooks.ON_DRAIN`."""
+        """Maps node numbers to the functions that operators call, and :data:`~anabranch.api.hooks.ON_DRAIN` to the
+        ``on_drain`` function."""
         return self._builder.functions
 
     def on_drain(self, function: Callable[[DrainedTask], None]) -> Callable[[DrainedTask], None]:
@@ -114,7 +114,7 @@ class Job:
     ) -> Stream:
         """Read a stream.
 
-        The columns are those of the value followed by those of the key. A column must not be in both.
+        The columns are those of the value followed by those of the key. No column may be in both.
 
         Args:
             stream: the stream's name. ``[streams.NAME]`` in the configuration binds the stream to a system.

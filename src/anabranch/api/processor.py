@@ -49,7 +49,7 @@ class Processor:
         raise NotImplementedError
 
     def on_timer(self, key: dict[str, Any], at: datetime, timers: Timers) -> Iterable[dict[str, Any]] | None:
-        """Called once for each due timer, the earliest first, after the messages of a batch.
+        """Called once for each due timer, the earliest first, after the messages of the batch.
 
         Args:
             key: the columns of the stage key, by name.

@@ -28,9 +28,8 @@ class Stream:
     :class:`~anabranch.errors.GraphError` if it can tell that an argument is invalid; the error names the line in the
     job file. Errors in SQL and in schemas are found when the job is planned.
 
-    A message that the function of :meth:`map`, :meth:`flat_map`, :meth:`filter` or :meth:`map_arrow`, or a processor,
-    can't process becomes a dead letter, unless ``[job] on_error`` says that such a message is dropped or fails the
-    lane.
+    If the function of :meth:`map`, :meth:`flat_map`, :meth:`filter` or :meth:`map_arrow`, or a processor, can't process
+    a message, the message becomes a dead letter, unless ``[job] on_error`` says to drop it or to let the lane fail.
     """
 
     def __init__(self, builder: GraphBuilder, node: Node) -> None:

@@ -31,7 +31,7 @@ class StoredTimers(Protocol):
 
 
 class Timers:
-    """The timers of the current key, which both methods of a processor get as an argument.
+    """The timers of the current key. Both methods of a processor get this object as an argument.
 
     Times have millisecond precision. A key has at most one timer per millisecond, so a second registration for the same
     time changes nothing."""
@@ -97,8 +97,8 @@ class Timers:
         self._changed = {}
 
     def flush(self) -> dict[int, bool]:
-        """Write the changes at the end of the key's turn. Returns the times at which a timer was registered (True) or
-        deleted (False)."""
+        """Write the changes at the end of the key's turn. Returns the times of the timers that were registered (True)
+        or deleted (False) in this turn."""
         for at, there in self._changed.items():
             act: Callable[[int], None] = self._kept.register if there else self._kept.delete
             act(at)

@@ -40,8 +40,7 @@ class Windowed:
         name: str | None = None,
         **aggregates: str,
     ) -> Stream:
-        """Compute aggregates for each stage key and window and, with ``by``, for each combination of values of these
-        columns.
+        """Compute aggregates for each combination of a stage key, a window and, with ``by``, values of these columns.
 
         The columns are the key, ``by``, ``window_start`` and ``window_end`` (timestamps; the end is exclusive), and the
         aggregates.

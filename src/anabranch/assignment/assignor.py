@@ -116,17 +116,18 @@ def plain(containers: int) -> Placing:
 def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> Seating:
     """The seat of each task.
 
-    Balance comes first: each seat gets the floor or the ceiling of the average number of a stage's tasks. (If racks
-    count, and traffic comes first or no two tasks of a stage read the same partition, the strategy ``min_traffic``
-    doesn't balance each stage: it balances the stateful tasks of all stages together, and the tasks of all stages
-    together.) Then each partition is read in few containers (see :func:`placement.place`). With racks, the cost decides
-    among the remaining placements. If ``rules.first`` is ``traffic``, the cost is considered before the number of
-    containers. The result doesn't depend on the order of the arguments' elements. If the result is passed as
+    Balance comes first: of each stage's tasks, each seat gets the floor or the ceiling of the average number. (The
+    strategy ``min_traffic`` doesn't balance each stage if racks count and either traffic comes first or no two tasks of
+    a stage read the same partition. It then balances the stateful tasks of all stages together, and all tasks of all
+    stages together.) Then each partition is read in few containers (see :func:`placement.place`). With racks, the cost
+    decides among the remaining placements. If ``rules.first`` is ``traffic``, the cost is considered before the number
+    of containers. The result doesn't depend on the order of the arguments' elements. If the result is passed as
     ``former``, and ``non_overlap_cost`` isn't 0, no task moves.
 
     Args:
         stages: the stages with their tasks.
-        former: the former seats of tasks, by the tasks' names, which may be from another factor.
+        former: the former seats of tasks, by the tasks' names. At that time, the job may have had another factor, so
+            these names can differ from the present ones.
         where: the racks of seats and partitions.
         rules: the criteria.
 

@@ -52,9 +52,9 @@ def place(
 
 
 def numbered(keepers: Sequence[str], former: Mapping[str, int]) -> dict[int, str]:
-    """Number a lane's standbys from 0 on. A process keeps the number that it has in ``former``, if that number is less
-    than the number of standbys. If several processes have the same number, the first by name keeps it. The other
-    processes get the free numbers.
+    """Number a lane's standbys, beginning with 0. A process keeps the number that it has in ``former``, if that number
+    is less than the number of standbys. If several processes have the same number, the first by name keeps it. The
+    other processes get the free numbers.
     """
     found: dict[int, str] = {}
     for keeper in sorted(keepers):

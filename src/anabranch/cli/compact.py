@@ -1,5 +1,5 @@
 """``anabranch compact``: removes foreign state from the lanes of a stopped job. A lane's state is foreign if it belongs
-to tasks that other lanes own by now."""
+to tasks that other lanes own now."""
 
 from __future__ import annotations
 

@@ -164,8 +164,8 @@ def coordinator_url(settings: CoordinatorSettings) -> str | None:
 
 
 def served_here(settings: CoordinatorSettings) -> dict[str, str]:
-    """The URLs of the processes on this machine that serve jobs of the store, by job. If several machines can reach the
-    store, there are none: only :func:`coordinator_url` says who serves its jobs."""
+    """The URLs of the processes on this machine that serve jobs of the store, by job. Empty if several machines can
+    reach the store: then only :func:`coordinator_url` says who serves its jobs."""
     return {} if address.is_on_server(settings.store) else endpoint.find(settings.store)
 
 
@@ -178,8 +178,8 @@ def _client(url: str, settings: CoordinatorSettings) -> Client:
 
 def token(url: str, settings: CoordinatorSettings) -> str | None:
     """The token for the coordinator at this URL: the configured token; if there is none, the token that a coordinator
-    on this machine has created. None if no token is configured, and the URL isn't a loopback address or the created
-    token can't be read.
+    on this machine has created. None if no token is configured, and either the URL isn't a loopback address or the
+    created token can't be read.
     """
     if settings.token is not None:
         return secrets.resolved("coordinator.token", settings.token)

@@ -59,7 +59,7 @@ def container(
     master: Annotated[str | None, typer.Option(help="Spark's master; default: [spark] master.")] = None,
     config: Annotated[Path | None, typer.Option(help="The configuration file, for [coordinator].")] = None,
 ) -> None:
-    """Run a job's lanes, as its coordinator says, until the job stops. SIGTERM and Ctrl-C give the seat back."""
+    """Run the lanes that a job's coordinator assigns, until the job stops. SIGTERM and Ctrl-C give the seat back."""
     from anabranch.cli import replacing
     from anabranch.container import watchdog
 
@@ -96,7 +96,7 @@ def _run(
     """Start Spark, and run lanes in it until the job has ended or the process must end. Sets ``ended`` at the end.
 
     Returns:
-        If only a new process can help, the restarts that are passed on to the new process; otherwise None.
+        If only a new process can help, the record of replacements to pass on to the new process; otherwise None.
     """
     from anabranch.container import executors
     from anabranch.container.reconciler import Container
@@ -136,8 +136,8 @@ def _trace(lane: str, error: BaseException) -> None:
 
 
 def _code(client: Client, sha256: str, in_image: bool) -> Path:
-    """The folder with the code with which the job was started. Raises ConflictError if the code in the working folder
-    must be used and is different."""
+    """The folder with the code with which the job was started. With ``in_image``, this is the working folder; raises
+    ConflictError if the code there is different."""
     if in_image:
         here = Path.cwd()
         if artifact.fingerprint(here) != sha256:

@@ -135,8 +135,8 @@ def _check_reach(settings: CoordinatorSettings, host: str, url: str | None) -> N
 
 
 def default_port(host: str, url: str | None) -> int:
-    """The port on which the coordinator listens by default. Verbs look for a coordinator on this host at the same
-    port."""
+    """The port on which the coordinator listens by default. If the configured ``url`` names ``host``, this is the port
+    of that URL, at which verbs look for the coordinator."""
     for each in (url or "").split(","):
         looked_for = urlsplit(each.strip())
         if looked_for.hostname == host or (looked_for.hostname == "localhost" and host == "127.0.0.1"):

@@ -1,4 +1,4 @@
-"""``anabranch deploy``: replaces the running version of a job by another version, which takes over state and
+"""``anabranch deploy``: replaces the running version of a job with another version, which takes over state and
 positions."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def deploy(
     *,
     chosen: ChangeOptions,
 ) -> None:
-    """Replace the running version of a job by another one, and wait until that is done.
+    """Replace the running version of a job with another one, and wait until that is done.
 
     Ctrl-C stops only the waiting.
     """
@@ -94,8 +94,8 @@ def _check_without_drain(up_to: str, reset_state: bool) -> None:
 def _after_drain(
     client: Client, file: JobFile, settings: Settings, up_to: str, timeout: float, reset_state: bool
 ) -> int:
-    """Drain a job, and then start the new version. The new version is prepared before the drain, so if it is invalid,
-    this is noticed while the old version still runs. Returns the number of the new deployment.
+    """Drain a job, and then start the new version. The new version is prepared before the drain, so that errors in
+    it are found while the old version still runs. Returns the number of the new deployment.
 
     Raises:
         ConflictError: the job can't be drained now.

@@ -60,8 +60,8 @@ def doctor(
 
 
 def _fix(settings: Settings) -> None:
-    """Fetch the jars that the systems and formats in the settings need, and archive Spark's classes. Without this,
-    Spark would look for the jars in a Maven repository."""
+    """Fetch the jars that the systems and formats in the settings need, and archive Spark's classes. Otherwise, Spark
+    would look for the jars in a Maven repository, and JVMs would load Spark's classes without an archive."""
     systems = Systems(settings)
     wanted = [system.session_needs().jars for system in systems.all if _is_wanted(system, systems, settings)]
     wanted += [modules.jars(settings.formats, module) for module in modules.needed(settings)]
@@ -111,7 +111,8 @@ def _spark(_: Settings) -> str:
 
 
 def _class_archive() -> str:
-    """The archive from which JVMs load Spark's classes, or why there is none. Jobs also run without an archive."""
+    """The archive from which JVMs load Spark's classes, or why they don't load them from an archive. Jobs also run
+    without one."""
     from anabranch.spark.session import class_archive, java_program
 
     java = java_program.resolve()
@@ -186,8 +187,8 @@ def _checked(check: Callable[[], str], _: Settings) -> str:
 
 
 def _connector(system: System, wanted: bool, _: Settings) -> str:
-    """Where a system's Spark connector comes from. Raises AnabranchError if a ``wanted`` connector must come from a
-    Maven repository, and the repository doesn't have it. (This isn't checked if there is no ``mvn`` here.)"""
+    """Where a system's Spark connector comes from. If it must come from a Maven repository, and ``wanted`` is set,
+    raises AnabranchError if the repository doesn't have it. (This isn't checked if there is no ``mvn`` here.)"""
     needs = system.session_needs()
     packages = needs.conf.get("spark.jars.packages", "")
     for each in packages.split(",") if packages and wanted else ():

@@ -121,8 +121,8 @@ def _has_drained(job: str, status: JobStatus) -> bool:
 
 
 def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatus | None:
-    """A job's status. If the coordinator can't answer at the moment, the status is looked up again: after the end of a
-    ``run``, it comes from the store. None if this status isn't final, or isn't available either.
+    """A job's status. If ``client`` gets no answer at the moment, the status is looked up anew, because after the end
+    of a ``run``, it is in the store. None if that fails, too, or if the status that is found there isn't final.
     """
     try:
         return client.status(job)

@@ -1,4 +1,4 @@
-"""Replaces this Python process and its Java process by new processes. The new Python process has the same pid, and its
+"""Replaces this Python process and its Java process with new ones. The new Python process has the same pid, and its
 lanes continue as after a crash.
 """
 
@@ -79,7 +79,7 @@ class Replacer:
 
     def take_java(self, kill: Callable[[], None], is_child: bool) -> None:
         """Record that the Java process has started. ``kill`` ends the Java process at once. ``is_child`` says whether
-        Java's process is a child of this process.
+        the Java process is a child of this process.
         """
         self._kill_java = kill
         self.is_possible = self._may and bool(self._words) and is_child
@@ -88,7 +88,7 @@ class Replacer:
     def session(
         self, settings: Settings, home: str, printed: Path | None, cores: int, ended: threading.Event
     ) -> Iterator[Any]:
-        """A Spark session for the duration of the block, started by :func:`anabranch.spark.session.start`.
+        """A Spark session for the duration of the block, started by :func:`anabranch.spark.session.session.start`.
 
         If the Java process ends, this process is replaced or, if it must not be replaced, ended. If the block raises
         ProcessBrokenError, this process is replaced after ``STOPS_WITHIN`` seconds at the latest. ``ended`` is set when

@@ -72,7 +72,7 @@ def wished(factor: int | None, containers: int | None, dry: bool = False, now: b
 
 
 def wait(client: Client, job: str, timeout: float) -> None:
-    """Wait until a job is neither changing nor starting any more. (Deploying a job that isn't running starts the job.)
+    """Wait until a job is neither changing nor starting any more. (If a job wasn't running, its deployment starts it.)
     Meanwhile, print its progress.
 
     Raises:

@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 
 def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -> T:
-    """A coordinator's answer. While the coordinator can't be reached, ``ask`` is repeated, and a message is printed
-    once. When ``unless`` returns True, the error is raised instead.
+    """The result of ``ask``, which asks a coordinator. While the coordinator can't be reached, the call is repeated,
+    and a message is printed once. As soon as ``unless`` returns True, the error is raised instead.
     """
     pause, said = _FIRST, False
     while True:

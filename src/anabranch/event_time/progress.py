@@ -51,8 +51,8 @@ class Upstream:
 
     @property
     def watermark(self) -> int | None:
-        """The watermark of the SSP; None as long as no lane that writes the SSP has reported a watermark, or as long as
-        such a lane that isn't idle has reported none."""
+        """The watermark of the SSP. None unless at least one of the lanes that write the SSP, and each of these lanes
+        that isn't idle, has reported a watermark."""
         return _reached({lane: at for lane, at in self.heard.items() if lane not in self.resting}, self.heard)
 
 

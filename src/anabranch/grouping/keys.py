@@ -29,8 +29,7 @@ class SeparatedKey:
 @dataclass(frozen=True)
 class SingleGroup:
     """A warning: at factor 1, ``cogroup`` makes a single task, because the partition counts have no common divisor
-    except 1.
-    ``counts`` are pairs of a stream and its partition count.
+    except 1. ``counts`` are pairs of a stream and its partition count.
     """
 
     counts: tuple[tuple[str, int], ...]

@@ -15,7 +15,7 @@ __all__ = ["cut"]
 def cut(request: Request, bases: Iterable[tuple[TaskName, Sequence[SSP]]]) -> tuple[Task, ...]:
     """The tasks of a stage, made from its base tasks with their whole SSPs and numbered in order (``index``).
 
-    A base task without SSPs makes no tasks. The numbers that these tasks would have had stay unused.
+    No tasks are made from a base task without SSPs. The numbers that its tasks would have had stay unused.
     """
     stage, broadcast = request.stage, request.broadcast
     tasks: list[Task] = []

@@ -199,7 +199,7 @@ def event_times(graph: Graph) -> dict[int, EventTime]:
 
 
 def changed(graph: Graph, stage: Stage) -> set[int]:
-    """The nodes of the stage after which a function may have changed the values of key and event-time columns."""
+    """The nodes of the stage in whose rows a function may have changed the values of key and event-time columns."""
     found: set[int] = set()
     for node in stage.nodes:
         if node in stage.sources:

@@ -173,7 +173,8 @@ def start(
     Args:
         folder: the folder for the brokers' data and logs. If an earlier cluster with the same number of brokers left
             its data there, the new cluster continues with that data.
-        jars: the folder that contains the broker's jars, for example the result of ``jars.broker_folder()``.
+        jars: the folder that contains the broker's jars, for example the result of
+            :func:`anabranch.systems.kafka.jars.broker_folder`.
         count: the number of brokers. With 3 or more, the cluster survives the loss of one broker.
         racks: the ``broker.rack`` of each broker. If there are fewer racks than brokers, the list is repeated.
         properties: settings for all brokers. They override the cluster's own settings, except ``log.dirs``.

@@ -25,7 +25,7 @@ def encode(fields: Sequence[Field], row: Mapping[str, Any]) -> bytes | None:
     Raises:
         UsageError: the only key column is a string, binary, int or bigint, and its value isn't of this type; or a
             value can't be part of a key.
-        ValueError: a text isn't a timestamp, although its column is one.
+        ValueError: the value of a timestamp column is a text that isn't a timestamp.
     """
     values = [row.get(name) for name, _ in fields]
     if len(fields) == 1:

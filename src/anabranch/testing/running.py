@@ -50,7 +50,7 @@ record that can't be processed fails the test."""
 @dataclass(frozen=True)
 class _Site:
     """The job, settings and streams of a run. On a broker, the job and its streams have other names than in the test.
-    ``here`` replaces these names in a text by the test's names."""
+    In a text, ``here`` replaces these names with the test's names."""
 
     file: JobFile
     settings: Settings
@@ -77,7 +77,7 @@ def run(
 
     Put sentinels between the rows of an input to change, kill or drain the job at that point. The first sentinels of
     all inputs take effect together, then the second sentinels, and so on. If the job has nothing to read, no sentinel
-    waits for a batch:
+    waits for a batch. These are the sentinels:
 
     - ``BATCH``: process the preceding rows until the job is idle, then add the following rows.
     - ``KILL``: process the preceding rows. Once every lane has published the batch that reaches the end of its inputs,

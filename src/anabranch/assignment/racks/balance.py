@@ -3,7 +3,7 @@ loads are closest.
 
 The distance is the sum over containers of d * d / slots, where d is how far a load is below the floor or above the
 ceiling of the container's share. Each container's term is convex, so a further standby never costs less than the
-previous one. These costs are the container's slopes.
+previous one. What each further standby adds to a container's term is a slope of the container.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _FINEST = 720_720
 
 @dataclass(frozen=True)
 class Slopes:
-    """The cost of the next standby in each container, as a function of the standbys that the container already has in
-    addition to ``prior``.
+    """The cost of the next standby in each container, as a function of the number of standbys that the container has
+    already got in this step. ``prior`` is the number of standbys that it had before this step.
 
-    Between ``lower`` and ``upper``, a standby costs nothing. ``most`` is the largest number of further standbys.
-    ``beyond`` says by how much ``prior`` already exceeds the container's share.
+    While the number is between ``lower`` and ``upper``, a standby costs nothing. ``most`` is the largest number of
+    standbys that the container can get. ``beyond`` says by how much ``prior`` already exceeds the container's share.
     """
 
     lower: Whole

@@ -1,5 +1,5 @@
-"""Fits copies of tasks into the containers of a rack, given how many copies each task has and each container takes.
-The copies of a task are in different containers.
+"""Fits standbys of tasks into the containers of a place, given how many standbys each task has there and each container
+takes. The standbys of a task are in different containers.
 """
 
 from __future__ import annotations

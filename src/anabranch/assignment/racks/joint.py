@@ -3,7 +3,7 @@ for its standbys.
 
 The active tasks must be balanced, and the standbys must be spread and balanced at least as well as if the active tasks
 were placed first. Of all plans that meet these conditions, the plan with the least cost is wanted. A task and its
-copies exclude each other from containers, and often from racks, so the plan can't be computed as a flow. A
+standbys exclude each other from containers, and often from racks, so the plan can't be computed as a flow. A
 branch-and-bound search finds the plan; if the search ends early, it still gives a bound on the cost.
 """
 
@@ -48,9 +48,9 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Rules:
-    """How far the loads of standbys can be from their shares, and how far tasks must be spread (0 if no copies are
-    placed for reliability). Both limits come from the sequential plan that the same job would have if nothing ran yet,
-    so they don't depend on where tasks run now.
+    """How far the loads of standbys can be from their shares, and how far tasks must be spread (0 if spread doesn't
+    come first for any standby). Both limits come from the sequential plan that the same job would have if nothing ran
+    yet, so they don't depend on where tasks run now.
     """
 
     slopes: Slopes

@@ -50,9 +50,9 @@ class Task(_Record, frozen=True, kw_only=True):
 
     Attributes:
         partitions: the partitions that the active task reads.
-        state_partitions: the partitions from which copies of the task's state are maintained.
+        state_partitions: the partitions from which the task's standbys are kept up to date.
         on: the container in which the task runs; None if the task is new.
-        standby_on: the containers that have copies of the task's state.
+        standby_on: the containers that have standbys of the task.
     """
 
     name: str
@@ -109,8 +109,8 @@ class Answer(_Record, frozen=True, kw_only=True):
     """The assignment, its cost, and a lower bound on the cost of any assignment by the same rules.
 
     Attributes:
-        cost: what the strategy minimizes: ``traffic_cost`` * traffic + ``non_overlap_cost`` * moved. Without racks, or
-            with strategy none, only moves count.
+        cost: what the strategy minimizes: ``traffic_cost`` * ``traffic`` + ``non_overlap_cost`` * ``moved``. Without
+            racks, or with the strategy ``none``, only moves count.
         traffic: the weight of partitions that are read from other racks; None if racks aren't known.
         lower_bound: the lower bound.
         gap: ``cost`` minus ``lower_bound``.

@@ -21,8 +21,8 @@ _STANDBY = ("standby", 0)
 
 
 def is_collapsed(it: Instance) -> bool:
-    """Whether a task and all its copies must be in different racks, so that the containers of a rack are equivalent.
-    This is so if all copies are placed for reliability, there are enough racks, and tags don't divide the containers in
+    """Whether a task and all its standbys must be in different racks, so that the containers of a rack are equivalent.
+    This is so if spread comes first for all standbys, there are enough racks, and tags don't divide the containers in
     another way than racks do."""
     first, rest = standby.copies_of(it)
     return not rest and not standby.crosses(it) and first < len(it.rack_of_place)

@@ -1,8 +1,8 @@
 """Assigns standbys to containers: never to the container of their active task or of another standby of the task, spread
 over racks, balanced, with little traffic across racks, and with few moves.
 
-The problem's ``standby_order`` says whether spread (``reliability``) or cost (``cost``) comes first, unless its
-``reliable_standbys`` says how many copies of a task are placed in the first way, and the others in the second.
+The problem's ``standby_order`` says whether spread (``reliability``) or cost (``cost``) comes first. If its
+``reliable_standbys`` is given, spread comes first for this number of each task's standbys, and cost for the others.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Standbys:
 
 
 def place(it: Instance, active: Whole) -> Standbys:
-    """Place the requested number of copies of each stateful task, but no more than there are other containers.
+    """Place the requested number of standbys of each stateful task, but no more than there are other containers.
 
-    If racks and tags divide the containers in several ways, the copies of a task that are placed for reliability are
+    If racks and tags divide the containers in several ways, the standbys of a task for which spread comes first are
     placed one after another. Then the result isn't always optimal, and the bound shows how far it can be from the
     optimum.
     """
@@ -55,7 +55,7 @@ def place(it: Instance, active: Whole) -> Standbys:
 
 
 def copies_of(it: Instance) -> tuple[int, int]:
-    """How many copies of a task are placed for reliability, and how many further copies for low cost."""
+    """For how many standbys of a task spread comes first, and for how many further standbys cost comes first."""
     copies = min(it.problem.standbys, len(it.slots) - 1)
     first = it.problem.reliable_standbys
     if first is None:
@@ -69,7 +69,7 @@ def crosses(it: Instance) -> bool:
 
 
 def spread(it: Instance, tasks: Whole, active: Whole, copies: Whole) -> int:
-    """The number of racks and tag values in which a task or a copy of it is, summed over the tasks; 0 if there are no
+    """The number of racks and tag values in which a task or its standbys are, summed over the tasks; 0 if there are no
     standbys."""
     held = np.hstack([active[tasks][:, None], copies])
     found = 0
@@ -81,7 +81,7 @@ def spread(it: Instance, tasks: Whole, active: Whole, copies: Whole) -> int:
 
 
 def rebuilt(it: Instance, tasks: Whole, copies: Whole) -> int:
-    """How many copies move: those that could stay in their containers, but are placed elsewhere."""
+    """How many standbys move: those that could stay in their containers, but are placed elsewhere."""
     stay = sum(
         len(set(it.standby_on(it.tasks[task])).intersection(where))
         for task, where in zip(tasks.tolist(), copies.tolist(), strict=True)
@@ -106,8 +106,8 @@ def _shape(values: Whole) -> tuple[int, ...]:
 
 
 def at_least(it: Instance, tasks: Whole, copies: int, active: Whole | None = None) -> int:
-    """The cost of the copies' traffic if each task's copies could use the containers with the least traffic, without
-    regard to other tasks. If ``active`` is given, copies can't use the container of their active task.
+    """The cost of the standbys' traffic if each task's standbys could use the containers with the least traffic,
+    without regard to other tasks. If ``active`` is given, standbys can't use the container of their active task.
     """
     sizes = np.tile(np.bincount(it.rack_of, minlength=len(it.racks)), (len(tasks), 1))
     if active is not None:
@@ -120,14 +120,14 @@ def at_least(it: Instance, tasks: Whole, copies: int, active: Whole | None = Non
 
 
 def movable(it: Instance, tasks: Whole, copies: int) -> int:
-    """How many existing copies could stay if nothing else counted."""
+    """How many existing standbys could stay if nothing else counted."""
     return sum(min(len(it.standby_on(it.tasks[task])), copies) for task in tasks.tolist() if it.tasks[task].standby_on)
 
 
 def _warm(it: Instance, tasks: Whole, taken: Whole, copies: int) -> tuple[Whole, Whole, Whole]:
-    """The existing copies that could stay: rows, containers, and what each copy is worth. A copy among the first
-    ``copies`` of a task is worth more than the task's other copies. An answer names the copies for reliability first,
-    so nothing moves when an answer becomes the input of the next problem.
+    """The existing standbys that could stay: rows, containers, and what each standby is worth. The first ``copies``
+    standbys of a task are worth more than its other standbys. An answer names those for which spread comes first before
+    the others, so nothing moves when an answer becomes the input of the next problem.
     """
     pairs = [
         (row, container, len(tasks) * copies + 1 + (place < copies))
@@ -177,7 +177,7 @@ def _solve(it: Instance, tasks: Whole, taken: Whole, copies: int, reliable: bool
 
 
 def _gain(it: Instance, taken: Whole) -> Whole:
-    """An array (row, place): the number of racks and tag values that a copy in that place adds to a task's spread."""
+    """An array (row, place): the number of racks and tag values that a standby there adds to a task's spread."""
     gain = np.zeros((len(taken), len(it.rack_of_place)), np.int64)
     for values in it.spread_by:
         has = np.zeros((len(taken), int(values.max()) + 1), bool)

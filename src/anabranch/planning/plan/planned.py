@@ -16,7 +16,7 @@ class PlannedLane(Document, frozen=True, kw_only=True):
     Attributes:
         operators: the names of the operators that the lane runs.
         streams: the streams that the lane reads.
-        upstream: the indexes of the lanes that write this lane's inputs.
+        upstream: the lanes that write this lane's inputs, as indexes of the plan's ``lanes``.
         rejecting: the operators that may write dead letters.
     """
 
@@ -49,8 +49,8 @@ class Output(Document, frozen=True, kw_only=True):
         stream: the name of the stream or, for a table, of the output; None for a ``foreach_batch``.
         partitions: the partition count of the stream; the stream is created with this count if it doesn't exist. 0 for
             a ``foreach_batch``; without meaning for a table.
-        dead_letters: whether the output is a dead-letter stream. If so, ``operator`` reads the records that can't be
-            processed.
+        dead_letters: whether the output is a dead-letter stream. If so, ``operator`` is the source of the records that
+            become dead letters.
     """
 
     operator: str

@@ -152,7 +152,7 @@ def _with_former(
     planned: Sequence[Lane], kept: Mapping[str, Sequence[Lane]], new_id: Callable[[], str]
 ) -> tuple[list[tuple[Lane, Lane | None]], dict[str, list[str]]]:
     """The new lanes, each with the lane whose state it takes over, if any; and the ids of the new lanes that replace a
-    planned lane, by the id of the planned lane. Planned lanes that aren't replaced are missing from these."""
+    planned lane, by the id of the planned lane. Planned lanes that aren't replaced are missing from this dict."""
     new: list[tuple[Lane, Lane | None]] = []
     become: dict[str, list[str]] = {}
     tasks = {name for lane in planned for name in lane.tasks}

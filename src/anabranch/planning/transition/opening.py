@@ -94,7 +94,7 @@ def _completed(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
 
 
 def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
-    """For each of the lane's SSPs, where the most advanced lane that read its partition ended."""
+    """For each of the lane's SSPs, where the most advanced of the lanes ``before`` that read its partition ended."""
     reached: dict[SSP, int] = {}
     for each in before:
         for position in each.final:
@@ -105,8 +105,9 @@ def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
 
 
 def _in_place_of(before: Sequence[Lane], lane: Lane) -> Lane:
-    """The lane. If its only predecessor has never had a folder, the lane takes over the same state and event time as
-    this predecessor would have: those of the predecessor's own predecessors, or none.
+    """The lane, unchanged unless its only predecessor has never had a folder. In that case, the lane takes over the
+    state and event time that this predecessor would have taken over: those of the predecessor's own predecessors, or
+    none.
     """
     if lane.afresh or len(before) != 1 or before[0].folder_epoch:
         return lane

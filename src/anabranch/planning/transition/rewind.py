@@ -42,7 +42,7 @@ def rewound(
         model: the current generation.
         lanes: all lanes of the deployment, by id.
         to: the SSPs to rewind: maps each whole SSP of an input stream, in text form, to the next offset to read. Other
-            SSPs of input streams continue where they are, and so does an SSP that isn't read up to this offset yet.
+            SSPs of input streams continue where they are, and so does an SSP that isn't read up to its offset yet.
         state: what to do with the state of the operators downstream of these SSPs: "keep" or "clear". None if there is
             no such state.
         new_id: returns 8 random hex digits per call.
@@ -172,7 +172,7 @@ def _streams(lane: Lane) -> set[str]:
 
 
 def _reached(present: Sequence[Lane], touched: Sequence[Lane], own: Collection[str]) -> list[Lane]:
-    """The touched lanes, and all lanes that get records from them through intermediate streams."""
+    """The lanes ``touched``, and all lanes that get records from them through intermediate streams."""
     found, queue = {lane.id for lane in touched}, list(touched)
     while queue:
         written = queue.pop().outputs.keys() & own

@@ -26,7 +26,7 @@ class Share:
 
     Attributes:
         seat: the lane's seat.
-        tasks: the tasks that the lane runs, all of which have its seat.
+        tasks: the tasks that the lane runs, all of them in the lane's seat.
         factor: the factor of the lane's SSPs.
         ssps: the SSPs that the lane owns.
         virtual: the parts of its tasks that the lane owns: the buckets, by the task's number at factor 1.
@@ -135,7 +135,8 @@ def _pieces(
         lane: the lane that is divided.
         fresh: the base of each new partition.
         task_of: the number, at factor 1, of the task that reads each partition.
-        owner: the seat and the task for each number of a task at factor 1 and each bucket.
+        owner: for each task (by its number at factor 1) and each bucket at the new factor, the seat and the virtual
+            task that will have the bucket.
         factor: the new factor.
         stage: the lane's stage in the next generation.
     """
@@ -168,7 +169,8 @@ def _part(whole: SSP, bucket: int, factor: int) -> SSP:
 
 
 def _coarsest(several: Collection[Sequence[int]], finest: int, least: int) -> int:
-    """The smallest factor, at least ``least``, whose buckets can represent these buckets of ``finest``."""
+    """The smallest factor, at least ``least``, whose buckets can represent the buckets in ``several``, which are those
+    of the factor ``finest``."""
     factor = finest
     while factor > least:
         half = factor // 2
