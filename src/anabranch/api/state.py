@@ -69,6 +69,7 @@ class State:
         self.type = _checked(type)
         self._stored: Any = None
         self._journal = Journal()
+        self.begin()
 
     @property
     def declared(self) -> dict[str, str]:

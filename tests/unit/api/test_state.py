@@ -195,10 +195,31 @@ def test_a_name_that_no_entry_can_have_is_told_at_once(use: Callable[[MapState],
     assert store.asked == 0
 
 
-def test_state_outside_of_a_processor() -> None:
-    for state, use in ((ValueState("long"), "set"), (ListState("long"), "append")):
-        with pytest.raises(UsageError, match="outside of on_message"):
-            getattr(state, use)(1)
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: ValueState("long").get(),
+        lambda: ValueState("long").set(1),
+        lambda: ValueState("long").clear(),
+        lambda: ListState("long").get(),
+        lambda: ListState("long").append(1),
+        lambda: ListState("long").set([]),
+        lambda: ListState("long").set([1]),
+        lambda: ListState("long").clear(),
+        lambda: MapState("string", "long").get("a"),
+        lambda: "a" in MapState("string", "long"),
+        lambda: MapState("string", "long").set("a", 1),
+        lambda: MapState("string", "long").delete("a"),
+        lambda: [*MapState("string", "long").items()],
+        lambda: MapState("string", "long").clear(),
+    ],
+)
+def test_state_is_refused_outside_of_a_processor(use: Callable[[], object]) -> None:
+    with pytest.raises(UsageError, match="outside of on_message"):
+        use()
+
+
+def test_a_type_that_is_none_is_refused() -> None:
     for bad in ("", " ", None, int):
         with pytest.raises(UsageError, match="not a type"):
             ValueState(bad)  # type: ignore[arg-type]
