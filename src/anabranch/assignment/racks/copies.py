@@ -37,8 +37,8 @@ class Question:
             standbys that have been placed already.
         lower: the least number of standbys that a task must have in each place.
         upper: the greatest number of standbys that a task can have in each place.
-        new: the number of racks and tag values that the first standby in a place adds to the spread, if the spread
-            counts.
+        new: the number of racks and tag values that the first standby in a place adds to the spread of its task; 0 if
+            ``lower`` and ``upper`` already ensure the spread.
         warm: the existing standbys, as three arrays: their rows, containers and values. A value says how much it is
             worth to keep the standby. Keeping a greater number of standbys is always worth more than keeping fewer
             standbys with higher values.

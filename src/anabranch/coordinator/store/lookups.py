@@ -89,8 +89,8 @@ def lost(connection: sa.Connection, limit: int, *conditions: sa.ColumnElement[bo
 
 
 def former(connection: sa.Connection, registration: Registration) -> ContainerRecord | None:
-    """A registering process's record for the last seat of the job that it took and no longer holds; None if there is no
-    such seat.
+    """The record of a registering process from when it last held a seat in the job that it has since lost or given up;
+    None if it never held such a seat.
     """
     names = ("job", "execution", "host", "pid", "instance")
     its = [containers.c[name] == getattr(registration, name) for name in names]

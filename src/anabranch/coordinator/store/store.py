@@ -132,7 +132,7 @@ class Store:
         return ContainerRecord(**row) if row is not None else None
 
     def former(self, registration: Registration) -> ContainerRecord | None:
-        """A registering process's record for the last seat of the job that it took and no longer holds."""
+        """See :func:`anabranch.coordinator.store.lookups.former`."""
         with self._reading() as connection:
             return lookups.former(connection, registration)
 
