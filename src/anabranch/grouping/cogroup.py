@@ -13,8 +13,8 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """Partition p of every stream goes to task p mod g, where g is the GCD of the partition counts (SAMZA-71). If
-    producers write each key to the partition hash mod count, equal keys of all streams are in one task.
+    """Partition p of every stream goes to task p mod g, where g is the GCD of the partition counts (Samza's SAMZA-71).
+    If producers write each key to the partition hash mod count, equal keys of all streams are in one task.
     """
     return into(request, task_count(request.grouped))
 

@@ -1,5 +1,5 @@
 """Determines the tasks of a stage whose factor has changed, whose streams have gained partitions, or whose set of
-streams has changed (SEP-5).
+streams has changed (compare Samza's proposal SEP-5).
 
 State stays where it is. If a stream had n partitions when its state was first written, a key that is now in partition p
 was in partition p mod n at that time, provided that producers assign keys by hash modulo the partition count.

@@ -1,4 +1,4 @@
-"""The grouper ``ssp`` (*max* in SAMZA-71): one task per SSP, numbered by input, then by partition."""
+"""The grouper ``ssp`` (*max* in Samza's SAMZA-71): one task per SSP, numbered by input, then by partition."""
 
 from __future__ import annotations
 

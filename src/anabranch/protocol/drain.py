@@ -26,7 +26,7 @@ class DrainNotification(Document, frozen=True, kw_only=True):
     uuid: str
     """The request's id. If the same id is sent twice, there is only one drain."""
     run_id: int
-    """The number of the deployment. SEP-31 calls it ``runId``."""
+    """The number of the deployment. Samza's SEP-31 calls it ``runId``."""
     mode: DrainMode = DrainMode.PLANNED
     dry: bool = False
     """Only determine what the drain would do."""

@@ -142,8 +142,8 @@ class Monitor:
             self.note_batch_size()
 
     def _look_for_idle(self, time: Clock) -> None:
-        """Note in the file with the lane's event time which inputs are idle. If the lane ends at noted offsets, no
-        input counts as idle, because results must not depend on how long such a run takes.
+        """Note in the file with the lane's event time which inputs are idle. If the attempt has end offsets
+        (``until``), no input counts as idle, because results must not depend on how long the lane takes to reach them.
         """
         if self._attempt.until is not None:
             return
