@@ -141,8 +141,8 @@ class Site:
         for output in plan.outputs:
             if output.stream is not None and not systems.is_table(output.stream):
                 self.system.create(output.stream, output.partitions, output.intermediate)
-        prepared = preparation.Prepared(loading.of(job), settings, plan, schemas, formats)
-        outputs.prepare_tables(prepared, None if create else {str(output.stream) for output in plan.outputs})
+        known = None if create else {str(output.stream) for output in plan.outputs}
+        outputs.prepare_tables(preparation.Prepared(loading.of(job), settings, plan, schemas, formats, known))
         numbers = count()
         lanes = planning.lanes_of(plan, settings.job.state_partitions, lambda: f"{next(numbers):08x}")
         return Deployed(self, settings, job, schemas, formats, plan, list(lanes))

@@ -106,7 +106,7 @@ def _after_drain(
     told = drain.begun(client, name, up_to)
     drain.wait(client, settings.coordinator, name, timeout)
     progress.say(f"job {name}: drained, deployment {told.deployment}")
-    number = start.hand_over(client, prepared, settings, drained=True, available_now=False, reset_state=reset_state)
+    number = start.hand_over(client, prepared, settings, available_now=False, reset_state=reset_state)
     start.wait(client, name, max(1.0, end - time.monotonic()), detach=False)
     return number
 
@@ -149,7 +149,7 @@ def wished(
         registered = preparation.formats(prepared.file, settings, prepared.formats, register=True)
         prepared = dataclasses.replace(prepared, formats=registered)
         outputs.create(prepared.plan, settings)
-        outputs.prepare_tables(prepared, None)
+        outputs.prepare_tables(prepared)
     code = start.program(client, prepared, settings, dry)
     message = preparation.start_message(prepared, False, code, settings=settings)
     return DeployRequest(start=message, drop_state=drop_state, request=uuid.uuid4().hex, dry=dry, now=now)

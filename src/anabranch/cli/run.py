@@ -119,9 +119,7 @@ def execute(
             with replacer.session(settings, file.home, printed, cores, threading.Event()) as spark:
                 executors.ready(spark, settings, file.graph, cores, progress.say)
                 prepared = _prepared(file, settings, plan, formats, known)
-                coordinator.start(
-                    preparation.start_message(prepared, available_now, reset_state=reset_state, known=known)
-                )
+                coordinator.start(preparation.start_message(prepared, available_now, reset_state=reset_state))
                 replacer.is_done(_RESET_STATE)
                 requests = token_file.sibling(token_file.of(settings.coordinator), ".audit")
                 trail = served.enter_context(closing(Audit(requests, lambda event: store.note([event]))))
@@ -163,25 +161,20 @@ def _checked(
     formats: dict[str, Format] = {}
     with suppress(AnabranchError):
         lanes, formats = coordinator.known_lanes(name), coordinator.known_formats(name)
-    known = None if drained or not lanes else outputs.written_by(lanes.values())
-    outputs.check_writers(plan, settings, lanes)
-    if known is not None:
-        outputs.check(plan, settings, known)
+    known = outputs.checked(plan, settings, lanes, drained)
     return known, preparation.formats(file, settings, {} if drained else formats, register=True)
 
 
 def _prepared(
     file: JobFile, settings: Settings, plan: Plan, formats: dict[str, Format], known: set[str] | None
 ) -> Prepared:
-    """Everything that the job needs to start. ``known`` is what the job wrote before; if it is None, the outputs are
-    created.
-    """
-    prepared = Prepared(file, settings, plan, preparation.resolved(file, formats), formats)
+    """Everything that the job needs to start. If the job starts anew, its outputs are created."""
+    prepared = Prepared(file, settings, plan, preparation.resolved(file, formats), formats, known)
     for warning in plan.warnings:
         progress.say(f"warning: {warning}")
     if known is None:
         outputs.create(plan, settings)
-    outputs.prepare_tables(prepared, known)
+    outputs.prepare_tables(prepared)
     return prepared
 
 

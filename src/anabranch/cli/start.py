@@ -59,7 +59,7 @@ def _hand_over(client: Client, file: JobFile, settings: Settings, available_now:
     model, drained = _known_model(client, file.graph.job)
     preparation.check_reset(file.graph.job, reset_state, drained)
     prepared = prepare(client, file, settings, model, drained)
-    hand_over(client, prepared, settings, drained, available_now, reset_state)
+    hand_over(client, prepared, settings, available_now, reset_state)
 
 
 def prepare(client: Client, file: JobFile, settings: Settings, model: JobModel | None, drained: bool) -> Prepared:
@@ -69,29 +69,23 @@ def prepare(client: Client, file: JobFile, settings: Settings, model: JobModel |
     name = file.graph.job
     progress.kept(settings, model if drained else None)
     plan = preparation.plan(file, settings, model, model if drained else None)
-    known = client.known_lanes(name)
-    outputs.check_writers(plan, settings, known)
-    if known and not drained:
-        outputs.check(plan, settings, outputs.written_by(known.values()))
+    known = outputs.checked(plan, settings, client.known_lanes(name), drained)
     formats = preparation.formats(file, settings, {} if drained else _kept_formats(client, name), register=True)
-    prepared = Prepared(file, settings, plan, preparation.checked(file, settings, formats, progress.say), formats)
+    schemas = preparation.checked(file, settings, formats, progress.say)
+    prepared = Prepared(file, settings, plan, schemas, formats, known)
     for warning in plan.warnings:
         progress.say(f"warning: {warning}")
     return prepared
 
 
-def hand_over(
-    client: Client, prepared: Prepared, settings: Settings, drained: bool, available_now: bool, reset_state: bool
-) -> int:
+def hand_over(client: Client, prepared: Prepared, settings: Settings, available_now: bool, reset_state: bool) -> int:
     """Start a prepared job, and return the deployment's number."""
-    name, plan = prepared.file.graph.job, prepared.plan
-    lanes = client.known_lanes(name)
-    known = None if drained or not lanes else outputs.written_by(lanes.values())
+    name = prepared.file.graph.job
     code = program(client, prepared, settings)
-    if known is None:
-        outputs.create(plan, settings)
-    outputs.prepare_tables(prepared, known)
-    number = client.start(preparation.start_message(prepared, available_now, code, reset_state, known=known))
+    if prepared.known is None:
+        outputs.create(prepared.plan, settings)
+    outputs.prepare_tables(prepared)
+    number = client.start(preparation.start_message(prepared, available_now, code, reset_state))
     progress.say(f"job {name}: deployment {number} is with the coordinator at {client.url}")
     return number
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from anabranch.config import Settings
 from anabranch.coordinator.store import address
@@ -12,7 +12,7 @@ from anabranch.model.lane import Lane
 from anabranch.planning.plan import Plan
 from anabranch.systems.systems import Systems
 
-__all__ = ["check", "check_writers", "create", "prepare_tables", "written_by"]
+__all__ = ["check", "check_writers", "checked", "create", "prepare_tables", "written_by"]
 
 
 def written_by(lanes: Iterable[Lane]) -> set[str]:
@@ -28,29 +28,44 @@ def create(plan: Plan, settings: Settings) -> None:
             systems.named(str(output.system)).create(output.stream, output.partitions, output.intermediate)
 
 
-def prepare_tables(prepared: Prepared, known: Collection[str] | None) -> None:
-    """Check that the tables that a job writes accept its rows.
-
-    Args:
-        known: what the job wrote before, if it continues. Other tables are left out, because a job with new outputs
-            can't continue. None if the job starts anew, or if another version of it is deployed; missing tables are
-            then created.
+def prepare_tables(prepared: Prepared) -> None:
+    """Check that the tables that a job writes accept its rows. If the job continues, tables that it didn't write before
+    are left out, because a job with new outputs can't continue. Otherwise, missing tables are created.
 
     Raises:
-        NotFoundError: a table of ``known`` doesn't exist.
+        NotFoundError: a table that the job wrote before doesn't exist.
         ConflictError: a table doesn't accept the job's rows, for example because a column is missing or has another
             type.
     """
     from anabranch.spark.operators.labels import label
     from anabranch.spark.query import tables
 
-    graph = prepared.file.graph
+    graph, known = prepared.file.graph, prepared.known
     systems = Systems(prepared.settings, graph.job)
     for node in graph.nodes:
         stream = node.args.get("stream", "")
         if node.kind == "write" and systems.is_table(stream) and (known is None or stream in known):
             schema = tables.schema_of(prepared.schemas[node.inputs[0]], label(node))
             systems.table(stream).prepare(schema, known is None)
+
+
+def checked(plan: Plan, settings: Settings, lanes: Mapping[str, Lane], drained: bool) -> set[str] | None:
+    """Check the outputs of a job that is about to start. Returns what the job wrote before; None if the job starts
+    anew, so that its outputs must still be created.
+
+    Args:
+        lanes: all lanes that the job has ever had, by id.
+        drained: whether the job was drained or reset.
+
+    Raises:
+        StateError: as for :func:`check_writers` and, if the job continues, :func:`check`.
+    """
+    check_writers(plan, settings, lanes)
+    if drained or not lanes:
+        return None
+    known = written_by(lanes.values())
+    check(plan, settings, known)
+    return known
 
 
 def check(plan: Plan, settings: Settings, known: Collection[str]) -> None:
@@ -63,8 +78,7 @@ def check(plan: Plan, settings: Settings, known: Collection[str]) -> None:
         StateError: a stream is gone; the message names it.
     """
     systems = Systems(settings, plan.model.job)
-    streams = [o for o in plan.outputs if o.stream is not None and o.stream in known]
-    streams = [o for o in streams if not systems.is_table(str(o.stream))]
+    streams = [o for o in plan.outputs if o.stream is not None and o.stream in known and not systems.is_table(o.stream)]
     there = {name: systems.named(name).streams() for name in sorted({str(o.system) for o in streams})}
     gone = next((o for o in streams if o.stream not in there[str(o.system)]), None)
     if gone is not None:

@@ -35,13 +35,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A job that can be started: it is planned, and the schema after each operator is known."""
+    """A job that can be started: it is planned, and the schema after each operator is known.
+
+    Attributes:
+        known: what the job wrote before, if it continues; see :func:`anabranch.launch.outputs.checked`. None if the job
+            starts anew, or if another version of it is deployed: outputs that don't exist are created.
+    """
 
     file: JobFile
     settings: Settings
     plan: Plan
     schemas: Mapping[int, Any]
     formats: Mapping[str, Format]
+    known: Collection[str] | None = None
 
     def loaded(self, spark: Any) -> LoadedJob:
         """The job in the form in which lanes run it in a Spark session."""
@@ -189,20 +195,18 @@ def start_message(
     program: Program | None = None,
     reset_state: bool = False,
     settings: Settings | None = None,
-    known: Collection[str] | None = None,
 ) -> StartRequest:
     """The request to a coordinator to start the job. The lanes in the request have new ids.
 
     Args:
         settings: the settings that the fingerprint describes; None for the settings with which the job was planned.
-        known: what the job wrote before, if it continues; see :func:`anabranch.launch.fingerprint.of`.
     """
     lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))
     return StartRequest(
         graph=prepared.file.graph,
         model=prepared.plan.model,
         lanes=lanes,
-        fingerprint=fingerprint.of(prepared.file.graph, prepared.plan, settings or prepared.settings, known),
+        fingerprint=fingerprint.of(prepared.file.graph, prepared.plan, settings or prepared.settings, prepared.known),
         formats=dict(prepared.formats),
         promises={output.operator: output.promise for output in prepared.plan.outputs},
         until_caught_up=until_caught_up,

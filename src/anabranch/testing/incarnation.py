@@ -142,15 +142,12 @@ class Incarnation:
         preparation.refuse_several(settings)
         model, drained = local_store.present_model(settings.coordinator.store, job)
         plan = preparation.plan(file, settings, model, model if drained else None)
-        known = self._store.lanes(job)
-        outputs.check_writers(plan, settings, known)
-        if known and not drained:
-            outputs.check(plan, settings, outputs.written_by(known.values()))
+        known = outputs.checked(plan, settings, self._store.lanes(job), drained)
         formats = preparation.formats(file, settings, {} if drained else self._coordinator.known_formats(job))
         schemas = preparation.resolved(file, formats)
-        if drained or not known:
+        if known is None:
             self._create(plan)
-        prepared = Prepared(file, settings, plan, schemas, formats)
+        prepared = Prepared(file, settings, plan, schemas, formats, known)
         self._coordinator.start(preparation.start_message(prepared, until_caught_up))
         self._coordination = _Watched(self._coordinator, job, self._deadline)
         return Container(

@@ -64,8 +64,7 @@ def test_an_output_that_was_written_and_is_not_there_any_more_is_named(settings:
 def test_a_table_that_a_changed_file_adds_needs_not_be_there(settings: Settings) -> None:
     known, file = written(settings), loading.of(large("totals"))
     plan = preparation.plan(file, settings)
-    prepared = preparation.Prepared(file, settings, plan, {}, {})
-    outputs.prepare_tables(prepared, known)
+    outputs.prepare_tables(preparation.Prepared(file, settings, plan, {}, {}, known))
     assert fingerprint.of(file.graph, plan, settings, known)["table totals"] == ""
     with pytest.raises(NotFoundError):  # one that was written must be there
         fingerprint.of(file.graph, plan, settings, {*known, "totals"})

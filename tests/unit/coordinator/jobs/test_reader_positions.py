@@ -227,6 +227,15 @@ def filled(log: Log, stream: str, partitions: int = 2) -> None:
             put(writer, log, stream, partition, batch, b"x")
 
 
+def started(store: Store, clock: Clock, systems: Systems, log: Log) -> tuple[Coordinator, str, workers.Worker]:
+    """A coordinator with a job of two stages, the stream between them, which has records, and the job's container."""
+    coordinator = Coordinator(store, clock=clock, systems=systems)
+    request, stream = between()
+    filled(log, stream)
+    coordinator.start(request)
+    return coordinator, stream, workers.Worker(coordinator)
+
+
 def starts(log: Log, stream: str) -> list[int]:
     return [at.offset for _, at in sorted(log.starts(stream).items())]
 
@@ -280,11 +289,7 @@ def test_containers_that_share_partitions_wait_for_each_other(
 def test_nothing_is_deleted_during_a_change_because_it_may_be_undone(
     store: Store, clock: Clock, systems: Systems, log: Log
 ) -> None:
-    coordinator = Coordinator(store, clock=clock, systems=systems)
-    request, stream = between()
-    filled(log, stream)
-    coordinator.start(request)
-    worker = workers.Worker(coordinator)
+    coordinator, stream, worker = started(store, clock, systems, log)
 
     def pass_minutes(count: int) -> None:
         for _ in range(count):
@@ -307,11 +312,7 @@ def test_a_job_that_has_ended_deletes_what_it_has_read_between_its_stages(
     store: Store, clock: Clock, systems: Systems, log: Log
 ) -> None:
     """Otherwise, a job that is run for less than two minutes at a time would never delete anything."""
-    coordinator = Coordinator(store, clock=clock, systems=systems)
-    request, stream = between()
-    filled(log, stream)
-    coordinator.start(request)
-    worker = workers.Worker(coordinator)
+    coordinator, stream, worker = started(store, clock, systems, log)
     worker.read = 3
     worker.turns()
     coordinator.stop(JOB)
@@ -323,11 +324,7 @@ def test_a_job_that_has_ended_deletes_what_it_has_read_between_its_stages(
 def test_a_stream_that_cannot_be_purged_does_not_stop_the_others(
     store: Store, clock: Clock, systems: Systems, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    coordinator = Coordinator(store, clock=clock, systems=systems)
-    request, stream = between()
-    filled(log, stream)
-    coordinator.start(request)
-    worker = workers.Worker(coordinator)
+    coordinator, stream, worker = started(store, clock, systems, log)
     worker.read = 2
     worker.turns()
 
