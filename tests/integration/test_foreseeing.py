@@ -44,10 +44,11 @@ def functions(job: Job) -> None:
 @pytest.mark.parametrize("build", [sql, functions])
 def test_each_record_once_and_in_order(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, build: Any) -> None:
     known = spied(monkeypatch, PreanalyzedQuery, "known")
-    gone_on = spied(monkeypatch, PrestartedQuery, "go_on")
+    gone_on, fits = spied(monkeypatch, PrestartedQuery, "go_on"), spied(monkeypatch, PrestartedQuery, "begins_as")
     check(cluster, build, [(200, SCALE(2)), (150, SCALE(1)), (100, KILL), (60, SCALE(4))])
     assert any(found is not None for found in known)
     assert gone_on
+    assert all(fits), "a query was begun elsewhere than its lane begins, and so in vain"
 
 
 @pytest.mark.long

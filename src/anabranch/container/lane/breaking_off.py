@@ -112,7 +112,7 @@ class BreakOff:
         usual: the usual duration of a batch in seconds; 0.0 if unknown.
         tell: called with a message about what keeps the lane from ending. An empty message means that nothing keeps the
             lane any longer.
-        stays: called at most once, when it is decided that the batch isn't broken off.
+        stays: called at most once, when it is decided that the running batch is the last one and isn't broken off.
     """
 
     gate: Gate
@@ -127,6 +127,7 @@ class BreakOff:
     stays: Callable[[], None]
     clock: Callable[[], float] = monotonic
     broken: bool = False
+    _is_last: bool = False
     _since: float | None = None
     _told_at: float | None = None
     _kept: dict[int, str] = field(default_factory=dict)
@@ -159,6 +160,7 @@ class BreakOff:
 
     def decided(self) -> None:
         """Record that no other batch will begin. If no batch is being written, none will be broken off."""
+        self._is_last = True
         if not self.due() and not self.writing():
             self._stay()
 
@@ -169,6 +171,8 @@ class BreakOff:
         return self._kept[number]
 
     def _stay(self) -> None:
+        if not self._is_last:
+            return  # another batch may follow, and the lane's successors must not start before it
         stays, self.stays = self.stays, lambda: None  # so that it is called once
         stays()
 

@@ -139,6 +139,7 @@ def test_a_long_batch_is_broken_off_at_once_and_nobody_is_told_that_it_is_the_la
 def test_a_batch_that_is_near_its_end_is_awaited_and_told_every_second() -> None:
     its = Lane(left=1.5)
     ending = its.breaking()
+    ending.decided()
     for _ in range(30):
         assert not ending.due()
         its.at += 0.1
@@ -147,6 +148,17 @@ def test_a_batch_that_is_near_its_end_is_awaited_and_told_every_second() -> None
         "batch 7 is nearer to its end than to its beginning, with 2 s that would be lost: 2 s"
     )
     assert len(its.told) in (3, 4)
+
+
+def test_where_the_lane_ends_is_told_of_its_last_batch_only() -> None:
+    """Successors that were started behind the batch before it would be started in vain."""
+    its = Lane(left=0.3, usual=0.5)
+    ending = its.breaking()
+    assert not ending.due()
+    assert its.stayed == 0
+    its.gate.begins(8)
+    ending.decided()
+    assert (ending.broken, its.stayed) == (False, 1)
 
 
 def test_of_a_batch_that_is_seen_what_keeps_the_lane_is_told_and_how_long() -> None:
