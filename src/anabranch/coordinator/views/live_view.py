@@ -4,6 +4,7 @@ functions of a snapshot of the job or, if the job isn't served here, of what the
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -51,7 +52,7 @@ def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[
             len(its.copies),
         )
         for its in job.seats.resting.values()
-        if job.seats.asked.get(its.execution, 0.0) >= clock - lease
+        if job.seats.asked.get(its.execution, -math.inf) >= clock - lease
     ]
     copies = [
         (has.lane, has.number, member.container, member.rack, has.batch, standbys.behind(job, has), has.error)

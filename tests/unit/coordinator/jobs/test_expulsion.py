@@ -59,6 +59,19 @@ def test_who_stands_by_has_no_seat_but_is_not_invalid(coordinator: Coordinator, 
     assert coordinator.membership.invalid_heartbeats == 2
 
 
+def test_a_process_that_has_just_got_a_seat_no_longer_stands_by_even_in_a_machines_first_seconds(
+    coordinator: Coordinator, clock: Clock
+) -> None:
+    clock.at = LEASE / 10
+    begun(coordinator)
+    assert asks(coordinator, 2).seat is None
+    (resting,) = coordinator.live("delays").resting.records()
+    assert resting["execution"] == "execution-2"
+    with coordinator.registry.locked("delays") as job:
+        job.seats.asked.pop("execution-2")  # as when it gets a seat
+    assert not coordinator.live("delays").resting.records()
+
+
 def test_only_lanes_that_may_be_written_are_fenced(store: Store, clock: Clock) -> None:
     """One that runs, one that has ended, one that was never begun, one of another seat."""
     coordinator = made(store, clock)
