@@ -6,11 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from random import Random
 
-from anabranch.grouping import broadcasts
-from anabranch.grouping.ownership import NEVER, floors, owned
 from anabranch.model.hashing import bucket
 from anabranch.model.lane import Lane, Rewind
 from anabranch.model.ssp import SSP, wholes
+from anabranch.planning.ownership import broadcasts
+from anabranch.planning.ownership.buckets import NEVER, floors, owned
 from tests.simulation.invariants import Broken
 
 FINEST = 8

@@ -6,15 +6,15 @@ __all__ = ["BROKEN_OFF", "is_worth_it", "likelihood", "mean_loss"]
 
 BROKEN_OFF = 0.5
 """The seconds that it takes to break off a batch and its transactions."""
-_GAIN = 0.5
-"""The seconds that breaking off a batch must save. If part of the batch turns out to be visible after all, another
-query must finish the batch; and while the batch is being finished, the queries of the lane's successors start.
+_GAIN = 1.5
+"""The seconds that breaking off a batch must save. If part of the batch turns out to be visible after all, which is
+only known once its query has been stopped, another query must finish the batch. This takes one to four seconds.
 """
 
 
 def is_worth_it(left: float, spent: float) -> bool:
     """Whether breaking a batch off saves enough time, that is, whether the remaining seconds (``left``) exceed the cost
-    by more than half a second. The cost consists of the seconds since the batch began (``spent``), which are lost, and
+    by more than 1.5 seconds. The cost consists of the seconds since the batch began (``spent``), which are lost, and
     the seconds that breaking off takes.
     """
     return left > spent + BROKEN_OFF + _GAIN

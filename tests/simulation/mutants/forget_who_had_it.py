@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from anabranch.grouping import broadcasts
+from anabranch.planning.ownership import broadcasts
 
 BREAKS = frozenset({"each-once"})
 

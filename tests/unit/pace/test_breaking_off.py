@@ -12,13 +12,13 @@ from anabranch.pace import breaking_off
 @pytest.mark.parametrize(
     ("whole", "spent", "likely"),
     [
-        (4.0, 0.4, 1.0),
-        (4.0, 1.25, 0.75),
-        (4.0, 1.5, 0.5),  # near the middle, either may happen
-        (4.0, 1.75, 0.25),
-        (4.0, 2.1, 0.0),
-        (4.0, 5.0, 0.0),
-        (0.6, 0.1, 0.2),  # so brief that it rather isn't broken off
+        (6.0, 0.9, 1.0),
+        (6.0, 1.75, 0.75),
+        (6.0, 2.0, 0.5),  # near the middle, either may happen
+        (6.0, 2.25, 0.25),
+        (6.0, 3.1, 0.0),
+        (6.0, 7.0, 0.0),
+        (1.6, 0.1, 0.2),  # so brief that it rather isn't broken off
         (60.0, 20.0, 1.0),
         (60.0, 40.0, 0.0),
     ],
@@ -29,7 +29,7 @@ def test_a_batch_is_likely_to_be_broken_off_if_more_is_left_than_was_done(
     assert breaking_off.likelihood(whole, spent, 0.5) == pytest.approx(likely)
 
 
-@pytest.mark.parametrize("whole", [0.4, 2.0, 4.0, 9.0])
+@pytest.mark.parametrize("whole", [0.4, 2.0, 2.5, 4.0, 9.0])
 def test_the_mean_loss_is_the_mean_of_what_is_lost_at_all_moments(whole: float) -> None:
     moments = [whole * at / 1000 for at in range(1001)]
     lost = [
@@ -40,7 +40,7 @@ def test_the_mean_loss_is_the_mean_of_what_is_lost_at_all_moments(whole: float) 
 
 @pytest.mark.parametrize(
     ("left", "spent", "found"),
-    [(3.0, 1.0, True), (1.0, 3.0, False), (1.9, 1.0, False), (0.8, 0.1, False), (1.2, 0.1, True)],
+    [(3.1, 1.0, True), (1.0, 3.0, False), (2.9, 1.0, False), (1.8, 0.1, False), (2.2, 0.1, True)],
 )
 def test_a_batch_is_broken_off_if_more_is_left_than_is_lost(left: float, spent: float, found: bool) -> None:
     assert breaking_off.is_worth_it(left, spent) is found

@@ -10,11 +10,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.grouping.ownership import floors, owned
 from anabranch.model.hashing import bucket, partition_for
 from anabranch.model.lane import Lane, LaneState, Position, open_lanes
 from anabranch.model.ssp import SSP, wholes
 from anabranch.planning import plan as planning
+from anabranch.planning.ownership.buckets import floors, owned
 from anabranch.planning.transition import expand, rescale, rewind
 from anabranch.planning.transition.change import Change
 from tests.support.cases import examples

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.grouping.ownership import floors, owned
 from anabranch.model.hashing import bucket
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState, Position, open_lanes
 from anabranch.model.ssp import wholes
 from anabranch.planning import plan as planning
+from anabranch.planning.ownership.buckets import floors, owned
 from anabranch.planning.transition import deploy, expand, follow, rescale, rewind
 from anabranch.planning.transition.change import Change
 from anabranch.planning.transition.deploy import NextVersion

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from anabranch.errors import StateError
-from anabranch.grouping import broadcasts, positions
-from anabranch.grouping.positions import FormerPosition, KeyPart
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import SSP, wholes
+from anabranch.planning.ownership import broadcasts, positions
+from anabranch.planning.ownership.positions import FormerPosition, KeyPart
 
 __all__ = ["never_begun", "opened", "spoken_for"]
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from anabranch.errors import StateError, UsageError
-from anabranch.grouping import positions
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, Position, Rewind
 from anabranch.model.ssp import SSP
 from anabranch.planning import stages
+from anabranch.planning.ownership import positions
 from anabranch.planning.transition import follow, opening
 from anabranch.planning.transition.change import Change
 

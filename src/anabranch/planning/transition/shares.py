@@ -9,12 +9,12 @@ from functools import cached_property
 
 import msgspec
 
-from anabranch.grouping.ownership import owned
 from anabranch.model.job_model import StageModel
 from anabranch.model.lane import Lane, LaneState
 from anabranch.model.ssp import SSP, in_order, wholes
 from anabranch.model.task import Task
 from anabranch.planning.lane_split import spread
+from anabranch.planning.ownership.buckets import owned
 from anabranch.planning.plan.numbers import task_numbers, virtual_of
 
 __all__ = ["Share", "kept", "shares_of"]

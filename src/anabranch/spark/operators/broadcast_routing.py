@@ -11,10 +11,10 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from anabranch.grouping import broadcasts
-from anabranch.grouping.ownership import NEVER, owned
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
+from anabranch.planning.ownership import broadcasts
+from anabranch.planning.ownership.buckets import NEVER, owned
 from anabranch.spark.query import ownership
 
 __all__ = ["FIRST", "BroadcastRouting"]

@@ -10,8 +10,8 @@ from time import monotonic
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from anabranch.grouping.ownership import owned
 from anabranch.operators.rules import is_timed
+from anabranch.planning.ownership.buckets import owned
 from anabranch.spark.operators import evaluation, joining, lookups, routing
 from anabranch.spark.operators.frames_of_operators import Context, Workers
 from anabranch.spark.operators.lookups import Lookups

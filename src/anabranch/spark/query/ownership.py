@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from anabranch.grouping.ownership import NEVER, floors, owned
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
+from anabranch.planning.ownership.buckets import NEVER, floors, owned
 from anabranch.spark.values import meta_column
 
 __all__ = ["of_key", "of_keys", "of_records", "of_state", "of_tasks", "taken"]

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from anabranch.grouping.ownership import NEVER, floors
 from anabranch.model.lane import Lane, LaneState
 from anabranch.model.ssp import SSP, wholes
+from anabranch.planning.ownership.buckets import NEVER, floors
 from anabranch.spark.query.query import LaneQuery
 
 __all__ = ["PreanalyzedQuery", "foreseen", "is_as_foreseen"]

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from pyspark import Accumulator
 
-from anabranch.grouping.ownership import owned
+from anabranch.planning.ownership.buckets import owned
 from anabranch.spark.functions import busy_time, hearing
 from anabranch.spark.functions.busy_time import Busy
 from anabranch.spark.functions.hearing import Listener

@@ -16,10 +16,10 @@ from anabranch.errors import AnabranchError, ConflictError, NotFoundError
 from anabranch.event_time import progress
 from anabranch.event_time.control import Control
 from anabranch.event_time.progress import Progress, Upstream
-from anabranch.grouping import positions
 from anabranch.model.lane import Lane, LaneState, Position, Rewind
 from anabranch.model.ssp import SSP
 from anabranch.planning import plan as planning
+from anabranch.planning.ownership import positions
 from anabranch.planning.transition import rewind
 from anabranch.protocol.commands import RewindRequest, ScaleRequest
 from anabranch.protocol.deployment import StartRequest

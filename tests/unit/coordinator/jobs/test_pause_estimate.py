@@ -124,11 +124,11 @@ FIRST = 1.0 + 0.75
 @pytest.mark.parametrize(
     ("progress", "since", "lost"),
     [
-        (BatchProgress(number=3, planned=1000, seconds=0.5), 1.1, 1.1 + 0.2 + 0.5),  # nothing came for 1.1 s by then
+        (BatchProgress(number=3, planned=1500, seconds=0.5), 1.1, 1.1 + 0.2 + 0.5),  # nothing came for 1.1 s by then
         (BatchProgress(number=3, planned=1000, seconds=0.5), 0.2, 0.5 + 0.2 + 0.5),  # a clock that is slow
-        (BatchProgress(number=3, planned=1000, seconds=0.5), 3600, 2.5 + 0.2 + 0.5),  # and one that is fast
+        (BatchProgress(number=3, planned=2000, seconds=0.5), 3600, 2.5 + 0.2 + 0.5),  # and one that is fast
         (BatchProgress(number=3, planned=1000, seconds=3.0), 3.2, 0.0),  # it is awaited
-        (BatchProgress(number=3, planned=1000, seconds=1.3), 1.3, 0.5 * (1.3 + 0.2 + 0.5)),  # either may happen
+        (BatchProgress(number=3, planned=1000, seconds=0.8), 0.8, 0.5 * (0.8 + 0.2 + 0.5)),  # either may happen
         (BatchProgress(number=3, planned=4000, seconds=3.0), 3.4, 3.4 + 0.2 + 0.5),
         (BatchProgress(number=3, planned=1000, seconds=1.5, left=9.0), 1.9, 1.9 + 0.2 + 0.5),
         (BatchProgress(number=3, planned=1000, seconds=4.0, left=0.2), 4.4, 0.2 + 0.5),  # the next one meets it

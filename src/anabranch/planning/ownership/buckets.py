@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from anabranch.grouping import positions
 from anabranch.model.lane import Lane, Position
 from anabranch.model.ssp import SSP, WHOLE, wholes
+from anabranch.planning.ownership import positions
 
 __all__ = ["NEVER", "floors", "owned"]
 

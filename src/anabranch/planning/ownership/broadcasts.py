@@ -12,11 +12,11 @@ from collections.abc import Iterable
 import msgspec
 
 from anabranch.errors import StateError
-from anabranch.grouping import positions
-from anabranch.grouping.ownership import NEVER, owned
-from anabranch.grouping.positions import FormerPosition, KeyPart
 from anabranch.model.lane import Lane, Position
 from anabranch.model.ssp import SSP, WHOLE
+from anabranch.planning.ownership import positions
+from anabranch.planning.ownership.buckets import NEVER, owned
+from anabranch.planning.ownership.positions import FormerPosition, KeyPart
 
 __all__ = ["Virtual", "begin", "begins", "floors"]
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import StateError
-from anabranch.grouping.positions import FormerPosition, after, begin, parts_of
 from anabranch.model.hashing import bucket
 from anabranch.model.lane import Position
 from anabranch.model.ssp import SSP
+from anabranch.planning.ownership.positions import FormerPosition, after, begin, parts_of
 from tests.support.cases import examples
 
 WHOLE_SSP = SSP(system="kafka", stream="flights", partition=3)

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from anabranch import Job
 from anabranch.errors import StateError
-from anabranch.grouping import broadcasts
-from anabranch.grouping.ownership import owned
 from anabranch.model.hashing import bucket
 from anabranch.model.lane import Lane, LaneState, Position, open_lanes
 from anabranch.model.ssp import SSP, wholes
 from anabranch.planning import plan as planning
+from anabranch.planning.ownership import broadcasts
+from anabranch.planning.ownership.buckets import owned
 from anabranch.planning.transition import opening, rescale
 from anabranch.planning.transition.change import Change
 from tests.support.cases import examples

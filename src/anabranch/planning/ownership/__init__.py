@@ -1,0 +1,1 @@
+"""Determines which records of an SSP and which state belong to a lane, and where the lane begins to read."""
