@@ -9,7 +9,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch.container.lane import breaking_off, quiet
 from anabranch.container.lane.attempt import Attempt, one_at_a_time
-from anabranch.container.lane.breaking_off import BreakOff
+from anabranch.container.lane.breaking_off import BreakOff, Throttled
 from anabranch.container.lane.monitor import Monitor
 from anabranch.container.lane.queries import Queries
 from anabranch.container.lane.upkeep import Upkeep
@@ -127,7 +127,7 @@ class Boundary:
                 reporter.current.load.cost,
             ),
             usual=lambda: reporter.usual,
-            tell=lambda why: reporter.update(waits=why),
+            tell=Throttled(lambda why: reporter.update(waits=why)),
             stays=self._tell_end,
         )
 

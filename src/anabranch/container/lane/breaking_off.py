@@ -19,7 +19,18 @@ from anabranch.pace.breaking_off import is_worth_it
 from anabranch.protocol.lane_report import BatchProgress
 from anabranch.spark.query.gate import Gate
 
-__all__ = ["BreakOff", "Verdict", "estimated", "is_brief", "is_quiet", "runs", "taken_back", "told", "verdict"]
+__all__ = [
+    "BreakOff",
+    "Throttled",
+    "Verdict",
+    "estimated",
+    "is_brief",
+    "is_quiet",
+    "runs",
+    "taken_back",
+    "told",
+    "verdict",
+]
 
 _PATIENCE, _OVERDUE = 0.5, 2.0
 """The seconds for which a batch whose remaining time is unknown may go on before it is broken off: if it is unknown how
@@ -97,6 +108,22 @@ def told(number: int, why: str, left: float | None) -> str:
 
 
 @dataclass
+class Throttled:
+    """Passes messages on to ``tell``, but at most one each second. An empty message is always passed on."""
+
+    tell: Callable[[str], None]
+    clock: Callable[[], float] = monotonic
+    _told_at: float | None = None
+
+    def __call__(self, text: str) -> None:
+        if not text:
+            self.tell(text)
+        elif self._told_at is None or self.clock() > self._told_at + _TELL_EVERY:
+            self._told_at = self.clock()
+            self.tell(text)
+
+
+@dataclass
 class BreakOff:
     """Decides, while a lane waits for its batch to end, whether to break the batch off.
 
@@ -110,8 +137,8 @@ class BreakOff:
         left: given the number of the batch and the seconds for which it has run, returns the expected seconds until its
             end; None if unknown.
         usual: the usual duration of a batch in seconds; 0.0 if unknown.
-        tell: called with a message about what keeps the lane from ending. An empty message means that nothing keeps the
-            lane any longer.
+        tell: called with a message about what keeps the lane from ending, at each call of :meth:`due`. An empty message
+            means that nothing keeps the lane any longer.
         stays: called at most once, when it is decided that the running batch is the last one and isn't broken off.
     """
 
@@ -129,7 +156,6 @@ class BreakOff:
     broken: bool = False
     _is_last: bool = False
     _since: float | None = None
-    _told_at: float | None = None
     _kept: dict[int, str] = field(default_factory=dict)
 
     def due(self) -> bool:
@@ -155,7 +181,7 @@ class BreakOff:
             self.tell("")
         elif found is not Verdict.LOOK:
             self._stay()
-            self._tell(told(number, why, left))
+            self.tell(told(number, why, left))
         return self.broken
 
     def decided(self) -> None:
@@ -175,11 +201,6 @@ class BreakOff:
             return  # another batch may follow, and the lane's successors must not start before it
         stays, self.stays = self.stays, lambda: None  # so that it is called once
         stays()
-
-    def _tell(self, text: str) -> None:
-        if self._told_at is None or self.clock() > self._told_at + _TELL_EVERY:
-            self._told_at = self.clock()
-            self.tell(text)
 
 
 def runs(folder: Folder, writing: threading.Event) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from anabranch import crash_points
 from anabranch.container.lane import breaking_off
-from anabranch.container.lane.breaking_off import BreakOff, Verdict
+from anabranch.container.lane.breaking_off import BreakOff, Throttled, Verdict
 from anabranch.pace.batch_cost import BatchCost
 from anabranch.protocol.lane_report import BatchProgress
 from anabranch.spark.query.gate import Gate
@@ -120,7 +120,7 @@ class Lane:
             keeps=keeps,
             left=lambda number, spent: self.left,
             usual=lambda: self.usual,
-            tell=self.told.append,
+            tell=Throttled(self.told.append, lambda: self.at),
             stays=stays,
             clock=lambda: self.at,
         )
