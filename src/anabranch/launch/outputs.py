@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from anabranch.config import Settings
+from anabranch.container.checkpoint.output_ends import gone_error
 from anabranch.coordinator.store import address
 from anabranch.errors import StateError
 from anabranch.launch.preparation import Prepared
@@ -82,11 +83,7 @@ def check(plan: Plan, settings: Settings, known: Collection[str]) -> None:
     there = {name: systems.named(name).streams() for name in sorted({str(o.system) for o in streams})}
     gone = next((o for o in streams if o.stream not in there[str(o.system)]), None)
     if gone is not None:
-        raise StateError(
-            f"the output stream {gone.stream!r} of job {plan.model.job!r} is gone from "
-            f"{systems.named(str(gone.system))}",
-            f"restore it; or, to start as a new job: anabranch reset {plan.model.job}",
-        )
+        raise gone_error(str(gone.stream), plan.model.job, systems.named(str(gone.system)))
 
 
 def check_writers(plan: Plan, settings: Settings, known: Collection[str]) -> None:

@@ -22,6 +22,10 @@ which crashes the process. So decoders are made under this lock, or when their m
 """
 
 
+class UnknownVersionError(UnsupportedFormatError):
+    """A document is intact, but has a format version that this program doesn't know."""
+
+
 class Unknown(dict[str, Any]):
     """The fields of a document that this program doesn't know. Don't change such a dict after its document is made,
     because documents with unknown fields can be hashed.
@@ -94,7 +98,7 @@ def _decode_slowly(raw: bytes | str, kind: type[T]) -> T:
         parsed = msgspec.json.decode(raw, type=dict[str, Any])
         version = parsed.pop("version", FORMAT_VERSION)
         if version != FORMAT_VERSION:
-            raise UnsupportedFormatError(
+            raise UnknownVersionError(
                 f"a {kind.__name__} of format version {version} can't be read by this anabranch "
                 f"(it knows {FORMAT_VERSION})",
                 "upgrade anabranch; nothing was changed",

@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.container.lane import lifecycle
 from anabranch.container.lane.events import Event, FolderTaken, Run
-from anabranch.container.lane.lifecycle import LaneState, Stepped
+from anabranch.container.lane.lifecycle import LifeState, Stepped
 from anabranch.model.lane import Lane
 
 BREAKS = frozenset({"one-owner", "exactly-once"})
@@ -17,10 +17,10 @@ BREAKS = frozenset({"one-owner", "exactly-once"})
 def apply(patch: pytest.MonkeyPatch) -> None:
     initial, step = lifecycle.initial, lifecycle.step
 
-    def former(lane: Lane) -> LaneState:
+    def former(lane: Lane) -> LifeState:
         return replace(initial(lane), folder_epoch=lane.folder_epoch)
 
-    def mutant(state: LaneState, event: Event) -> Stepped:
+    def mutant(state: LifeState, event: Event) -> Stepped:
         match event:
             case FolderTaken(epoch):
                 event = FolderTaken(state.folder_epoch or epoch)

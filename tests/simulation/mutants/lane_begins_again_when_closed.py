@@ -7,7 +7,7 @@ import pytest
 from anabranch.container.lane import lifecycle
 from anabranch.container.lane.actions import BeginAttempt
 from anabranch.container.lane.events import Event, Run
-from anabranch.container.lane.lifecycle import LaneState, Phase, Stepped
+from anabranch.container.lane.lifecycle import LifeState, Phase, Stepped
 
 BREAKS = frozenset({"closed-stays", "progress", "one-owner", "stopped-is-stopped"})
 
@@ -15,9 +15,9 @@ BREAKS = frozenset({"closed-stays", "progress", "one-owner", "stopped-is-stopped
 def apply(patch: pytest.MonkeyPatch) -> None:
     step = lifecycle.step
 
-    def mutant(state: LaneState, event: Event) -> Stepped:
+    def mutant(state: LifeState, event: Event) -> Stepped:
         if isinstance(event, Run) and state.phase is Phase.ENDED:
-            begun = LaneState(folder_epoch=event.folder_epoch, closing=event.closing)
+            begun = LifeState(folder_epoch=event.folder_epoch, closing=event.closing)
             return begun, (BeginAttempt(),)
         return step(state, event)
 

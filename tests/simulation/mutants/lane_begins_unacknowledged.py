@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.container.lane import lifecycle
 from anabranch.container.lane.events import Event, FolderTaken
-from anabranch.container.lane.lifecycle import LaneState, Stepped
+from anabranch.container.lane.lifecycle import LifeState, Stepped
 
 BREAKS = frozenset({"exactly-once", "predecessors-first", "one-owner", "state-goes-along"})
 
@@ -16,7 +16,7 @@ BREAKS = frozenset({"exactly-once", "predecessors-first", "one-owner", "state-go
 def apply(patch: pytest.MonkeyPatch) -> None:
     step = lifecycle.step
 
-    def mutant(state: LaneState, event: Event) -> Stepped:
+    def mutant(state: LifeState, event: Event) -> Stepped:
         following, actions = step(state, event)
         return replace(following, acknowledged=True) if isinstance(event, FolderTaken) else following, actions
 

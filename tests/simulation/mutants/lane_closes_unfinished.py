@@ -9,7 +9,7 @@ import pytest
 from anabranch.container.lane import lifecycle
 from anabranch.container.lane.actions import EndLane, FinishPending
 from anabranch.container.lane.events import Event
-from anabranch.container.lane.lifecycle import LaneState, Phase, Stepped
+from anabranch.container.lane.lifecycle import LifeState, Phase, Stepped
 
 BREAKS = frozenset({"progress", "exactly-once", "each-once", "state-goes-along"})
 
@@ -17,7 +17,7 @@ BREAKS = frozenset({"progress", "exactly-once", "each-once", "state-goes-along"}
 def apply(patch: pytest.MonkeyPatch) -> None:
     step = lifecycle.step
 
-    def mutant(state: LaneState, event: Event) -> Stepped:
+    def mutant(state: LifeState, event: Event) -> Stepped:
         following, actions = step(state, event)
         if FinishPending() in actions:
             return replace(following, phase=Phase.ENDING), (EndLane(),)

@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.container.lane import lifecycle
 from anabranch.container.lane.events import Event, Run
-from anabranch.container.lane.lifecycle import LaneState, Stepped
+from anabranch.container.lane.lifecycle import LifeState, Stepped
 
 BREAKS = frozenset({"progress"})
 
@@ -16,7 +16,7 @@ BREAKS = frozenset({"progress"})
 def apply(patch: pytest.MonkeyPatch) -> None:
     step = lifecycle.step
 
-    def mutant(state: LaneState, event: Event) -> Stepped:
+    def mutant(state: LifeState, event: Event) -> Stepped:
         return step(state, replace(event, rested=False) if isinstance(event, Run) else event)
 
     patch.setattr(lifecycle, "step", mutant)

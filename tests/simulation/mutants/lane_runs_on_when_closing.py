@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.container.lane import lifecycle
 from anabranch.container.lane.events import Closing, Event, Run
-from anabranch.container.lane.lifecycle import LaneState, Phase, Stepped
+from anabranch.container.lane.lifecycle import LifeState, Phase, Stepped
 
 BREAKS = frozenset({"progress"})
 
@@ -16,7 +16,7 @@ BREAKS = frozenset({"progress"})
 def apply(patch: pytest.MonkeyPatch) -> None:
     step = lifecycle.step
 
-    def mutant(state: LaneState, event: Event) -> Stepped:
+    def mutant(state: LifeState, event: Event) -> Stepped:
         if isinstance(event, Run) and state.phase is Phase.RUNNING:
             event = replace(event, closing=Closing.NO)
         return step(state, event)

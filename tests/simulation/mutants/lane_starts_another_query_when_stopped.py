@@ -9,7 +9,7 @@ import pytest
 from anabranch.container.lane import lifecycle
 from anabranch.container.lane.actions import StartQuery
 from anabranch.container.lane.events import Event, QueryStopped
-from anabranch.container.lane.lifecycle import LaneState, Phase, Stepped
+from anabranch.container.lane.lifecycle import LifeState, Phase, Stepped
 
 BREAKS = frozenset({"progress"})
 
@@ -17,7 +17,7 @@ BREAKS = frozenset({"progress"})
 def apply(patch: pytest.MonkeyPatch) -> None:
     step = lifecycle.step
 
-    def mutant(state: LaneState, event: Event) -> Stepped:
+    def mutant(state: LifeState, event: Event) -> Stepped:
         if isinstance(event, QueryStopped):
             return replace(state, phase=Phase.STARTING), (StartQuery(),)
         return step(state, event)

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.container.lane import lifecycle
 from anabranch.container.lane.events import Event, Leave
-from anabranch.container.lane.lifecycle import LaneState, Stepped
+from anabranch.container.lane.lifecycle import LifeState, Stepped
 
 BREAKS = frozenset({"progress", "stopped-is-stopped"})
 
@@ -14,7 +14,7 @@ BREAKS = frozenset({"progress", "stopped-is-stopped"})
 def apply(patch: pytest.MonkeyPatch) -> None:
     step = lifecycle.step
 
-    def mutant(state: LaneState, event: Event) -> Stepped:
+    def mutant(state: LifeState, event: Event) -> Stepped:
         if isinstance(event, Leave) and event.unwanted:
             return state, ()
         return step(state, event)

@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.container.lane import lifecycle
 from anabranch.container.lane.events import Event, Run
-from anabranch.container.lane.lifecycle import LaneState, Stepped
+from anabranch.container.lane.lifecycle import LifeState, Stepped
 
 BREAKS = frozenset({"exactly-once", "one-owner", "state-goes-along"})
 
@@ -16,7 +16,7 @@ BREAKS = frozenset({"exactly-once", "one-owner", "state-goes-along"})
 def apply(patch: pytest.MonkeyPatch) -> None:
     step = lifecycle.step
 
-    def mutant(state: LaneState, event: Event) -> Stepped:
+    def mutant(state: LifeState, event: Event) -> Stepped:
         if isinstance(event, Run) and event.folder_epoch and state.folder_epoch and not state.ended:
             event = replace(event, folder_epoch=state.folder_epoch)
         return step(state, event)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch.container.lane import lifecycle
-from anabranch.container.lane.lifecycle import LaneState
+from anabranch.container.lane.lifecycle import LifeState
 from anabranch.model.lane import Lane
 
 BREAKS = frozenset({"exactly-once", "one-owner", "state-goes-along"})
@@ -16,7 +16,7 @@ BREAKS = frozenset({"exactly-once", "one-owner", "state-goes-along"})
 def apply(patch: pytest.MonkeyPatch) -> None:
     initial = lifecycle.initial
 
-    def mutant(lane: Lane) -> LaneState:
+    def mutant(lane: Lane) -> LifeState:
         return replace(initial(lane), folder_epoch=lane.folder_epoch)
 
     patch.setattr(lifecycle, "initial", mutant)

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.container.lane import lifecycle
 from anabranch.container.lane.events import Event, Leave
-from anabranch.container.lane.lifecycle import LaneState, Phase, Stepped
+from anabranch.container.lane.lifecycle import LifeState, Phase, Stepped
 
 BREAKS = frozenset({"progress"})
 
@@ -14,7 +14,7 @@ BREAKS = frozenset({"progress"})
 def apply(patch: pytest.MonkeyPatch) -> None:
     step = lifecycle.step
 
-    def mutant(state: LaneState, event: Event) -> Stepped:
+    def mutant(state: LifeState, event: Event) -> Stepped:
         if isinstance(event, Leave) and state.phase is Phase.RETRYING:
             return state, ()
         return step(state, event)

@@ -8,7 +8,7 @@ from typing import Any
 from anabranch.container.error_text import Remedy
 from anabranch.container.lane import events
 from anabranch.container.lane.life import Life
-from anabranch.container.lane.lifecycle import LaneState, Phase
+from anabranch.container.lane.lifecycle import LifeState, Phase
 from anabranch.container.lane.supervisor import LaneSupervisor
 from anabranch.container.lane.surroundings_wait import Patience
 from anabranch.container.retries import Retries
@@ -85,7 +85,7 @@ class Supervised:
         return self.runners[-1]
 
     @property
-    def state(self) -> LaneState:
+    def state(self) -> LifeState:
         return self.runners[-1].life.state
 
     def turn(self, seconds: float = 0.0, closing: bool = False) -> LaneReport:

@@ -19,7 +19,7 @@ from anabranch.model.lane import Lane
 from anabranch.systems.contract import System
 from anabranch.systems.systems import Systems
 
-__all__ = ["Outputs"]
+__all__ = ["Outputs", "gone_error"]
 
 log = logs.get_logger()
 
@@ -51,7 +51,7 @@ class Outputs:
             return
         gone = next((stream for stream in streams if stream not in there[lane.system(stream)]), "")
         if gone and gone == self._gone:
-            raise self._gone_error(gone)
+            raise gone_error(gone, lane.job, self._of(gone))
         self._gone = gone
 
     def note(self, folder: Folder, *, last: bool = False) -> None:
@@ -104,7 +104,7 @@ class Outputs:
         try:
             ends = self._ends(stream)
         except NotFoundError:
-            raise self._gone_error(stream) from None
+            raise gone_error(stream, self._lane.job, self._of(stream)) from None
         for number, before in noted.items():
             now = ends.get(str(number), 0)
             if now >= before:
@@ -119,12 +119,6 @@ class Outputs:
                 f"{before - 1} again",
                 f"restore the newest copy of stream {stream!r}; nothing was changed\n  {self._way_on(stream)}",
             )
-
-    def _gone_error(self, stream: str) -> StateError:
-        return StateError(
-            f"the output stream {stream!r} of lane {self._lane.id} is gone from {self._lane.system(stream)}",
-            f"restore it; or, to start as a new job: anabranch reset {self._lane.job}",
-        )
 
     def _way_on(self, stream: str) -> str:
         """What the user can do if there is no newest copy of the stream to restore."""
@@ -154,6 +148,14 @@ class Outputs:
         """For each table, the last batch of the lane that the table contains."""
         tables = self._systems.tables(self._lane)
         return {output: table.last(self._lane.job, self._lane.id) for output, table in tables.items()}
+
+
+def gone_error(stream: str, job: str, system: System) -> StateError:
+    """The error for an output stream that a job wrote before, and that no longer exists."""
+    return StateError(
+        f"the output stream {stream!r} of job {job!r} is gone from {system}",
+        f"restore it; or, to start as a new job: anabranch reset {job}",
+    )
 
 
 def _by_text(ends: Mapping[int, int]) -> dict[str, int]:

@@ -26,7 +26,7 @@ import msgspec
 
 from anabranch import logs
 from anabranch.errors import ConfigError, ConflictError, FencedError, UnsupportedFormatError
-from anabranch.model.document import Document, decode, encode
+from anabranch.model.document import Document, UnknownVersionError, decode, encode
 
 __all__ = ["EXCLUSIVE", "EXPIRES", "LEASE", "Claim", "Files", "Ownership"]
 
@@ -136,6 +136,7 @@ class Ownership:
             FencedError: another process has the folder, and is alive.
             ConflictError: ``unless`` became true before it was known whether the owner is alive.
             ConfigError: the storage lets two processes create the same file.
+            UnsupportedFormatError: the owner runs a newer version of anabranch, whose claims this one can't read.
         """
         with self._lock:
             taking = self._taking[folder]
@@ -234,8 +235,7 @@ class Ownership:
         for folder, number in self._held.items():
             last = None if folder in self._lost else self._last(folder)
             if last is not None and last > number:
-                claim = self._claim(folder, last)
-                self._lost[folder] = "another process" if claim is None else _named(claim)
+                self._lost[folder] = self._owner(folder, last)
                 log.warning("another process has taken the folder of a lane", folder=folder, by=self._lost[folder])
 
     def _raise_if_lost(self, folder: str) -> None:
@@ -260,11 +260,22 @@ class Ownership:
         return max((int(name) for name in self._files.names(_claims(folder)) if name.isdecimal()), default=None)
 
     def _claim(self, folder: str, number: int) -> Claim | None:
-        """The claim with this number; None if it can't be read."""
+        """The claim with this number; None if it was only written in part. Raises UnsupportedFormatError if a newer
+        version of anabranch has written it."""
         try:
             return decode(self._files.read(_claim_path(folder, number)).encode(), Claim)
+        except UnknownVersionError:
+            raise
         except (msgspec.MsgspecError, UnsupportedFormatError):
             return None
+
+    def _owner(self, folder: str, number: int) -> str:
+        """The process that has made a claim, in words."""
+        try:
+            claim = self._claim(folder, number)
+        except UnsupportedFormatError:
+            claim = None
+        return "another process" if claim is None else _named(claim)
 
     def _await_end(self, folder: str, last: int, claim: Claim | None, unless: Callable[[], bool]) -> str | None:
         """Wait until the owner of a folder no longer has it. Returns None if the owner has released the folder or has

@@ -15,7 +15,7 @@ from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.lane_folders import LaneFolders
 from anabranch.model.lane import Lane
 from anabranch.pace.batch_cost import BatchCost
-from anabranch.pace.breaking_off import is_worth_it
+from anabranch.pace.break_off_cost import is_worth_it
 from anabranch.protocol.lane_report import BatchProgress
 from anabranch.spark.query.gate import Gate
 

@@ -7,7 +7,7 @@ import threading
 from anabranch.container.lane import lifecycle
 from anabranch.container.lane.actions import Action
 from anabranch.container.lane.events import Closing, Event, Order
-from anabranch.container.lane.lifecycle import LaneState, Leaving
+from anabranch.container.lane.lifecycle import Leaving, LifeState
 from anabranch.model.lane import Lane
 from anabranch.protocol.drain import DrainOrder
 
@@ -24,7 +24,7 @@ class Life:
         self._has_news = False
 
     @property
-    def state(self) -> LaneState:
+    def state(self) -> LifeState:
         return self._state
 
     def tell(self, event: Event) -> tuple[Action, ...]:

@@ -55,7 +55,7 @@ from anabranch.container.restarts import Step
 from anabranch.model.lane import Lane
 from anabranch.protocol.drain import DrainOrder
 
-__all__ = ["LaneState", "Leaving", "Phase", "Stepped", "initial", "step"]
+__all__ = ["Leaving", "LifeState", "Phase", "Stepped", "initial", "step"]
 
 
 class Phase(enum.Enum):
@@ -92,7 +92,7 @@ _MAY_DRAIN = _ONCE_A_QUERY_RUNS | {Phase.STARTING, Phase.DRAINING}
 
 
 @dataclass(frozen=True)
-class LaneState:
+class LifeState:
     """The state of a lane's life, and the orders that it has received.
 
     Attributes:
@@ -156,21 +156,21 @@ class LaneState:
         return self.phase in (Phase.ENDED, Phase.FAILED, Phase.RELEASED) or self.phase in _TO_BE_TRIED_AGAIN
 
 
-Stepped = tuple[LaneState, tuple[Action, ...]]
+Stepped = tuple[LifeState, tuple[Action, ...]]
 
 
 class ImpossibleEventError(AssertionError):
     """A result that can't occur in the current state, because none of the lane's actions leads to it."""
 
 
-def initial(lane: Lane) -> LaneState:
+def initial(lane: Lane) -> LifeState:
     """The state of a lane that hasn't been started here. If the owner of the lane's folder was lost, the lane counts as
     a lane without a folder, because the lane gets a copy of that folder.
     """
-    return LaneState(folder_epoch=0 if lane.abandoned else lane.folder_epoch)
+    return LifeState(folder_epoch=0 if lane.abandoned else lane.folder_epoch)
 
 
-def step(state: LaneState, event: Event) -> Stepped:
+def step(state: LifeState, event: Event) -> Stepped:
     """The next state, and the actions to perform. Raises ImpossibleEventError for a result that can't occur in this
     state."""
     match event:
@@ -188,7 +188,7 @@ def step(state: LaneState, event: Event) -> Stepped:
             return _went_on(state, event)
 
 
-def _ordered(state: LaneState, order: Close | Leave | Drain | Acknowledge) -> LaneState:
+def _ordered(state: LifeState, order: Close | Leave | Drain | Acknowledge) -> LifeState:
     match order:
         case Close(now):
             return replace(state, closing=max(state.closing, Closing.NOW if now else Closing.YES))
@@ -201,7 +201,7 @@ def _ordered(state: LaneState, order: Close | Leave | Drain | Acknowledge) -> La
             return replace(state, acknowledged=True, upstream_ended=state.upstream_ended or upstream_ended)
 
 
-def _left(state: LaneState, leaving: Leaving, *, unwanted: bool) -> LaneState:
+def _left(state: LifeState, leaving: Leaving, *, unwanted: bool) -> LifeState:
     state = replace(
         state,
         leaving=leaving,
@@ -214,7 +214,7 @@ def _left(state: LaneState, leaving: Leaving, *, unwanted: bool) -> LaneState:
     return replace(state, phase=Phase.FAILED if fails else Phase.RELEASED)
 
 
-def _wanted(state: LaneState, want: Run) -> Stepped:
+def _wanted(state: LifeState, want: Run) -> Stepped:
     """The step after the coordinator has said that it wants the lane here. After a failure, a lane with a folder gets
     its next attempt only once ``want`` names this folder."""
     if state.phase in (Phase.FAILED, Phase.NEEDS_PROCESS, Phase.RELEASED):
@@ -232,8 +232,8 @@ def _wanted(state: LaneState, want: Run) -> Stepped:
     return state, ()
 
 
-def _begun_again(state: LaneState, want: Run, attempt: int) -> Stepped:
-    begun = LaneState(
+def _begun_again(state: LifeState, want: Run, attempt: int) -> Stepped:
+    begun = LifeState(
         folder_epoch=0 if want.owner_lost else want.folder_epoch,
         attempt=attempt,
         closing=want.closing,
@@ -244,7 +244,7 @@ def _begun_again(state: LaneState, want: Run, attempt: int) -> Stepped:
     return begun, (BeginAttempt(),)
 
 
-def _judged(state: LaneState, judged: FailureJudged) -> LaneState:
+def _judged(state: LifeState, judged: FailureJudged) -> LifeState:
     """The state of a lane whose failure was judged. A lane that has waited too long for its surroundings fails
     permanently."""
     if judged.following is Step.FAILED:
@@ -258,7 +258,7 @@ def _judged(state: LaneState, judged: FailureJudged) -> LaneState:
     return replace(state, phase=Phase.RETRYING if judged.following is Step.ATTEMPT else Phase.NEEDS_PROCESS)
 
 
-def _failed(state: LaneState, failed: AttemptFailed) -> Stepped:
+def _failed(state: LifeState, failed: AttemptFailed) -> Stepped:
     if state.ended and state.phase is not Phase.ENDED:  # after ENDED, the announcement can still fail
         raise ImpossibleEventError(f"{failed} when {state.phase.value}")
     if failed.smaller and state.has_query:
@@ -266,7 +266,7 @@ def _failed(state: LaneState, failed: AttemptFailed) -> Stepped:
     return replace(state, phase=Phase.FAILING), (FailLane(failed.error),)
 
 
-def _went_on(state: LaneState, result: Result) -> Stepped:
+def _went_on(state: LifeState, result: Result) -> Stepped:
     match state.phase, result:
         case Phase.NEW, AttemptStarted():
             return replace(state, phase=Phase.TAKING), (TakeFolder(),)
@@ -299,7 +299,7 @@ def _went_on(state: LaneState, result: Result) -> Stepped:
             raise ImpossibleEventError(f"{result} when {state.phase.value}")
 
 
-def _awaited(state: LaneState) -> Stepped:
+def _awaited(state: LifeState) -> Stepped:
     """The step after the wait for the coordinator. Nothing is started in a folder that the coordinator doesn't know."""
     if state.waits:
         raise ImpossibleEventError(f"awaited when {state.phase.value}")
@@ -310,13 +310,13 @@ def _awaited(state: LaneState) -> Stepped:
     return _next_query(state)
 
 
-def _next_query(state: LaneState) -> Stepped:
+def _next_query(state: LifeState) -> Stepped:
     if state.drains:
         return replace(state, phase=Phase.DRAINING), (AbandonPrestarted(), DrainByBatches())
     return replace(state, phase=Phase.STARTING), (StartQuery(),)
 
 
-def _watched(state: LaneState, watched: QueryWatched) -> Stepped:
+def _watched(state: LifeState, watched: QueryWatched) -> Stepped:
     if state.stops or watched.caught_up or (state.drains and not watched.holdable):
         return replace(state, phase=Phase.STOPPING), (StopQuery(),)
     if state.drains:
@@ -324,5 +324,5 @@ def _watched(state: LaneState, watched: QueryWatched) -> Stepped:
     return state, (TendQuery(), WatchQuery())
 
 
-def _ends(state: LaneState) -> Stepped:
+def _ends(state: LifeState) -> Stepped:
     return replace(state, phase=Phase.ENDING), (EndLane(),)

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any, Literal
 
 from anabranch.container.lane import live_report
-from anabranch.container.lane.lifecycle import LaneState
+from anabranch.container.lane.lifecycle import LifeState
 from anabranch.container.lane.live_report import Live
 from anabranch.model.lane import Lane
 from anabranch.protocol.lane_report import AttemptReport, LanePhase, LaneReport, ProgressReport
@@ -56,7 +56,7 @@ class Reporter:
         if phase is LanePhase.FAILED:
             batches.failed(self._lane, self._last)
 
-    def shown(self, query: LaneQuery | None, state: LaneState) -> LaneReport:
+    def shown(self, query: LaneQuery | None, state: LifeState) -> LaneReport:
         """The report for other threads, including the progress of the running batch."""
         if state.ended and self._last is not None:
             report, query = self._last, None

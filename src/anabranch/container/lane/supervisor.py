@@ -13,7 +13,7 @@ from anabranch.container import restarts
 from anabranch.container.error_text import Remedy
 from anabranch.container.lane.events import Close, Closing, Drain, FailureJudged, Leave, Run
 from anabranch.container.lane.life import Life
-from anabranch.container.lane.lifecycle import LaneState, Phase
+from anabranch.container.lane.lifecycle import LifeState, Phase
 from anabranch.container.lane.surroundings_wait import Patience, SurroundingsWait
 from anabranch.container.restarts import Step
 from anabranch.container.retries import Retries
@@ -182,7 +182,7 @@ class LaneSupervisor:
         return self._state.phase is Phase.NEEDS_PROCESS
 
     @property
-    def _state(self) -> LaneState:
+    def _state(self) -> LifeState:
         """The state of the lane's life. If the lane has failed, what follows is determined first."""
         if self._life.state.phase is Phase.FAILED:
             following = restarts.step(

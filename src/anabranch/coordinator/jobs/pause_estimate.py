@@ -11,9 +11,9 @@ from enum import StrEnum
 
 from anabranch.drain_progress import functions_part
 from anabranch.model.lane import Lane
-from anabranch.pace import breaking_off, stored_sizes
+from anabranch.pace import break_off_cost, stored_sizes
 from anabranch.pace.batch_cost import BatchCost
-from anabranch.pace.breaking_off import BROKEN_OFF
+from anabranch.pace.break_off_cost import BROKEN_OFF
 from anabranch.pace.stored_sizes import FIRST_PART, StoredSize
 from anabranch.protocol.lane_report import LaneReport
 
@@ -188,8 +188,8 @@ def _lost(report: LaneReport, cost: BatchCost | None) -> float:
     if report.load.repeats or whole < _SHORT or spent > whole:
         return 0.0
     if whole < _LONG:
-        return breaking_off.mean_loss(whole)
-    return breaking_off.likelihood(whole, spent, _UNSURE) * (spent + BROKEN_OFF)
+        return break_off_cost.mean_loss(whole)
+    return break_off_cost.likelihood(whole, spent, _UNSURE) * (spent + BROKEN_OFF)
 
 
 def _lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: bool) -> float:
@@ -207,7 +207,7 @@ def _lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: boo
         whole = _next_batch(report, cost)
     else:
         since += _NOTICED
-    likelihood = 1.0 if hasty else breaking_off.likelihood(whole, spent, _UNSURE)
+    likelihood = 1.0 if hasty else break_off_cost.likelihood(whole, spent, _UNSURE)
     return likelihood * (since + BROKEN_OFF) if whole else 0.0
 
 

@@ -16,6 +16,7 @@ __all__ = ["Retain", "SweepSchedule"]
 
 _EVERY = 3600.0
 _FIRST = 60.0
+_DEFAULTS = CoordinatorSettings()
 
 log = logs.get_logger()
 
@@ -24,9 +25,9 @@ log = logs.get_logger()
 class Retain:
     """How much the store keeps of each job."""
 
-    events: int = 100_000
+    events: int = _DEFAULTS.retain_events
     """How many of the newest events are kept."""
-    versions: int = 20
+    versions: int = _DEFAULTS.retain_versions
     """The number of the latest deployments whose code is kept."""
 
     @classmethod

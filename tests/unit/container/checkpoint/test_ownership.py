@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from anabranch.container.checkpoint.ownership import EXPIRES, LEASE, RENEW_EVERY, Claim, Ownership
-from anabranch.errors import ConfigError, ConflictError, FencedError
+from anabranch.errors import ConfigError, ConflictError, FencedError, UnsupportedFormatError
 
 JOB = "s3a://lanes/root/delays"
 FOLDER = f"{JOB}/0-abc/1"
@@ -118,6 +118,24 @@ class World:
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+def test_an_owner_of_a_newer_version_is_not_taken_for_dead(world: World) -> None:
+    claim = f"{JOB}/0-abc/claims-1/0"
+    world.store.files[claim] = '{"version": 2, "process": "z", "since": "then"}', 1
+    with pytest.raises(UnsupportedFormatError, match=r"a Claim of format version 2 .*\n  upgrade anabranch"):
+        world.process("b").own.take(FOLDER)
+    assert [*world.store.files] == [claim]
+
+
+def test_an_owner_whose_folder_a_newer_version_has_taken_writes_nothing(world: World) -> None:
+    first = world.process("a")
+    first.own.take(FOLDER)
+    first.frozen = True
+    world.pass_by(LEASE + 1)
+    world.store.files[f"{JOB}/0-abc/claims-1/1"] = '{"version": 2}', 1
+    first.frozen = False
+    assert not first.writes()
 
 
 def test_the_second_of_two_is_refused_as_soon_as_the_first_shows_that_it_lives(world: World) -> None:

@@ -16,7 +16,7 @@ from anabranch.container.lane import attempt, error_attribution, events, lifecyc
 from anabranch.container.lane.events import Event, FolderTaken
 from anabranch.container.lane.handover import Handover
 from anabranch.container.lane.life import Life
-from anabranch.container.lane.lifecycle import LaneState
+from anabranch.container.lane.lifecycle import LifeState
 from anabranch.container.lane.runner import LaneRunner
 from anabranch.container.restarts import Step
 from anabranch.container.retries import Standstill
@@ -307,7 +307,7 @@ def test_a_fault_in_a_lanes_own_thread_fails_the_lane(
 ) -> None:
     step = lifecycle.step
 
-    def breaks_once(state: LaneState, event: Event) -> lifecycle.Stepped:
+    def breaks_once(state: LifeState, event: Event) -> lifecycle.Stepped:
         if isinstance(event, FolderTaken):
             broken()
         return step(state, event)

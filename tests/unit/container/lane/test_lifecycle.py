@@ -49,7 +49,7 @@ from anabranch.container.lane.events import (
     Run,
     SourcesLookedUp,
 )
-from anabranch.container.lane.lifecycle import ImpossibleEventError, LaneState, Phase, step
+from anabranch.container.lane.lifecycle import ImpossibleEventError, LifeState, Phase, step
 from anabranch.container.restarts import Step
 from anabranch.protocol.drain import DrainOrder
 from tests.unit.coordinator.helpers import lane
@@ -67,9 +67,9 @@ FAILED = (*RUNNING, AttemptFailed(ERROR), FailureReported())
 RETRYING = (*FAILED, FailureJudged(Step.ATTEMPT))
 
 
-def after(*events: Event, state: LaneState | None = None) -> tuple[LaneState, tuple[Action, ...]]:
+def after(*events: Event, state: LifeState | None = None) -> tuple[LifeState, tuple[Action, ...]]:
     """The state after all of the events, and the actions after the last one."""
-    state, actions = state or LaneState(), ()
+    state, actions = state or LifeState(), ()
     for event in events:
         state, actions = step(state, event)
     return state, actions
@@ -176,7 +176,7 @@ def test_an_attempt_begins_with_what_is_ordered_then_and_waits_until_its_folder_
         Drain(ORDER), *RUNNING, SOURCES, AttemptFailed(ERROR), FailureReported(), FailureJudged(Step.ATTEMPT)
     )
     state, _ = step(state, Run(3, closing=Closing.NOW))
-    assert state == LaneState(folder_epoch=3, attempt=2, closing=Closing.NOW)
+    assert state == LifeState(folder_epoch=3, attempt=2, closing=Closing.NOW)
     state, _ = after(*RETRYING, Run(3, owner_lost=True))
     assert state.folder_epoch == 0
 
@@ -196,7 +196,7 @@ def test_only_the_folder_that_the_lane_has_is_acknowledged(known: int, acknowled
 @pytest.mark.parametrize(("abandoned", "epoch"), [(False, 4), (True, 0)])
 def test_the_folder_of_an_owner_that_was_lost_is_not_the_lane_s(abandoned: bool, epoch: int) -> None:
     taken = msgspec.structs.replace(lane("0-a", epoch=5), folder_epoch=4, abandoned=abandoned)
-    assert lifecycle.initial(taken) == LaneState(folder_epoch=epoch)
+    assert lifecycle.initial(taken) == LifeState(folder_epoch=epoch)
 
 
 def test_a_lane_that_had_caught_up_is_begun_again_to_drain() -> None:
@@ -242,7 +242,7 @@ ORDERS = st.one_of(
 class Performer:
     """Performs a lane's actions somehow, and looks at what may never be."""
 
-    state: LaneState = field(default_factory=LaneState)
+    state: LifeState = field(default_factory=LifeState)
     due: list[Event] = field(default_factory=lambda: [AttemptStarted()])
     running: bool = False
     acknowledged: bool = False
@@ -333,8 +333,8 @@ def test_whatever_is_ordered_and_fails(moves: list[Event | tuple[bool, bool]], w
 
 
 def test_what_is_ordered_is_not_forgotten() -> None:
-    state = replace(LaneState(), closing=Closing.NOW)
+    state = replace(LifeState(), closing=Closing.NOW)
     assert step(state, Close())[0].closing is Closing.NOW
     assert step(state, Run(0))[0].closing is Closing.NOW
-    at_once = step(LaneState(), Leave(unwanted=True, at_once=True))[0]
+    at_once = step(LifeState(), Leave(unwanted=True, at_once=True))[0]
     assert step(at_once, Leave(unwanted=False))[0].leaving == at_once.leaving

@@ -14,7 +14,7 @@ from anabranch.coordinator.jobs.pause_estimate import Experience, Kind, Measured
 from anabranch.coordinator.store import Store
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
-from anabranch.pace.breaking_off import mean_loss
+from anabranch.pace.break_off_cost import mean_loss
 from anabranch.pace.stored_sizes import StoredSize
 from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.lane_report import BatchProgress, BatchTimes, LanePhase, LaneReport

@@ -12,7 +12,7 @@ from anabranch.container.lane.breaking_off import Verdict
 from anabranch.coordinator.jobs import pause_estimate
 from anabranch.coordinator.jobs.pause_estimate import Kind
 from anabranch.pace.batch_cost import BatchCost
-from anabranch.pace.breaking_off import BROKEN_OFF
+from anabranch.pace.break_off_cost import BROKEN_OFF
 from anabranch.pace.stored_sizes import FIRST_PART
 from anabranch.protocol.lane_report import BatchProgress, BatchTimes, LanePhase
 from tests.support.reports import lane_report

@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from anabranch.pace import breaking_off
+from anabranch.pace import break_off_cost
 
 
 @pytest.mark.parametrize(
@@ -26,16 +26,17 @@ from anabranch.pace import breaking_off
 def test_a_batch_is_likely_to_be_broken_off_if_more_is_left_than_was_done(
     whole: float, spent: float, likely: float
 ) -> None:
-    assert breaking_off.likelihood(whole, spent, 0.5) == pytest.approx(likely)
+    assert break_off_cost.likelihood(whole, spent, 0.5) == pytest.approx(likely)
 
 
 @pytest.mark.parametrize("whole", [0.4, 2.0, 2.5, 4.0, 9.0])
 def test_the_mean_loss_is_the_mean_of_what_is_lost_at_all_moments(whole: float) -> None:
     moments = [whole * at / 1000 for at in range(1001)]
     lost = [
-        spent + breaking_off.BROKEN_OFF if breaking_off.is_worth_it(whole - spent, spent) else 0.0 for spent in moments
+        spent + break_off_cost.BROKEN_OFF if break_off_cost.is_worth_it(whole - spent, spent) else 0.0
+        for spent in moments
     ]
-    assert breaking_off.mean_loss(whole) == pytest.approx(statistics.mean(lost), rel=0.02)
+    assert break_off_cost.mean_loss(whole) == pytest.approx(statistics.mean(lost), rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -43,4 +44,4 @@ def test_the_mean_loss_is_the_mean_of_what_is_lost_at_all_moments(whole: float) 
     [(3.1, 1.0, True), (1.0, 3.0, False), (2.9, 1.0, False), (1.8, 0.1, False), (2.2, 0.1, True)],
 )
 def test_a_batch_is_broken_off_if_more_is_left_than_is_lost(left: float, spent: float, found: bool) -> None:
-    assert breaking_off.is_worth_it(left, spent) is found
+    assert break_off_cost.is_worth_it(left, spent) is found

@@ -1,4 +1,4 @@
-"""Decides whether a batch is broken off for a change, and estimates how much time this costs. No clock, no Spark."""
+"""Estimates what it costs to break off a batch for a change, and whether this saves time. No clock, no Spark."""
 
 from __future__ import annotations
 
