@@ -34,7 +34,7 @@ def test_one_that_is_gone_twice_is_told(system: EmbeddedSystem, tmp_path: Path) 
     its.check()
     shutil.rmtree(next(tmp_path.rglob("late")))
     its.check()  # it may just be made again
-    with pytest.raises(StateError, match=r"the output stream 'late' of job 'delays' is gone from embedded"):
+    with pytest.raises(StateError, match=r"the output stream 'late' of job 'delays' is gone from /.*\n  restore it"):
         its.check()
 
 
