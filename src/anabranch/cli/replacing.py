@@ -113,6 +113,7 @@ class Replacer:
         except ProcessBrokenError:
             raise
         except Exception as error:
+            ended.set()  # otherwise, the watchdog could end the process before the error is shown
             told = self._code is not None
             within = _ENDS_WITHIN if told else _SEEN_WITHIN
             if (told or error_text.is_of_java(error)) and java_process.is_gone(spark, within):
