@@ -147,10 +147,11 @@ class Ownership:
             self._begin()
             created = False
             while not created:
-                last, silent = self._last(folder), None
-                claim = None if last is None else self._claim(folder, last)
-                if last is not None and (claim is None or claim.process != self._me.process):
-                    silent = self._await_end(folder, last, claim, unless)
+                last, claim, silent = self._last(folder), None, None
+                if last is not None and not self._is_released(folder, last):
+                    claim = self._claim(folder, last)
+                    if claim is None or claim.process != self._me.process:
+                        silent = self._await_end(folder, claim, unless)
                 number = 0 if last is None else last + 1
                 created = self._files.create(_claim_path(folder, number), encode(self._me).decode())
             if silent is not None and self._sign(claim) != silent:
@@ -272,18 +273,18 @@ class Ownership:
     def _owner(self, folder: str, number: int) -> str:
         """The process that has made a claim, in words."""
         try:
-            claim = self._claim(folder, number)
+            return _named(self._claim(folder, number))
         except UnsupportedFormatError:
-            claim = None
-        return "another process" if claim is None else _named(claim)
+            return _named(None)
 
-    def _await_end(self, folder: str, last: int, claim: Claim | None, unless: Callable[[], bool]) -> str | None:
-        """Wait until the owner of a folder no longer has it. Returns None if the owner has released the folder or has
-        certainly ended. If the owner has only been silent for too long, returns the owner's last sign of life. Raises
-        the errors of :meth:`take`.
+    def _is_released(self, folder: str, number: int) -> bool:
+        """Whether the process that made a claim has released the folder."""
+        return f"{number}{_RELEASED}" in self._files.names(_claims(folder))
+
+    def _await_end(self, folder: str, claim: Claim | None, unless: Callable[[], bool]) -> str | None:
+        """Wait until the owner of a folder no longer has it. Returns None if the owner has certainly ended. If it has
+        only been silent for too long, returns its last sign of life. Raises the errors of :meth:`take`.
         """
-        if f"{last}{_RELEASED}" in self._files.names(_claims(folder)):
-            return None
         said, since = self._sign(claim), self._clock()
         while True:
             now = self._sign(claim)
@@ -318,9 +319,8 @@ class Ownership:
         return self._files.names(f"{self._folder}/{_PROCESSES}").get(claim.process, "")
 
     def _taken(self, folder: str, claim: Claim | None) -> FencedError:
-        who = "another process" if claim is None else _named(claim)
         return FencedError(
-            f"{who} runs on {folder}",
+            f"{_named(claim)} runs on {folder}",
             "stop it, or leave the job to it; two processes with copies of one store can't run the same job",
         )
 
@@ -336,5 +336,5 @@ def _claim_path(folder: str, number: int) -> str:
     return f"{_claims(folder)}/{number}"
 
 
-def _named(claim: Claim) -> str:
-    return f"process {claim.pid} on {claim.host}"
+def _named(claim: Claim | None) -> str:
+    return "another process" if claim is None else f"process {claim.pid} on {claim.host}"

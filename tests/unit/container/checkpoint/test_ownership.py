@@ -128,6 +128,14 @@ def test_an_owner_of_a_newer_version_is_not_taken_for_dead(world: World) -> None
     assert [path for path in world.store.files if "claims" in path] == [claim]
 
 
+def test_a_folder_that_a_newer_version_has_given_back_is_taken_at_once(world: World) -> None:
+    world.store.files[f"{JOB}/0-abc/claims-1/0"] = '{"version": 2}', 1
+    world.store.files[f"{JOB}/0-abc/claims-1/0.released"] = "", 1
+    begun = world.now
+    world.process("b").own.take(FOLDER)
+    assert world.now == begun
+
+
 def test_an_owner_whose_folder_a_newer_version_has_taken_writes_nothing(world: World) -> None:
     first = world.process("a")
     first.own.take(FOLDER)
