@@ -102,10 +102,20 @@ def visit(browser: Browser) -> Iterator[Visit]:
     assert broken == []
 
 
+MOVE = """(address) => new Promise((moved) => {
+    const before = location.hash
+    addEventListener('hashchange', () => setTimeout(moved), { once: true })
+    location.hash = address
+    if (location.hash === before) moved()
+})"""
+"""The router hears of an address after the call that sets it, and the page is drawn a microtask later: until then, what
+is seen is the page before."""
+
+
 def settled(page: Page, address: str = "") -> None:
     """The page (at an address behind ``#``, if one is given) has something to show."""
     if address:
-        page.evaluate("(address) => { location.hash = address }", address.removeprefix("#"))
+        page.evaluate(MOVE, address.removeprefix("#"))
     page.wait_for_selector("main h1")
     expect(page.locator(".skeleton")).to_have_count(0, timeout=SLOWEST)
 

@@ -37,6 +37,15 @@ def test_nothing_leaves_the_coordinator_and_the_policy_holds(played: Played, vis
     assert page.evaluate("window.violations") == []
 
 
+def test_the_pages_of_a_job_that_is_not_there_say_so(played: Played, visit: Visit) -> None:
+    """And don't load forever."""
+    page = visit(played.url)
+    for address in PAGES:
+        if "/delays" in address:
+            settled(page, address.replace("/delays", "/delay"))
+            assert "there is no job 'delay'" in page.locator("main").inner_text(), address
+
+
 def test_the_language_of_a_browser_may_be_invalid(played: Played, visit: Visit) -> None:
     """Chromium's is "en-US@posix" if it is started with LANG=C.UTF-8, and some builds refuse that as a language tag."""
     page = visit("about:blank")

@@ -22,7 +22,7 @@ export function Matrix({ job }: { job: string }) {
   return (
     <>
       <h1>Matrix</h1>
-      <Loaded of={model}>{(data) => (route.value.query.by === "moves" && of !== null ? <Moving job={job} model={data} live={of} /> : <Stage model={data} live={of} />)}</Loaded>
+      <Loaded of={model} after={live}>{(data) => (route.value.query.by === "moves" && of !== null ? <Moving job={job} model={data} live={of} /> : <Stage model={data} live={of} />)}</Loaded>
     </>
   );
 }

@@ -41,7 +41,8 @@ function wanted(query: Record<string, string>, at: number): [number, number] {
 
 export function Timeline({ job }: { job: string }) {
   const query = route.value.query;
-  const at = liveOf(job).data.value?.at ?? null;
+  const live = liveOf(job);
+  const at = live.data.value?.at ?? null;
   const [from, to] = wanted(query, at ?? 0);
   const found = useResource<LaneTimes>(jobPath(job, `/lane-times?from=${from}${to ? `&to=${to}` : ""}`), to ? 60_000 : 6_000, at !== null);
   const changes = useResource<{ changes: Change[] }>(jobPath(job, "/changes?limit=200"), 30_000);
@@ -61,7 +62,7 @@ export function Timeline({ job }: { job: string }) {
         {found.data.value && <Choice name="stage" value={query.stage ?? ""} values={records<Row>(found.data.value.lanes).map((each) => each.stage)} />}
         <span class="legend">▼ a change · ✕ failed, or tried again · ▲ fenced · ╵ other news</span>
       </div>
-      <Loaded of={found}>{(data) => <Rows job={job} of={data} changes={changes.data.value?.changes ?? []} />}</Loaded>
+      <Loaded of={found} after={live}>{(data) => <Rows job={job} of={data} changes={changes.data.value?.changes ?? []} />}</Loaded>
     </Panel>
   );
 }

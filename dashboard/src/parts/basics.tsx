@@ -130,16 +130,20 @@ export function Panel({ title, note, children }: { title: string; note?: Compone
   );
 }
 
-/** A part of a page that has its own data: what is loading, failed, missing or old about them is said here. */
+/** A part of a page that has its own data: what is loading, failed, missing or old about them is said here. They may only
+ * be asked for after others: if those fail, they would be waited for in vain. */
 export function Loaded<T>({
   of,
+  after,
   unknown,
   children,
 }: {
   of: Resource<T>;
+  after?: Resource<unknown>;
   unknown?: string;
   children: (data: T) => ComponentChildren;
 }) {
+  if (after && after.data.value === null) return <Loaded of={after}>{() => null}</Loaded>;
   const error = of.error.value;
   const data = of.data.value;
   if (error?.isUnknownCall && unknown) return <Empty>{unknown}</Empty>;
@@ -154,19 +158,21 @@ export function Loaded<T>({
   );
 }
 
+/** There from the first moment, and seen after 150 ms: what comes at once doesn't flicker, and it can be told that a part
+ * waits for its data. */
 function Skeleton() {
   const [late, setLate] = useState(false);
   useEffect(() => {
     const timer = setTimeout(() => setLate(true), 150);
     return () => clearTimeout(timer);
   }, []);
-  return late ? (
-    <div class="skeleton" role="status" aria-label="loading">
+  return (
+    <div class="skeleton" role="status" aria-label="loading" hidden={!late}>
       <span />
       <span />
       <span />
     </div>
-  ) : null;
+  );
 }
 
 /** How old the figures are, as a word and a shape when they are. */

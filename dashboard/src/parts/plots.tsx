@@ -45,7 +45,8 @@ export function since(at: number | null, long: number): number {
 export function Plots({ job }: { job: string }) {
   const { span = "1 h", plots = "picture" } = route.value.query;
   const long = SPANS.find(([name]) => name === span)?.[1] ?? 3_600;
-  const at = liveOf(job).data.value?.at ?? null;
+  const live = liveOf(job);
+  const at = live.data.value?.at ?? null;
   const from = since(at, long);
   const found = useResource<History>(jobPath(job, `/history?series=lag,rows,arriving&by=stage&from=${from}`), 10_000, at !== null);
   return (
@@ -67,7 +68,7 @@ export function Plots({ job }: { job: string }) {
           </select>
         </label>
       </div>
-      <Loaded of={found} unknown="This coordinator keeps no history of figures; it tells Prometheus at /metrics.">
+      <Loaded of={found} after={live} unknown="This coordinator keeps no history of figures; it tells Prometheus at /metrics.">
         {(data) => {
           const of = cut(points(data, ["lag", "rows", "arriving"]), data.at - long);
           if (of[0].length === 0) return <Empty>Nothing was noted yet: figures come every {data.step} seconds.</Empty>;
