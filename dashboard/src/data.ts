@@ -5,8 +5,9 @@ import { PERIOD, type Resource, useResource } from "./poll";
 import { job } from "./router";
 import { type Columns, type CoordinatorInfo, type Live, type Overview, records } from "./types";
 
-type Wire = Omit<Live, "lanes" | "containers" | "resting" | "copies"> &
-  Record<"lanes" | "containers" | "resting" | "copies", Columns>;
+type Tables = "lanes" | "containers" | "resting" | "copies" | "stages" | "heldUp";
+type Wire = Omit<Live, Tables> &
+  Record<Tables, Columns>;
 
 export function jobPath(job: string, rest = ""): string {
   return `jobs/${encodeURIComponent(job)}${rest}`;
@@ -46,5 +47,7 @@ function live(wire: Wire): Live {
     containers: records(wire.containers),
     resting: records(wire.resting),
     copies: records(wire.copies),
+    stages: records(wire.stages),
+    heldUp: records(wire.heldUp),
   };
 }

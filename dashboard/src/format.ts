@@ -60,9 +60,14 @@ export function shown(text: string): string {
   });
 }
 
-/** The browser's own time zone. */
+const ZONE_KEPT = 10_000;
+let own = { zone: "", until: 0 };
+
+/** The browser's own time zone. Looked up every ten seconds: it takes long, and each moment on a page asks for it. */
 export function browserZone(): string {
-  return new Intl.DateTimeFormat("en").resolvedOptions().timeZone;
+  const at = performance.now();
+  if (at >= own.until) own = { zone: new Intl.DateTimeFormat("en").resolvedOptions().timeZone, until: at + ZONE_KEPT };
+  return own.zone;
 }
 
 export function zoneName(): string {

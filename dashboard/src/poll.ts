@@ -1,7 +1,7 @@
 // What the page shows and asks for again and again: conditional requests every two seconds, none in a hidden tab.
 
 import { computed, type ReadonlySignal, type Signal, signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { ApiError, get, lost } from "./api";
 import { needsToken } from "./session";
 
@@ -128,7 +128,8 @@ function resource<T>(path: string, period: number): Resource<T> {
 /** What is at a path, for as long as the component is there and it is wanted. period 0: once. */
 export function useResource<T>(path: string, period: number = PERIOD, wanted = true): Resource<T> {
   const found = resource<T>(path, period);
-  useEffect(() => {
+  // before the page is painted: the answer is under way meanwhile
+  useLayoutEffect(() => {
     if (!wanted) return undefined;
     found.use(period);
     return () => found.release();

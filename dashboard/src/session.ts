@@ -55,8 +55,9 @@ export const zone = signal(known(stored(forAll, "anabranch-zone") ?? ""));
 export const shortcuts = signal(stored(forAll, "anabranch-keys") !== "off");
 
 function known(name: string): string {
+  if (!name) return "";
   try {
-    new Intl.DateTimeFormat("en", name ? { timeZone: name } : {});
+    new Intl.DateTimeFormat("en", { timeZone: name });
     return name;
   } catch {
     return "";

@@ -169,7 +169,10 @@ export interface Live {
   containers: LiveContainer[];
   resting: Resting[];
   copies: LiveCopy[];
+  windows: Num | null;
   drain: DrainProgress | null;
+  stages: { stage: string; lanes: number; halted: number; drained: number; records: Num; windows: Num }[];
+  heldUp: { lane: string; stuck: string; overdue: boolean; waits: string }[];
   change: UnderWay | null;
   launching: Launching | null;
   warnings: string[];
@@ -201,25 +204,6 @@ export interface Lane {
   error: string | null;
   starting: { ssp: Ssp; offset: Num }[];
   final: { ssp: Ssp; offset: Num }[];
-}
-
-export interface LaneReport {
-  lane: string;
-  phase: string;
-  warnings: string[];
-  attempt: { number: number; trouble: string; stalls: number; waits: string };
-  progress: { batch: Num; positions: Record<string, Num>; ends: Record<string, Num> };
-  eventTime: { idle: string[] };
-  drain: { halted: string; drained: boolean; windows: number; stuck: string; overdue: boolean };
-}
-
-export interface JobStatus {
-  job: string;
-  served: boolean;
-  state: string;
-  promises: Record<string, string>;
-  lanes: { lane: Lane; report: LaneReport | null }[];
-  drain: DrainProgress | null;
 }
 
 export interface JobModel {
@@ -334,6 +318,19 @@ export interface Graph {
     tasks: number;
   }[];
   edges: { fromStage: string; toStage: string; stream: string }[];
+  promises: Record<string, string>;
+}
+
+/** A partition that a lane reads. time: its own time in Unix ms, which holds windows open. */
+export interface PartitionRow {
+  ssp: string;
+  lane: string;
+  position: Num | null;
+  end: Num | null;
+  lag: Num | null;
+  held: boolean | null;
+  idle: boolean | null;
+  time: number | null;
 }
 
 export interface Partitions {

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from anabranch.model.lane import LaneState
+from anabranch.protocol.drain import DrainProgress
 from anabranch.protocol.lane_report import LaneReport
-from anabranch.protocol.status import JobStatus, LaneStatus
+from anabranch.protocol.status import JobStatus
 
-__all__ = ["DrainRemainder", "foretold", "functions_part", "left", "seconds_left"]
+__all__ = ["DrainRemainder", "foretold", "functions_part", "left", "records_left", "seconds_left", "stops_at"]
 
 _HALTING = 0.5
 """The seconds until all lanes have halted and reported their positions, and have been told where to stop."""
@@ -41,11 +42,11 @@ class DrainRemainder:
 def left(status: JobStatus) -> DrainRemainder:
     """What remains to be done until a job is drained."""
     lanes = [each for each in status.lanes if each.lane.state is not LaneState.CLOSED]
-    until = {} if status.drain is None or status.drain.until is None else status.drain.until
+    until = stops_at(status.drain)
     return DrainRemainder(
         stages=len({each.lane.stage for each in lanes}),
         lanes=len(lanes),
-        records=sum(_records(each, until) for each in lanes),
+        records=sum(records_left(each.report, until) for each in lanes if each.report is not None),
         windows=sum(each.report.drain.windows for each in lanes if each.report is not None),
     )
 
@@ -77,9 +78,23 @@ def seconds_left(status: JobStatus) -> float:
             stages.setdefault(each.lane.stage, []).append(each.lane.id)
             if each.report is not None:
                 reports[each.lane.id] = each.report
-    until = None if status.drain is None else status.drain.until or status.drain.ends
+    until = stops_at(status.drain)
     halted = status.drain is not None and status.drain.until is not None
     return foretold(stages, reports, until) - (_HALTING if halted else 0.0)
+
+
+def stops_at(drain: DrainProgress | None) -> Mapping[str, int]:
+    """The offsets at which a job stops reading, as far as they are known: those of its drain or, until these are
+    determined, the end offsets from the time when the drain was accepted."""
+    return {} if drain is None else drain.until or drain.ends
+
+
+def records_left(report: LaneReport, until: Mapping[str, int]) -> int:
+    """How many offsets a lane still has to read. In each SSP, the lane reads up to the SSP's position in ``until`` or,
+    if there is none, up to the end offset.
+    """
+    at, ends = report.progress.positions, report.progress.ends
+    return sum(max(0, until.get(ssp, ends.get(ssp, 0)) - offset) for ssp, offset in at.items())
 
 
 def functions_part(report: LaneReport) -> float:
@@ -114,13 +129,3 @@ def _ending(report: LaneReport) -> float:
         + _OF_A_BATCH * report.load.usual_seconds * (1 - functions_part(report))
         + report.drain.windows / _WINDOWS
     )
-
-
-def _records(lane: LaneStatus, until: Mapping[str, int]) -> int:
-    """How many offsets a lane still has to read. In each SSP, the lane reads up to the SSP's position in ``until`` or,
-    if there is none, up to the end offset.
-    """
-    if lane.report is None:
-        return 0
-    at, ends = lane.report.progress.positions, lane.report.progress.ends
-    return sum(max(0, until.get(ssp, ends.get(ssp, 0)) - offset) for ssp, offset in at.items())

@@ -33,7 +33,10 @@ def test_nothing_leaves_the_coordinator_and_the_policy_holds(played: Played, vis
         settled(page, address)
     origin = urlsplit(played.url).netloc
     assert {urlsplit(url).netloc for url in asked if not url.startswith("data:")} == {origin}
-    assert any(url.endswith("/jobs/delays/model") or "/model?" in url for url in asked)
+    assert any("/jobs/delays/model?" in url for url in asked)
+    whole = ("/jobs", "/jobs/delays", "/jobs/delays/lanes")  # megabytes, if there are thousands of tasks
+    listed = [url for url in asked if urlsplit(url).path.endswith(whole) and not urlsplit(url).query]
+    assert all(url.endswith("/lanes") for url in listed)
     assert page.evaluate("window.violations") == []
 
 
@@ -117,6 +120,24 @@ def test_who_holds_event_time_back_is_named(played: Played, visit: Visit) -> Non
     played.fields[0]["watermark"] = None
     read_on(played, page)
     expect(page.locator(f"[data-row='{played.lanes[0].id}']").first).to_contain_text("nothing read yet")
+
+
+def test_each_partition_has_a_time_of_its_own_and_idle_ones_hold_nothing(played: Played, visit: Visit) -> None:
+    its = [sorted({str(ssp.whole) for ssp in lane.ssps}) for lane in played.lanes]
+    late, idle = its[0][0], its[1][0]
+    times = {ssp: EVENT_TIME for ssps in its for ssp in ssps} | {late: EVENT_TIME - 2_460_000, idle: 0}
+    page = visit(f"{played.url}#/jobs/delays/partitions?by=time", timezone_id="UTC")
+    rows = page.locator("section[aria-label='Partitions'] [data-row]")
+    expect(rows.first).to_contain_text("not known")
+    played.fields = {at: {"times": {ssp: times[ssp] for ssp in ssps}} for at, ssps in enumerate(its)}
+    played.fields[1]["idle"] = (idle,)
+    read_on(played, page)
+    expect(rows.nth(0)).to_contain_text(idle)
+    expect(rows.nth(0)).to_contain_text("idle")
+    expect(rows.nth(1)).to_contain_text(late)
+    shown = datetime.fromtimestamp(times[late] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    expect(rows.nth(1)).to_contain_text(shown)
+    expect(page.locator("main")).to_contain_text(f"1 of {len(times) - 1} hold event time within a minute")
 
 
 def test_a_refresh_moves_nothing_that_a_reader_has_set(played: Played, visit: Visit) -> None:

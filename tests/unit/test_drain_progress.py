@@ -45,6 +45,8 @@ def test_records_are_left_up_to_where_it_stops() -> None:
     assert left(status(DrainProgress(notification=SAID))) == DrainRemainder(
         stages=2, lanes=2, records=40 + 30, windows=7
     )
+    latest = DrainProgress(notification=SAID, ends={str(FLIGHTS): 40})
+    assert left(status(latest)).records == 30 + 20
     line = "job delays drains (takes in): 2 stage(s), 2 lane(s), 30 record(s) and 7 window(s) left, about 1 s"
     assert progress.draining(status(drain)) == line
 

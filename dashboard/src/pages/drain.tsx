@@ -1,57 +1,21 @@
 // Drain: how far is it, and what does it wait for?
 
 import { Bar, Command, Empty, Loaded, Panel, Status, Text } from "../parts/basics";
-import { jobPath, liveOf } from "../data";
-import { count, inOrder, percent } from "../format";
-import { PERIOD, useResource } from "../poll";
+import { liveOf } from "../data";
+import { count, percent } from "../format";
 import { link, route, setQuery } from "../router";
 import { mayChange } from "../session";
 import { Early } from "./early";
-import type { DrainProgress, JobStatus, LaneReport } from "../types";
-
-type Row = JobStatus["lanes"][0];
-
-interface Stage {
-  stage: string;
-  lanes: number;
-  halted: number;
-  drained: number;
-  left: number;
-  windows: number;
-}
-
-/** How far each stage is, in the order in which they drain. */
-export function stagesOf(lanes: Row[], drain: DrainProgress): Stage[] {
-  const stages = new Map<string, Stage>();
-  for (const { lane, report } of lanes) {
-    if (lane.state === "closed") continue;
-    const of = stages.get(lane.stage) ?? { stage: lane.stage, lanes: 0, halted: 0, drained: 0, left: 0, windows: 0 };
-    of.lanes += 1;
-    of.halted += report?.drain.halted === drain.notification.uuid ? 1 : 0;
-    of.drained += report?.drain.drained ? 1 : 0;
-    of.left += report ? left(report, drain.until ?? {}) : 0;
-    of.windows += report?.drain.windows ?? 0;
-    stages.set(lane.stage, of);
-  }
-  return [...stages.values()].sort((one, other) => inOrder(one.stage, other.stage));
-}
-
-function left(report: LaneReport, until: DrainProgress["ends"]): number {
-  return Object.entries(report.progress.positions).reduce(
-    (sum, [ssp, position]) => sum + Math.max(0, Number(until[ssp] ?? report.progress.ends[ssp] ?? 0) - Number(position)),
-    0,
-  );
-}
+import type { DrainProgress, Live } from "../types";
 
 export function Drain({ job }: { job: string }) {
   const live = liveOf(job);
-  const status = useResource<JobStatus>(jobPath(job), PERIOD);
   const { early = "" } = route.value.query;
   return (
     <>
       <h1>Drain</h1>
       <Loaded of={live}>
-        {({ drain, state }) => (
+        {({ drain, state, stages, heldUp }) => (
           <>
             {drain === null ? (
             <Panel title={state === "drained" ? "The job is drained" : "No drain is under way"}>
@@ -68,7 +32,7 @@ export function Drain({ job }: { job: string }) {
               <Command line={`anabranch drain ${job}`} />
             </Panel>
           ) : (
-            <Loaded of={status}>{(found) => <Progress job={job} drain={drain} lanes={found.lanes} />}</Loaded>
+            <Progress job={job} drain={drain} stages={stages} heldUp={heldUp} />
             )}
             {early === "1" || state === "drained" || drain?.last ? (
               <Early job={job} />
@@ -86,9 +50,7 @@ export function Drain({ job }: { job: string }) {
   );
 }
 
-function Progress({ job, drain, lanes }: { job: string; drain: DrainProgress; lanes: Row[] }) {
-  const stages = stagesOf(lanes, drain);
-  const stuck = lanes.filter((each) => each.report?.drain.stuck);
+function Progress({ job, drain, stages, heldUp }: { job: string; drain: DrainProgress } & Pick<Live, "stages" | "heldUp">) {
   return (
     <Panel
       title={`Up to ${drain.notification.mode === "latest" ? "the latest records of then" : "what was planned"}`}
@@ -113,7 +75,7 @@ function Progress({ job, drain, lanes }: { job: string; drain: DrainProgress; la
               <td><Of part={each.halted} whole={each.lanes} what="halted" /></td>
               <td>{drain.last ? <Status of="done" /> : <Status of="open" />}</td>
               <td><Of part={each.drained} whole={each.lanes} what="drained" /></td>
-              <td class="number">{count(each.left)}</td>
+              <td class="number">{count(each.records)}</td>
               <td class="number">{count(each.windows)}</td>
             </tr>
           ))}
@@ -126,15 +88,15 @@ function Progress({ job, drain, lanes }: { job: string; drain: DrainProgress; la
           </a>
         </p>
       )}
-      {stuck.map(({ lane, report }) => (
-        <p key={lane.id}>
-          <Status of={report!.drain.overdue ? "failed" : "attention"} /> lane{" "}
-          <a href={link(["jobs", job, "lanes", lane.id])}><Text of={lane.id} /></a>: <Text of={report!.drain.stuck} />
+      {heldUp.filter((each) => each.stuck).map(({ lane, stuck, overdue }) => (
+        <p key={lane}>
+          <Status of={overdue ? "failed" : "attention"} /> lane{" "}
+          <a href={link(["jobs", job, "lanes", lane])}><Text of={lane} /></a>: <Text of={stuck} />
         </p>
       ))}
-      {lanes.filter((each) => each.report?.attempt.waits).map(({ lane, report }) => (
-        <p key={lane.id}>
-          lane <Text of={lane.id} /> waits: <Text of={report!.attempt.waits} />
+      {heldUp.filter((each) => each.waits).map(({ lane, waits }) => (
+        <p key={lane}>
+          lane <Text of={lane} /> waits: <Text of={waits} />
         </p>
       ))}
     </Panel>

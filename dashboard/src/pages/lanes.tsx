@@ -8,7 +8,7 @@ import { useResource } from "../poll";
 import { link, route, setQuery } from "../router";
 import { Links } from "../parts/links";
 import { Timeline } from "./timeline";
-import type { JobEvent, JobStatus, Lane, LiveContainer, LiveLane } from "../types";
+import { type JobEvent, type Lane, type LiveContainer, type LiveLane, type PartitionRow, type Partitions, records } from "../types";
 
 /** `troubled`: whether any lane has an error to show. */
 const columns = (job: string, troubled: boolean): Column<LiveLane>[] => [
@@ -158,10 +158,10 @@ export function LaneLinks({ job, ids }: { job: string; ids: string[] }) {
 
 export function LaneDetail({ job, id }: { job: string; id: string }) {
   const live = liveOf(job);
-  const all = useResource<{ lanes: Lane[] }>(jobPath(job, "/lanes"), 30_000);
-  const status = useResource<JobStatus>(jobPath(job), 5_000);
+  const asked = encodeURIComponent(id);
+  const all = useResource<{ lanes: Lane[] }>(jobPath(job, `/lanes?lane=${asked}`), 30_000);
+  const read = useResource<Partitions>(jobPath(job, `/partitions?lane=${asked}&sort=ssp&limit=2000`), 5_000).data.value;
   const now = live.data.value?.lanes.find((each) => each.id === id);
-  const report = status.data.value?.lanes.find((each) => each.lane.id === id)?.report ?? null;
   return (
     <>
       <h1>
@@ -171,20 +171,20 @@ export function LaneDetail({ job, id }: { job: string; id: string }) {
         <a href={link(["jobs", job, "lanes"])}>all lanes</a>
       </p>
       {now && <Present job={job} of={now} by={live.data.value?.containers.find((each) => each.seat === now.seat && each.gone === null)} />}
-      {report && (
-        <Panel title="Positions">
+      {read && (
+        <Panel title="Positions" note={read.total > 2_000 ? `the first 2,000 of ${count(read.total)} partitions` : undefined}>
           <Table
             name="partitions"
             caption="Where it is in its inputs"
             columns={[
-              { id: "ssp", title: "partition", cell: ([ssp]) => <Text of={ssp} />, by: ([ssp]) => ssp },
-              { id: "position", title: "next offset", number: true, cell: ([, position]) => count(position) },
-              { id: "end", title: "end", number: true, cell: ([ssp]) => count(report.progress.ends[ssp]) },
-              { id: "idle", title: "idle", cell: ([ssp]) => (report.eventTime.idle.includes(ssp) ? <Status of="idle" /> : "") },
+              { id: "ssp", title: "partition", cell: (row) => <Text of={row.ssp} />, by: (row) => row.ssp },
+              { id: "position", title: "next offset", number: true, cell: (row) => count(row.position) },
+              { id: "end", title: "end", number: true, cell: (row) => count(row.end) },
+              { id: "idle", title: "idle", cell: (row) => (row.idle ? <Status of="idle" /> : "") },
             ]}
-            rows={Object.entries(report.progress.positions)}
-            id={([ssp]) => ssp}
-            text={([ssp]) => ssp}
+            rows={records<PartitionRow>(read.table).filter((row) => row.position !== null)}
+            id={(row) => row.ssp}
+            text={(row) => row.ssp}
             empty="It has not read anything yet."
           />
         </Panel>

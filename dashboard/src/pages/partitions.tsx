@@ -6,22 +6,12 @@ import { jobPath, liveOf } from "../data";
 import { brief, count, counted, offset, seconds, zoneName } from "../format";
 import { PERIOD, useResource } from "../poll";
 import { link, route, setQuery } from "../router";
-import { type LiveLane, type Num, type Partitions as Found, records } from "../types";
+import { type LiveLane, type PartitionRow, type Partitions as Found, records } from "../types";
 import { Choice } from "./lanes";
-
-interface Row {
-  ssp: string;
-  lane: string;
-  position: Num | null;
-  end: Num | null;
-  lag: Num | null;
-  time?: number | null;
-  idle: boolean | null;
-  held: boolean | null;
-}
 
 const SORTS: [string, string][] = [
   ["-lag", "the furthest behind first"],
+  ["time", "the earliest event time first"],
   ["ssp", "by name"],
   ["lane", "by lane"],
 ];
@@ -102,12 +92,15 @@ function Zoned({ ms }: { ms: number }) {
 }
 
 function List({ job, data, from }: { job: string; data: Found; from: number }) {
-  const rows = records<Row>(data.table);
+  const rows = records<PartitionRow>(data.table);
+  const { timed = 0, holding = 0, idle } = data.totals;
+  const known = Number(timed) > 0 && Number(timed) === data.total - Number(idle);
   return (
     <>
       <p class="dim">
         {counted(data.total, "partition")} · lag {brief(data.totals.lag)} in all, half of them below {brief(data.quantiles.p50)}, the most {brief(data.quantiles.max)} ·{" "}
-        {count(data.totals.idle)} idle · {count(data.totals.unknown)} not known
+        {count(idle)} idle · {count(data.totals.unknown)} not known
+        {known && ` · ${count(holding)} of ${count(timed)} hold event time within a minute of the earliest`}
       </p>
       <Table
         name="partitions"
@@ -115,7 +108,7 @@ function List({ job, data, from }: { job: string; data: Found; from: number }) {
         columns={[
           { id: "ssp", title: "partition", cell: (row) => <Text of={row.ssp} /> },
           { id: "state", title: "event time", cell: (row) => <>{row.held && <Status of="holds" />}{row.idle && <Status of="idle" />}{!row.held && !row.idle && "–"}</> },
-          ...(data.table.columns.includes("time") ? [{ id: "time", title: "its time", cell: (row: Row) => <Moment ms={row.time} /> }] : []),
+          { id: "time", title: "its time", cell: (row) => (row.time === null ? <span class="dim">{data.served ? "not known" : "not known here"}</span> : <Zoned ms={row.time} />) },
           { id: "lag", title: "lag", number: true, cell: (row) => count(row.lag) },
           { id: "position", title: "next offset", number: true, cell: (row) => count(row.position) },
           { id: "end", title: "end", number: true, cell: (row) => count(row.end) },

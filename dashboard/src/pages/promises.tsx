@@ -3,13 +3,13 @@
 import { Loaded, Panel, Text } from "../parts/basics";
 import { jobPath } from "../data";
 import { useResource } from "../poll";
-import type { JobStatus } from "../types";
+import type { Graph } from "../types";
 
 export function Promises({ job }: { job: string }) {
-  const status = useResource<JobStatus>(jobPath(job), 60_000);
+  const graph = useResource<Graph>(jobPath(job, "/graph"), 30_000);
   return (
     <Panel title="What its outputs promise">
-      <Loaded of={status}>
+      <Loaded of={graph}>
         {({ promises }) =>
           Object.keys(promises).length === 0 ? (
             <p class="empty">It has no outputs that are streams or tables.</p>

@@ -5,12 +5,12 @@ import { useRef, useState } from "preact/hooks";
 import { ApiError, post } from "../api";
 import { Facts, Moment, Panel, Problem, Status, Text } from "../parts/basics";
 import { Table } from "../parts/table";
-import { jobPath } from "../data";
+import { jobPath, liveOf } from "../data";
 import { count, counted, seconds } from "../format";
-import { askAll, useResource } from "../poll";
+import { askAll } from "../poll";
 import { go, link, route } from "../router";
 import { randomId } from "../session";
-import { type Columns, type JobStatus, type Num, records, type Traffic } from "../types";
+import { type Columns, type Num, records, type Traffic } from "../types";
 
 export interface Plan {
   generation?: number;
@@ -152,8 +152,7 @@ function LanePlan({ of, closing, starting, nothing }: { of: Plan; closing: numbe
 }
 
 function DrainPlan({ job, of }: { job: string; of: Plan }) {
-  const status = useResource<JobStatus>(jobPath(job), 0).data.value;
-  const rows = status?.lanes.reduce((sum, { report }) => sum + (report?.drain.windows ?? 0), 0) ?? null;
+  const rows = liveOf(job).data.value?.windows ?? null;
   if (of.ignored) return <p><Status of="attention" /> <Text of={of.ignored} /></p>;
   return (
     <>

@@ -13,7 +13,7 @@ import typer
 from rich import table as rich_table
 
 from anabranch import config as configuration
-from anabranch.cli import connect, output, tables
+from anabranch.cli import connect, output, progress, tables
 from anabranch.cli.options import Config, Job, Json
 from anabranch.coordinator.api.operations import Operations
 from anabranch.model.document import Document
@@ -67,8 +67,9 @@ def partitions(
     if json:
         output.as_json(found)
         return
-    _draw(found.table.columns, found.table.records())
-    typer.echo(f"{len(found.table.rows):,} of {found.total:,} partitions; lag {found.totals.get('lag', 0):,} in all")
+    rows = found.table.records()
+    _draw(found.table.columns, ({**row, "time": progress.when(row.get("time")) or None} for row in rows))
+    typer.echo(f"{len(rows):,} of {found.total:,} partitions; lag {found.totals.get('lag', 0):,} in all")
 
 
 @app.command()

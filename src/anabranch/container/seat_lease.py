@@ -48,6 +48,8 @@ class SeatLease:
         self._answer: HeartbeatResponse | None = None
         self._refused = ""
         self._missed = ""
+        self._watched = False
+        """Whether somebody is looking at partitions."""
 
     @property
     def answer(self) -> HeartbeatResponse | None:
@@ -94,7 +96,7 @@ class SeatLease:
             epoch=self.me.epoch,
             number=self._number,
             seen=seen,
-            lanes=tuple(reports),
+            lanes=tuple(reports if self._watched else (each.brief() for each in reports)),
             leaving=leaving,
             returns=returns,
             copies=tuple(copies),
@@ -111,6 +113,7 @@ class SeatLease:
         self._lease_until = max(self._lease_until, sent.at + self.me.lease)
         if sent.beat.number > self._heard:
             self._heard = sent.beat.number
+            self._watched = answer.watched
             self._answer = self._answer if answer.same else answer
 
     def miss(self, why: str) -> None:

@@ -268,9 +268,9 @@ class Coordinator(Operations):
         """The stored formats of a job's streams, by stream; empty if the store doesn't know the job."""
         return stored_jobs.known_formats(self._store, job)
 
-    def known_lanes(self, job: str) -> dict[str, Lane]:
-        """All lanes that a job has ever had, by id; empty if the store doesn't know the job."""
-        return stored_jobs.known_lanes(self._store, job)
+    def known_lanes(self, job: str, lane: str = "") -> dict[str, Lane]:
+        """See :func:`stored_jobs.known_lanes`."""
+        return stored_jobs.known_lanes(self._store, job, lane)
 
     def assignment(self, job: str) -> Assignment:
         """See :func:`anabranch.coordinator.commands.assign.explain`."""

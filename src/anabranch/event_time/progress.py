@@ -175,6 +175,12 @@ def cleared(left: Progress, ssps: Iterable[str], writers: Iterable[str]) -> Prog
     return Progress(upstream=found)
 
 
+def times(progress: Progress, delays: Mapping[str, int | None]) -> dict[str, int]:
+    """The watermark of each SSP that has one. For ``delays``, see :func:`after`."""
+    known = {ssp: of_ssp(progress, ssp, delay) for ssp, delay in delays.items()}
+    return {ssp: at for ssp, at in known.items() if at is not None}
+
+
 def of_ssp(progress: Progress, ssp: str, delay: int | None) -> int | None:
     """The watermark of one SSP; None as long as it isn't known."""
     if delay is None:

@@ -125,7 +125,9 @@ class HeartbeatResponse(Document, frozen=True, kw_only=True):
     """Whether nothing is left to run. If so, the container exits."""
     same: bool = False
     """Whether nothing has changed since the response with this ``revision``, which the container has already received.
-    If so, the remaining fields are left empty.
+    If so, the other fields are left empty, except ``watched``.
     """
     reason: str | None = None
     """Why the container isn't ``alive``."""
+    watched: bool = False
+    """Whether somebody is looking at partitions, so that reports should contain the watermark of each SSP."""

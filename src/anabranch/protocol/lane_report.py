@@ -7,6 +7,7 @@ Offsets are keyed by whole SSPs such as ``kafka/flights/3``. No two parts of a r
 from __future__ import annotations
 
 import enum
+import heapq
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from anabranch.model.document import Document
 from anabranch.pace.batch_cost import BatchCost
 
 __all__ = [
+    "EARLIEST",
     "FLAT_NAMES",
     "PARTS",
     "PART_OF",
@@ -30,6 +32,10 @@ __all__ = [
     "LoadReport",
     "ProgressReport",
 ]
+
+
+EARLIEST = 3
+"""How many SSPs have their watermarks in a report that is kept small."""
 
 
 class LanePhase(enum.StrEnum):
@@ -220,6 +226,10 @@ class EventTimeReport(Document, frozen=True, kw_only=True):
     """The SSP that holds the watermark back."""
     idle: tuple[str, ...] = ()
     """The idle SSPs, which don't hold the watermark back."""
+    times: dict[str, int] = {}
+    """The watermark of each SSP that has one, in Unix ms. Heartbeats contain only the earliest of these watermarks,
+    unless the container was told that somebody is looking at partitions: see :meth:`LaneReport.brief`.
+    """
     dropped: int = 0
     """How many rejected rows were dropped, rather than written as dead letters, in the current attempt."""
     late_groups: int = 0
@@ -281,6 +291,15 @@ class LaneReport(Document, frozen=True, kw_only=True):
             part, field = _FLAT[name]
             report[part] = {**report.get(part, {}), field: value[name]}
         return report
+
+    def brief(self) -> Self:
+        """A copy of the report in which only the :data:`EARLIEST` SSPs have their watermarks, which keeps reports about
+        thousands of SSPs small.
+        """
+        times = self.event_time.times
+        if len(times) <= EARLIEST:
+            return self
+        return self.changed(times={ssp: times[ssp] for ssp in heapq.nsmallest(EARLIEST, times, key=times.__getitem__)})
 
     def changed(self, **fields: Any) -> Self:
         """A copy of the report in which some fields, of any part, have other values."""

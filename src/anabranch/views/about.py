@@ -84,6 +84,8 @@ class GraphView(Document, frozen=True, kw_only=True):
     nodes: tuple[Node, ...]
     stages: tuple[GraphStage, ...]
     edges: tuple[GraphEdge, ...]
+    promises: dict[str, str] = {}
+    """What each output to a stream or a table promises, by operator."""
 
 
 class Placement(Document, frozen=True, kw_only=True):
@@ -125,9 +127,14 @@ class Partitions(Document, frozen=True, kw_only=True):
     total: int
     """The number of all rows that match the request."""
     table: Table
+    """The rows. ``time`` is the watermark of the partition itself, in Unix ms; None if it isn't known, for example
+    because the container hasn't been told yet that somebody is looking at partitions.
+    """
     totals: dict[str, int] = {}
     """Figures of all rows that match the request: ``lag`` is the sum of the lags, in offsets; ``idle`` is the number of
-    rows whose partition is idle; and ``unknown`` is the number of rows whose lag is unknown.
+    rows whose partition is idle; ``unknown`` is the number of rows whose lag is unknown; ``timed`` is the number of
+    rows with a known ``time`` that aren't idle; and ``holding`` is the number of those rows whose ``time`` is within a
+    minute of the earliest one.
     """
     quantiles: dict[str, int] = {}
     """Quantiles of the lag over all matching rows with a known lag, in offsets."""

@@ -7,7 +7,7 @@ from anabranch.protocol.drain import DrainProgress
 from anabranch.protocol.status import LaunchStatus
 from anabranch.views.table import Table
 
-__all__ = ["CONTAINERS", "COPIES", "LANES", "RESTING", "ChangeProgress", "Live"]
+__all__ = ["CONTAINERS", "COPIES", "HELD_UP", "LANES", "RESTING", "STAGES", "ChangeProgress", "Live"]
 
 LANES = (
     "id",
@@ -52,6 +52,8 @@ CONTAINERS = (
     "gone",
 )
 RESTING = ("execution", "host", "pid", "rack", "deployment", "asked", "copies")
+STAGES = ("stage", "lanes", "halted", "drained", "records", "windows")
+HELD_UP = ("lane", "stuck", "overdue", "waits")
 COPIES = ("lane", "number", "container", "rack", "batch", "behind", "error")
 
 
@@ -109,7 +111,21 @@ class Live(Document, frozen=True, kw_only=True):
     """The processes that stand by for a seat, with the columns ``RESTING``."""
     copies: Table
     """The standbys of lanes, with the columns ``COPIES``."""
+    windows: int | None = None
+    """How many rows of state, for example one for each window and key, a drain would still emit; None if no container
+    has reported.
+    """
     drain: DrainProgress | None = None
+    stages: Table = Table(columns=STAGES)
+    """While the job drains: for each stage that hasn't drained, in the order in which the stages drain, the number of
+    open lanes; how many of these have halted, and how many have drained; the offsets that they still have to read, and
+    the rows of state that they still have to emit. The columns are ``STAGES``.
+    """
+    held_up: Table = Table(columns=HELD_UP)
+    """The lanes that are kept from ending, with the columns ``HELD_UP``: the message on which a function has been
+    working for a second or more, whether this exceeds the function's time limit, and what else a closing lane is
+    waiting for.
+    """
     change: ChangeProgress | None = None
     rescale_seconds: float | None = None
     launching: LaunchStatus | None = None

@@ -80,6 +80,12 @@ def test_who_holds_the_watermark_back(now: Progress, delays: dict[str, int | Non
     assert Clock(now, delays, {}).held_by == expected
 
 
+def test_each_ssp_has_a_watermark_of_its_own_once_it_is_known() -> None:
+    now = Progress(maxima={A: 100, B: -50}, upstream={C: UPSTREAM})
+    delays = {A: 10, B: 10, C: None, "s/d/0": 5}
+    assert Clock(now, delays, {}).times == {A: 90, B: -60, C: UPSTREAM.watermark}
+
+
 TIMES = st.integers(-(10**6), 10**15)
 UPSTREAMS = st.builds(
     Upstream,

@@ -54,7 +54,9 @@ class Monitor:
         newest = history.newest(spark, query)
         time = clock.read(self._attempt.clock)
         if time is not None:
-            self._reporter.update(watermark=time.progress.watermark, held_by=time.held_by, idle=tuple(time.idle))
+            self._reporter.update(
+                watermark=time.progress.watermark, held_by=time.held_by, idle=tuple(time.idle), times=time.times
+            )
             self._look_for_idle(time)
         if newest == self._newest_progress:
             self._reporter.update(ends=self.ends.now(), ends_known=self.ends.sure)

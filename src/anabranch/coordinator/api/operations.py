@@ -139,8 +139,8 @@ class Operations(Caller):
         """What containers need to run the job"""
 
     @operation("GET", "/jobs/{job}/lanes", field="lanes", private=False)
-    def known_lanes(self, job: str) -> dict[str, Lane]:
-        """All lanes that the job has ever had"""
+    def known_lanes(self, job: str, lane: Annotated[str, Query(longest=200)] = "") -> dict[str, Lane]:
+        """All lanes that the job has ever had; or only the given lane, and the lanes that continue from it"""
 
     @operation("GET", "/jobs/{job}/lane-times", fresh_for=1.0, private=False)
     def lane_times(

@@ -126,7 +126,7 @@ class Membership:
             if running_job is None or process is None:
                 return self._refusal(beat)
             _check_certain(process)
-            return offers.answer(running_job, process, beat.seen)
+            return offers.answer(running_job, process, beat.seen, self._clock())
 
     def listening(self, beat: Heartbeat, wake: Callable[[], object]) -> AbstractContextManager[None]:
         """A context in which ``wake`` is called when :meth:`answer` has new orders for the container; see
@@ -283,7 +283,7 @@ class Membership:
                 if beat.leaving or not offers.hear_figures(running_job, process, beat):
                     return None
                 process.heard = beat.number
-            return HeartbeatResponse(alive=True, revision=beat.seen, same=True)
+            return offers.same(running_job, beat.seen, self._clock())
 
     def _heard(self, beat: Heartbeat) -> HeartbeatResponse:
         running_job, process = self._registry.holder(beat.container)
@@ -305,7 +305,7 @@ class Membership:
                 running_job.seats.leave(process, self._clock() if beat.returns else None)
                 self._registry.announce()
                 return HeartbeatResponse(alive=True, revision=running_job.seats.revision, done=True)
-        return offers.answer(running_job, process, beat.seen)
+        return offers.answer(running_job, process, beat.seen, self._clock())
 
     def _refusal(self, beat: Heartbeat) -> HeartbeatResponse:
         record = self._store.container(beat.container)

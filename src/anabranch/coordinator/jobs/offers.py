@@ -16,7 +16,7 @@ from anabranch.model.lane import Lane, LaneState
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, WantedLane
 from anabranch.protocol.lane_report import LaneReport
 
-__all__ = ["answer", "coming", "hear", "hear_figures", "is_told", "of", "renew", "wanted"]
+__all__ = ["answer", "coming", "hear", "hear_figures", "is_told", "of", "renew", "same", "wanted"]
 
 
 def wanted(job: RunningJob) -> tuple[WantedLane, ...]:
@@ -145,13 +145,18 @@ def is_told(job: RunningJob, process: Process, seen: int) -> bool:
     return offer.revision == seen and offer.lanes <= process.offered
 
 
-def answer(job: RunningJob, process: Process, seen: int) -> HeartbeatResponse:
+def same(job: RunningJob, seen: int, now: float) -> HeartbeatResponse:
+    """The answer to a process for which there is nothing new since the revision ``seen``."""
+    return HeartbeatResponse(alive=True, revision=seen, same=True, watched=now < job.seats.watched_until)
+
+
+def answer(job: RunningJob, process: Process, seen: int, now: float) -> HeartbeatResponse:
     """The answer to a process that has seen the revision ``seen``. From now on, the lanes of the current offer count as
     offered to the process."""
     offer = of(job, process)
     process.offered |= offer.lanes
     if seen == offer.revision:
-        return HeartbeatResponse(alive=True, revision=seen, same=True)
+        return same(job, seen, now)
     return HeartbeatResponse(
         alive=True,
         revision=offer.revision,
@@ -161,6 +166,7 @@ def answer(job: RunningJob, process: Process, seen: int) -> HeartbeatResponse:
         until_caught_up=job.terms.until_caught_up,
         at_once=offer.at_once,
         done=offer.done,
+        watched=now < job.seats.watched_until,
     )
 
 

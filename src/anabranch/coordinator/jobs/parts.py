@@ -163,6 +163,8 @@ class Seats:
         revision: the latest revision of any offer.
         begun: when this coordinator began to serve the deployment, or told the job's launcher to try again.
         sure_from: the time by which all live processes must have reported.
+        watched_until: until when processes are asked for the watermark of each SSP, because somebody is looking at
+            partitions.
     """
 
     expels: bool = False
@@ -174,6 +176,7 @@ class Seats:
     revision: int = 0
     begun: float = 0.0
     sure_from: float = 0.0
+    watched_until: float = 0.0
     launching: LaunchStatus | None = None
 
     def of(self, seat: str) -> Process | None:

@@ -90,9 +90,12 @@ def known_formats(store: Store, job: str) -> dict[str, Format]:
     return {} if found is None else found.formats
 
 
-def known_lanes(store: Store, job: str) -> dict[str, Lane]:
-    """All lanes that a job has ever had, by id; empty if the store doesn't know the job."""
-    return store.lanes(check_name("job", job))
+def known_lanes(store: Store, job: str, lane: str = "") -> dict[str, Lane]:
+    """All lanes that a job has ever had, by id; empty if the store doesn't know the job. With ``lane``, only this lane,
+    and the lanes that continue from it.
+    """
+    found = store.lanes(check_name("job", job))
+    return {name: each for name, each in found.items() if lane in ("", name) or lane in each.predecessors}
 
 
 def running(store: Store, job: str, number: int | None = None) -> RunningDeployment:

@@ -9,14 +9,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from anabranch.coordinator.jobs import racks, standbys
+from anabranch import drain_progress
+from anabranch.coordinator.jobs import draining, racks, standbys
 from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.store import ContainerRecord
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState, open_lanes
 from anabranch.protocol.lane_report import LaneReport
-from anabranch.views.live import CONTAINERS, COPIES, LANES, RESTING, ChangeProgress, Live
+from anabranch.views.live import CONTAINERS, COPIES, HELD_UP, LANES, RESTING, STAGES, ChangeProgress, Live
 from anabranch.views.table import Table
 
 __all__ = ["change_of", "lag", "live", "stored"]
@@ -38,6 +39,7 @@ def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[
         lost: processes that no longer hold their seats, but should be shown, too.
     """
     lanes = open_lanes(job.lanes)
+    heard = [job.reports[lane.id] for lane in lanes if lane.id in job.reports]
     per_seat = Counter(lane.seat for lane in lanes)
     living = [_container(one, at - clock, clock, lease, per_seat) for one in job.seats.processes.values()]
     gone = [_stored_container(one, None, 0) for one in lost]
@@ -75,12 +77,40 @@ def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[
         containers=Table.of(CONTAINERS, [*living, *gone]),
         resting=Table.of(RESTING, resting),
         copies=Table.of(COPIES, copies),
+        windows=sum(each.drain.windows for each in heard) if heard else None,
         drain=job.progress.drain,
+        stages=Table.of(STAGES, _stages(job)),
+        held_up=Table.of(
+            HELD_UP,
+            (
+                (each.lane, each.drain.stuck, each.drain.overdue, each.attempt.waits)
+                for each in heard
+                if each.drain.stuck or each.attempt.waits
+            ),
+        ),
         change=change_of(job, at - clock),
         rescale_seconds=job.progress.rescale_seconds,
         launching=job.seats.launching,
         warnings=tuple(each for each in (job.inputs.warning, racks.misplaced(job)) if each),
     )
+
+
+def _stages(job: RunningJob) -> Iterable[tuple[Any, ...]]:
+    """The rows of :attr:`Live.stages`; none unless the job drains."""
+    drain = job.progress.drain
+    if drain is None:
+        return
+    until = drain_progress.stops_at(drain)
+    for stage, names in draining.stages(job.lanes).items():
+        heard = [job.reports[name] for name in names if name in job.reports]
+        yield (
+            stage,
+            len(names),
+            sum(each.drain.halted == drain.notification.uuid for each in heard),
+            sum(each.drain.drained for each in heard),
+            sum(drain_progress.records_left(each, until) for each in heard),
+            sum(each.drain.windows for each in heard),
+        )
 
 
 def stored(fields: dict[str, Any], lanes: Iterable[Lane], containers: Iterable[ContainerRecord]) -> Live:

@@ -17,8 +17,10 @@ from anabranch.views.table import Table
 
 __all__ = ["COLUMNS", "PartitionFilter", "partitions"]
 
-COLUMNS = ("ssp", "lane", "position", "end", "lag", "held", "idle")
-_LAG, _IDLE = COLUMNS.index("lag"), COLUMNS.index("idle")
+COLUMNS = ("ssp", "lane", "position", "end", "lag", "held", "idle", "time")
+_LAG, _IDLE, _TIME = COLUMNS.index("lag"), COLUMNS.index("idle"), COLUMNS.index("time")
+_NEAR = 60_000
+"""How many ms later than the earliest time a partition's time can be, for the partition to count as holding."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ def partitions(
     ordered = [*known, *(row for row in rows if row[place] is None)]
     lags = sorted(row[_LAG] for row in rows if row[_LAG] is not None)
     idle = sum(row[_IDLE] is True for row in rows)
+    times = [row[_TIME] for row in rows if row[_TIME] is not None and not row[_IDLE]]
+    near = min(times, default=0) + _NEAR
     watermarks = [
         (each.id, heard[each.id].event_time.watermark, heard[each.id].event_time.held_by)
         for each in its
@@ -68,7 +72,13 @@ def partitions(
         start=wanted.start,
         total=len(rows),
         table=Table.of(COLUMNS, ordered[wanted.start : wanted.start + wanted.limit]),
-        totals={"lag": sum(lags), "idle": idle, "unknown": len(rows) - len(lags)},
+        totals={
+            "lag": sum(lags),
+            "idle": idle,
+            "unknown": len(rows) - len(lags),
+            "timed": len(times),
+            "holding": sum(at <= near for at in times),
+        },
         quantiles=_quantiles(lags),
         watermarks=Table.of(("lane", "watermark", "heldBy"), watermarks),
     )
@@ -77,7 +87,7 @@ def partitions(
 def _rows(lane: Lane, report: LaneReport | None) -> Iterable[tuple[Any, ...]]:
     names = list(dict.fromkeys(map(str, wholes((*lane.ssps, *lane.broadcast)))))
     if report is None:
-        return ((name, lane.id, None, None, None, None, None) for name in names)
+        return ((name, lane.id, *(None,) * (len(COLUMNS) - 2)) for name in names)
     idle, positions, ends = set(report.event_time.idle), report.progress.positions, report.progress.ends
     return (
         (
@@ -88,6 +98,7 @@ def _rows(lane: Lane, report: LaneReport | None) -> Iterable[tuple[Any, ...]]:
             max(0, ends[name] - positions.get(name, 0)) if name in ends else None,
             name == report.event_time.held_by,
             name in idle,
+            report.event_time.times.get(name),
         )
         for name in names
     )

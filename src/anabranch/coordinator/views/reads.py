@@ -46,6 +46,8 @@ _MOST_CHANGES, _EVENTS_OF_A_CHANGE = 1_000, 5
 _LAST_ID = 2**62
 _MOST_CELLS = 20_000
 _DEPLOYMENTS = 50
+_WATCHED = 30.0
+"""The seconds after a look at partitions for which processes report the watermark of each SSP."""
 
 
 class Reads:
@@ -66,11 +68,17 @@ class Reads:
         self.histories = Histories(registry)
         self._at_rest: dict[str, tuple[tuple[int, int], int, int]] = {}
 
-    def snapshot(self, job: str) -> RunningJob | None:
-        """A snapshot of a job; None if the job isn't served here."""
+    def snapshot(self, job: str, watched_for: float = 0.0) -> RunningJob | None:
+        """A snapshot of a job; None if the job isn't served here. For ``watched_for`` seconds, the job's processes are
+        asked for the watermark of each SSP.
+        """
         check_name("job", job)
         with self._registry.locked_as_seen() as jobs:
-            return jobs[job].snapshot() if job in jobs else None
+            if job not in jobs:
+                return None
+            if watched_for:
+                jobs[job].seats.watched_until = self._registry.clock() + watched_for
+            return jobs[job].snapshot()
 
     def listening(self, wake: Callable[[], object]) -> AbstractContextManager[None]:
         """A context in which ``wake`` is called after this process has stored events; see :meth:`Store.watched`."""
@@ -283,7 +291,14 @@ class Reads:
                 stream = name.partition("/")[2]
                 if stream in writers:
                     edges.append(GraphEdge(from_stage=writers[stream], to_stage=each.stage, stream=name))
-        return GraphView(job=job, deployment=its.id, nodes=graph.nodes, stages=tuple(found), edges=tuple(edges))
+        return GraphView(
+            job=job,
+            deployment=its.id,
+            nodes=graph.nodes,
+            stages=tuple(found),
+            edges=tuple(edges),
+            promises=dict(its.promises),
+        )
 
     def deployments(self, job: str) -> list[DeploymentInfo]:
         """The last 50 deployments of a job, newest first. Raises NotFoundError if the job doesn't exist."""
@@ -350,7 +365,7 @@ class Reads:
         """
         _check_limit(limit, _MOST_ROWS)
         wanted = partition_view.PartitionFilter(stage, lane, sort, start, limit)
-        found = self.snapshot(job)
+        found = self.snapshot(job, watched_for=_WATCHED)
         if found is not None:
             return partition_view.partitions(job, self._registry.now(), found.lanes, found.reports, wanted)
         stored_jobs.deployment(self._store, job)

@@ -80,6 +80,11 @@ class Clock:
         return progress.held_by(self.progress, self.delays)
 
     @property
+    def times(self) -> dict[str, int]:
+        """The watermark of each SSP that has one, in Unix ms."""
+        return progress.times(self.progress, self.delays)
+
+    @property
     def idle(self) -> list[str]:
         """The SSPs that don't hold the watermark back, because they have no new records."""
         return progress.resting(self.progress, self.delays)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,10 +13,13 @@ import pytest
 from starlette.testclient import TestClient
 
 from anabranch.coordinator.api import server
+from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.protocol.commands import ScaleRequest
+from anabranch.protocol.container import Heartbeat
+from anabranch.protocol.drain import DrainNotification
 from tests.unit.coordinator.figures import with_figures
 from tests.unit.coordinator.helpers import Clock
 from tests.unit.coordinator.workers import JOB, running, start
@@ -128,6 +132,80 @@ def test_partitions_are_sorted_and_cut_and_summed_over_all(coordinator: Coordina
         coordinator.partitions(JOB, limit=2001)
 
 
+def test_the_earliest_partitions_in_event_time_come_first_and_are_counted(coordinator: Coordinator) -> None:
+    worker = running(coordinator, partitions=6)
+    name, report = max(worker.reports.items(), key=lambda each: len(each[1].progress.positions))
+    ssps = list(report.progress.positions)
+    times = {ssps[0]: 900_000, ssps[1]: 60_000, ssps[2]: 10_000, ssps[3]: 0, ssps[4]: 70_000}
+    worker.reports[name] = report.changed(times=times, idle=(ssps[3],))
+    worker.turn()
+    found = coordinator.partitions(JOB, lane=name, sort="time")
+    rows = [each for each in found.table.records() if each["time"] is not None]
+    assert [each["ssp"] for each in rows] == sorted(times, key=times.__getitem__)
+    assert found.table.records()[len(rows) :] == [each for each in found.table.records() if each["time"] is None]
+    assert (found.totals["timed"], found.totals["holding"]) == (4, 3)
+
+
+def test_processes_are_asked_for_times_while_somebody_looks_at_partitions() -> None:
+    clock = Clock()
+    coordinator = Coordinator(Store("sqlite://"), clock=clock, lease=10, grace=2, now=clock)
+    worker = running(coordinator)
+
+    def watched() -> set[bool]:
+        beat = Heartbeat(
+            container=worker.seat.me.container,
+            epoch=worker.seat.me.epoch,
+            number=worker.seat.number + 1,
+            seen=worker.seat.seen,
+            lanes=tuple(worker.reports.values()),
+        )
+        worker.seat.number += 1
+        at_once = coordinator.membership.hear_at_once(beat)
+        assert at_once is not None
+        return {at_once.watched, coordinator.membership.answer(beat).watched, coordinator.heartbeat(beat).watched}
+
+    assert watched() == {False}
+    coordinator.live(JOB)
+    assert watched() == {False}
+    coordinator.partitions(JOB)
+    assert watched() == {True}
+    clock.at += 5
+    assert watched() == {True}
+    for _ in range(4):
+        clock.at += 6
+        worker.turn()
+    clock.at += 2
+    assert watched() == {False}
+
+
+def test_while_a_job_drains_each_stage_is_told(coordinator: Coordinator) -> None:
+    worker = running(coordinator)
+    name, found = next(iter(worker.reports.items()))
+    assert (coordinator.live(JOB).stages.rows, coordinator.live(JOB).windows) == ((), 0)
+    said = DrainNotification(uuid=str(uuid.uuid4()), run_id=1)
+    coordinator.call(Operations.drain, JOB, said)
+    ends = {ssp: at + 5 for ssp, at in found.progress.positions.items()}
+    worker.reports[name] = found.changed(ends=ends, halted=said.uuid, windows=3, stuck="map works", waits="for a batch")
+    worker.turn()
+    live = coordinator.live(JOB)
+    stage, lanes, halted, drained, records, windows = live.stages.rows[0]
+    assert (stage, halted, drained, records, windows) == (name.partition("-")[0], 1, 0, 5 * len(ends), 3)
+    assert lanes == sum(each["stage"] == stage for each in live.lanes.records())
+    assert live.held_up.records() == [{"lane": name, "stuck": "map works", "overdue": False, "waits": "for a batch"}]
+    assert live.windows == 3
+
+
+def test_of_all_lanes_one_is_asked_for_with_those_that_continue_from_it(coordinator: Coordinator) -> None:
+    worker = running(coordinator)
+    before = coordinator.known_lanes(JOB)
+    coordinator.scale(JOB, ScaleRequest(factor=4))
+    worker.turns(6)
+    name = next(each.id for each in before.values() if each.stage == "0")
+    followers = [each.id for each in coordinator.known_lanes(JOB).values() if name in each.predecessors]
+    assert followers
+    assert list(coordinator.known_lanes(JOB, name)) == [name, *followers]
+
+
 def test_placement_counts_the_buckets_of_each_partition_in_each_seat(coordinator: Coordinator) -> None:
     coordinator.start(start(factor=4, containers=3, partitions=5))
     found = coordinator.placement(JOB)
@@ -150,6 +228,7 @@ def test_the_graph_has_its_operators_by_stage_and_what_flows_between(coordinator
     assert [each.stage for each in found.stages] == [each.stage for each in model.stages]
     ids = {node.id for node in found.nodes}
     assert all(set(each.nodes) <= ids for each in found.stages)
+    assert found.promises == coordinator.status(JOB).promises
     assert len(found.edges) == sum(any("/" in name for name in each.inputs) for each in model.stages[1:])
     with pytest.raises(NotFoundError):
         coordinator.graph("unknown")
