@@ -91,7 +91,11 @@ def troubled(folder: Path) -> Played:
     holder = sorted({str(ssp.whole) for ssp in played.lanes[0].ssps})[1]
     behind = int(time.time() * 1000) - 2_460_000
     for at in range(len(played.lanes)):
-        played.fields[at]["watermark"] = int(time.time() * 1000) - 1_000 * at
+        ssps = sorted({str(ssp.whole) for ssp in played.lanes[at].ssps})
+        now = int(time.time() * 1000)
+        times = {ssp: now - 1_000 * at - 400 * place for place, ssp in enumerate(ssps)}
+        played.fields[at] |= {"watermark": min(times.values()), "times": times}
+    played.fields[0]["times"][holder] = behind
     played.fields[0] |= {"held_by": holder, "watermark": behind, "windows": 312_000, "dead_letters": 3}
     played.fields[1] |= {"number": 3, "trouble": TROUBLE, "busy": 0.97, "working": 0.95, "skew": 6.3}
     played.fields[1]["slowest"] = f"{sorted({str(ssp.whole) for ssp in played.lanes[1].ssps})[0]}#3"

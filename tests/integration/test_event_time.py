@@ -112,6 +112,12 @@ def test_windows_without_a_stage_between_and_on_a_merge_of_streams(site: Site) -
     (report,) = run.ran().values()
     assert report.event_time.watermark is not None
     assert report.event_time.held_by == "embedded/b/0"
+    read = {"a": several, "b": several[:30]}
+    newest = {name: max(datetime.fromisoformat(f["at"]) for f in its) for name, its in read.items()}
+    late = timedelta(minutes=10)
+    assert report.event_time.times == {
+        f"embedded/{name}/0": int((at - late).timestamp() * 1000) for name, at in newest.items()
+    }
     assert written(site) == closed(computed([*several, *several[:30]]), report.event_time.watermark)
     assert len(written(site)) > 15
 

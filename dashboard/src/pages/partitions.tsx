@@ -10,7 +10,7 @@ import { type LiveLane, type PartitionRow, type Partitions as Found, records } f
 import { Choice } from "./lanes";
 
 const SORTS: [string, string][] = [
-  ["-lag", "the furthest behind first"],
+  ["-lag", "the largest lag first"],
   ["time", "the earliest event time first"],
   ["ssp", "by name"],
   ["lane", "by lane"],

@@ -45,7 +45,7 @@ def live(job: Job, config: Config = None, json: Json = False) -> None:
         output.as_json(found)
         return
     typer.echo(f"job {job}: {found.state}, generation {found.generation}, factor {found.factor}")
-    for each in (found.lanes, found.containers, found.resting, found.copies):
+    for each in (found.lanes, found.containers, found.resting, found.copies, found.stages, found.held_up):
         if each.rows:
             _draw(each.columns, each.records())
 
