@@ -49,6 +49,17 @@ def test_the_pages_of_a_job_that_is_not_there_say_so(played: Played, visit: Visi
             assert "there is no job 'delay'" in page.locator("main").inner_text(), address
 
 
+@pytest.mark.parametrize("fails", ["**/jobs/delays/live", "**/jobs/delays/**"])
+def test_a_page_whose_parts_fail_says_so(played: Played, visit: Visit, fails: str) -> None:
+    page = visit("about:blank")
+    page.route(fails, lambda route: route.fulfill(status=500, json={"error": "the store broke", "cure": "mend it"}))
+    page.goto(played.url)
+    for address in PAGES:
+        settled(page, address)
+        if "/delays" in address and "/changes" not in address and fails.endswith("**"):
+            assert "the store broke" in page.locator("main").inner_text(), address
+
+
 def test_the_language_of_a_browser_may_be_invalid(played: Played, visit: Visit) -> None:
     """Chromium's is "en-US@posix" if it is started with LANG=C.UTF-8, and some builds refuse that as a language tag."""
     page = visit("about:blank")
