@@ -6,8 +6,7 @@ import { job } from "./router";
 import { type Columns, type CoordinatorInfo, type Live, type Overview, records } from "./types";
 
 type Tables = "lanes" | "containers" | "resting" | "copies" | "stages" | "heldUp";
-type Wire = Omit<Live, Tables> &
-  Record<Tables, Columns>;
+type Wire = Omit<Live, Tables> & Record<Tables, Columns>;
 
 export function jobPath(job: string, rest = ""): string {
   return `jobs/${encodeURIComponent(job)}${rest}`;

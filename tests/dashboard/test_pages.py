@@ -11,6 +11,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from playwright.sync_api import Page, Request, expect
 
+from anabranch.protocol.commands import ScaleRequest
 from tests.dashboard.conftest import PAGES, SLOWEST, Visit, settled, until
 from tests.dashboard.played import EVENT_TIME, Played
 
@@ -149,6 +150,22 @@ def test_each_partition_has_a_time_of_its_own_and_idle_ones_hold_nothing(played:
     shown = datetime.fromtimestamp(times[late] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     expect(rows.nth(1)).to_contain_text(shown)
     expect(page.locator("main")).to_contain_text(f"1 of {len(times) - 1} hold event time within a minute")
+
+
+def test_a_lane_has_positions_while_it_is_open_and_then_followers(played: Played, visit: Visit) -> None:
+    lane = played.lanes[0]
+    page = visit(f"{played.url}#/jobs/delays/lanes/{lane.id}")
+    positions = page.locator("section[aria-label='Positions'] [data-row]")
+    expect(positions).to_have_count(len({ssp.whole for ssp in lane.ssps}))
+    expect(positions.first).to_contain_text(f"{10 * played.batch}")
+    played.coordinator.scale("delays", ScaleRequest(factor=8))
+    played.until_running()
+    followers = [each.id for each in played.lanes if lane.id in each.predecessors]
+    assert followers
+    page.reload()
+    for name in followers:
+        expect(page.locator("dt:text-is('followed by') + dd")).to_contain_text(name)
+    expect(page.locator("section[aria-label='Positions']")).to_have_count(0)
 
 
 def test_a_refresh_moves_nothing_that_a_reader_has_set(played: Played, visit: Visit) -> None:

@@ -171,7 +171,7 @@ export function LaneDetail({ job, id }: { job: string; id: string }) {
         <a href={link(["jobs", job, "lanes"])}>all lanes</a>
       </p>
       {now && <Present job={job} of={now} by={live.data.value?.containers.find((each) => each.seat === now.seat && each.gone === null)} />}
-      {read && (
+      {now && read?.served && (
         <Panel title="Positions" note={read.total > 2_000 ? `the first 2,000 of ${count(read.total)} partitions` : undefined}>
           <Table
             name="partitions"
@@ -180,6 +180,7 @@ export function LaneDetail({ job, id }: { job: string; id: string }) {
               { id: "ssp", title: "partition", cell: (row) => <Text of={row.ssp} />, by: (row) => row.ssp },
               { id: "position", title: "next offset", number: true, cell: (row) => count(row.position) },
               { id: "end", title: "end", number: true, cell: (row) => count(row.end) },
+              { id: "time", title: "its time", cell: (row) => <Moment ms={row.time} /> },
               { id: "idle", title: "idle", cell: (row) => (row.idle ? <Status of="idle" /> : "") },
             ]}
             rows={records<PartitionRow>(read.table).filter((row) => row.position !== null)}
