@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.telemetry import asked, batches
 from anabranch.telemetry.asked import Signal
-from anabranch.telemetry.seldom import Seldom
+from anabranch.throttle import Throttled
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
@@ -64,7 +64,7 @@ class _Troubles(logging.Handler):
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
-        self._say = Seldom(say)
+        self._say = Throttled(say)
 
     def emit(self, record: logging.LogRecord) -> None:
         self._say(f"warning: OpenTelemetry: {record.getMessage()}")

@@ -16,7 +16,7 @@ from anabranch.errors import AnabranchError, ConfigError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.status import JobStatus
 from anabranch.telemetry.datasets import Dataset, Datasets
-from anabranch.telemetry.seldom import Seldom
+from anabranch.throttle import Throttled
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import RunEvent
@@ -111,7 +111,7 @@ class _Reporter:
     def __init__(self, jobs: Jobs, emit: Callable[[RunEvent], None], say: Callable[[str], None]) -> None:
         self._jobs = jobs
         self._emit = emit
-        self._say = Seldom(say)
+        self._say = Throttled(say)
         self._runs: dict[str, _Run] = {}
         self._pending: deque[RunEvent] = deque(maxlen=_MOST_PENDING)
         self._over = threading.Event()

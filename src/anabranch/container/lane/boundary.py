@@ -9,15 +9,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch.container.lane import breaking_off, quiet
 from anabranch.container.lane.attempt import Attempt, one_at_a_time
-from anabranch.container.lane.breaking_off import BreakOff, Throttled
+from anabranch.container.lane.breaking_off import BreakOff
 from anabranch.container.lane.monitor import Monitor
 from anabranch.container.lane.queries import Queries
 from anabranch.container.lane.upkeep import Upkeep
 from anabranch.errors import AnabranchError
 from anabranch.spark.internals import stop_at_batch
 from anabranch.spark.query.query import LaneQuery
+from anabranch.throttle import Throttled
 
 __all__ = ["Boundary"]
+
+_TELL_EVERY = 1.0
+"""The seconds after which a report says anew for what a lane waits."""
 
 
 class Boundary:
@@ -127,7 +131,7 @@ class Boundary:
                 reporter.current.load.cost,
             ),
             usual=lambda: reporter.usual,
-            tell=Throttled(lambda why: reporter.update(waits=why)),
+            tell=Throttled(lambda why: reporter.update(waits=why), every=_TELL_EVERY),
             stays=self._tell_end,
         )
 

@@ -21,7 +21,6 @@ from anabranch.spark.query.gate import Gate
 
 __all__ = [
     "BreakOff",
-    "Throttled",
     "Verdict",
     "estimated",
     "is_brief",
@@ -40,7 +39,6 @@ is busy, above all while the successors' queries start, and then it soon ends.
 _BRIEF = 1.0
 """In seconds. A batch that takes less time than this hardly delays a change, and the successors' queries can start
 while the batch runs."""
-_TELL_EVERY = 1.0
 _LOOK = 0.02
 _writers: dict[str, threading.Event] = {}
 """For each folder in which this process has run a query: an event that is set while the newest of these queries is
@@ -105,22 +103,6 @@ def told(number: int, why: str, left: float | None) -> str:
     """A message about the batch that keeps a lane from ending."""
     rest = "how much is left isn't known" if left is None else f"{left:.0f} s left"
     return f"batch {number} {why}: {rest}"
-
-
-@dataclass
-class Throttled:
-    """Passes messages on to ``tell``, but at most one each second. An empty message is always passed on."""
-
-    tell: Callable[[str], None]
-    clock: Callable[[], float] = monotonic
-    _told_at: float | None = None
-
-    def __call__(self, text: str) -> None:
-        if not text:
-            self.tell(text)
-        elif self._told_at is None or self.clock() > self._told_at + _TELL_EVERY:
-            self._told_at = self.clock()
-            self.tell(text)
 
 
 @dataclass

@@ -10,10 +10,11 @@ import pytest
 
 from anabranch import crash_points
 from anabranch.container.lane import breaking_off
-from anabranch.container.lane.breaking_off import BreakOff, Throttled, Verdict
+from anabranch.container.lane.breaking_off import BreakOff, Verdict
 from anabranch.pace.batch_cost import BatchCost
 from anabranch.protocol.lane_report import BatchProgress
 from anabranch.spark.query.gate import Gate
+from anabranch.throttle import Throttled
 from tests.unit.coordinator.helpers import lane
 
 BREAK, LOOK, WAIT = Verdict.BREAK, Verdict.LOOK, Verdict.WAIT
@@ -120,7 +121,7 @@ class Lane:
             keeps=keeps,
             left=lambda number, spent: self.left,
             usual=lambda: self.usual,
-            tell=Throttled(self.told.append, lambda: self.at),
+            tell=Throttled(self.told.append, 1.0, lambda: self.at),
             stays=stays,
             clock=lambda: self.at,
         )

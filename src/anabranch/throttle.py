@@ -1,0 +1,29 @@
+"""Passes on only some of the messages whose cause occurs again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+
+__all__ = ["Throttled"]
+
+
+@dataclass
+class Throttled:
+    """Passes a message on to ``tell``, and then no other message for ``every`` seconds, except that an empty message,
+    which means that the cause is gone, is always passed on. Not thread-safe.
+    """
+
+    tell: Callable[[str], object]
+    every: float = 600.0
+    clock: Callable[[], float] = monotonic
+    _quiet_until: float | None = None
+
+    def __call__(self, text: str) -> None:
+        now = self.clock()
+        if not text:
+            self.tell(text)
+        elif self._quiet_until is None or now >= self._quiet_until:
+            self._quiet_until = now + self.every
+            self.tell(text)
