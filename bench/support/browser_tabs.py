@@ -62,8 +62,7 @@ class Tab:
         self.page.add_init_script(
             f"sessionStorage.setItem('anabranch-token', {TOKEN!r}); window.tasks = [];"
             "new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map((each) => each.duration)))"
-            ".observe({type: 'longtask'});"
-            f"{_SEEN}"
+            ".observe({type: 'longtask'});" + _SEEN
         )
         self.page.goto(f"{url}/ui/#{address}", wait_until="commit")
 

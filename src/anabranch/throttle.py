@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
@@ -18,12 +19,12 @@ class Throttled:
     tell: Callable[[str], object]
     every: float = 600.0
     clock: Callable[[], float] = monotonic
-    _quiet_until: float | None = None
+    _quiet_until: float = -math.inf
 
     def __call__(self, text: str) -> None:
         now = self.clock()
         if not text:
             self.tell(text)
-        elif self._quiet_until is None or now >= self._quiet_until:
+        elif now >= self._quiet_until:
             self._quiet_until = now + self.every
             self.tell(text)
