@@ -34,12 +34,13 @@ export function Containers({ job }: { job: string }) {
 
 function Seats({ job, of, data, lease, linked }: { job: string; of: Resource<Live>; data: Live; lease: number; linked: boolean }) {
   const current = of.heard.value > 0 && !isOld(of);
+  const since = current ? lateness(of) : null;
   const columns: Column<LiveContainer>[] = [
     { id: "seat", title: "seat", cell: (row) => <Text of={row.seat} />, by: (row) => row.seat },
     { id: "id", title: "container", cell: (row) => <Text of={row.id} />, by: (row) => row.id },
     { id: "state", title: "state", cell: (row) => <Status of={row.gone !== null ? "lost" : data.served && current ? "alive" : "not known"} />, by: (row) => (row.gone === null ? 0 : 1) },
-    { id: "lease", title: "lease", cell: (row) => <Lease of={row} whole={lease} live={of} /> },
-    { id: "heard", title: "beat", number: true, cell: (row) => <Beat heard={row.heard} at={data.at} live={of} /> },
+    { id: "lease", title: "lease", cell: (row) => leaseOf(row, lease, since) },
+    { id: "heard", title: "beat", number: true, cell: (row) => beatOf(row, data.at, since) },
     { id: "lanes", title: "lanes", number: true, cell: (row) => <a href={link(["jobs", job, "lanes"], { seat: row.seat })}>{count(row.lanes)}</a>, by: (row) => row.lanes },
     { id: "host", title: "host", cell: (row) => <Text of={`${row.host} (pid ${row.pid})`} />, by: (row) => row.host },
     { id: "rack", title: "rack", cell: (row) => <Text of={row.rack} />, by: (row) => row.rack },
@@ -64,20 +65,14 @@ function Seats({ job, of, data, lease, linked }: { job: string; of: Resource<Liv
   );
 }
 
-/** Seconds since the coordinator should have said something new; null: what it said doesn't count any more. */
-function elapsed(live: Resource<Live>): number | null {
-  return live.heard.peek() === 0 || isOld(live) ? null : lateness(live);
-}
-
-function Beat({ heard, at, live }: { heard: number | null; at: number; live: Resource<Live> }) {
-  const since = elapsed(live);
+/** since: seconds since the coordinator should have said something new; null: what it said doesn't count any more. */
+function beatOf({ heard }: LiveContainer, at: number, since: number | null) {
   return <span class="ticking">{heard === null || since === null ? "–" : `${seconds(Math.max(0, at - heard + since))} ago`}</span>;
 }
 
 /** It runs down by the coordinator's seconds, and only while the page hears of the coordinator. */
-function Lease({ of, whole, live }: { of: LiveContainer; whole: number; live: Resource<Live> }) {
-  const since = elapsed(live);
-  if (of.gone !== null) return <>–</>;
+function leaseOf(of: LiveContainer, whole: number, since: number | null) {
+  if (of.gone !== null) return "–";
   if (of.lease === null || since === null) return <Bar part={null} label="not known" />;
   const left = Math.max(0, of.lease - since);
   return (

@@ -156,11 +156,11 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
 def explained(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> dict[str, dict[str, str]]:
     """In words, why :func:`seat` chooses each task's seat; by stage, and then by the name of the task."""
     found = seat(stages, former, where, rules)
-    problem = _problem(stages, former, where, rules)
     if rules.strategy == "none" or found.why_not or None in where.seats.values() or any(map(_shares, stages)):
         return _told(stages, former, where, rules, found)
     from anabranch.assignment.racks import reasons, solver
 
+    problem = _problem(stages, former, where, rules)
     why = reasons.explained(problem, solver.solve(problem))
     return {stage.stage: {task.name: why[_name(task)] for task in stage.tasks} for stage in stages}
 
@@ -283,18 +283,22 @@ def _told(
     told: dict[str, dict[str, str]] = {}
     for stage in stages:
         lineage, its = Lineage(former.get(stage.stage, {})), found.seats[stage.stage]
-        beside: dict[SSP, list[Task]] = defaultdict(list)
-        for task in stage.tasks:
-            for whole in set(wholes(task.ssps)):
-                beside[whole].append(task)
+        readers: dict[SSP, list[str]] = defaultdict(list)
+        reads = {task.name: frozenset(wholes(task.ssps)) for task in stage.tasks}
+        for name, partitions in reads.items():
+            for whole in partitions:
+                readers[whole].append(name)
+        sharing = {
+            partitions: Counter(its[name] for name in {name for whole in partitions for name in readers[whole]})
+            for partitions in set(reads.values())
+        }
         told[stage.stage] = {}
         for task in stage.tasks:
             home, there = lineage.seat(task.name), its[task.name]
             words = [_came(home, there)]
-            mates = {other.name for whole in set(wholes(task.ssps)) for other in beside[whole]} - {task.name}
-            if mates:
-                here = sum(its[name] == there for name in mates)
-                words.append(f"{here} of {len(mates)} tasks that read the same partition are there too")
+            seats = sharing[reads[task.name]]  # of the tasks that read the same partitions, this one included
+            if (mates := seats.total() - 1) > 0:
+                words.append(f"{seats[there] - 1} of {mates} tasks that read the same partition are there too")
             words.append(why or _traffic(where.read(stage.stage, task.ssps), where.seats[there]))
             told[stage.stage][task.name] = "; ".join(words)
     return told

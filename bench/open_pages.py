@@ -1,0 +1,125 @@
+"""Ten pages of the dashboard, open for half an hour beside 10,000 tasks and 100 containers that beat: whether their heap
+grows, and what they cost the coordinator.
+
+Two pages show the matrix, two the partitions, and two plan another scale every five seconds. The coordinator is that of
+``bench.dashboard``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+import tempfile
+import threading
+import time
+
+from playwright.sync_api import sync_playwright
+from tests.dashboard.conftest import chromium
+from tests.support.interruption import interruptible
+
+from bench.dashboard import SHAPE, at, beating
+from bench.reads import JOB
+from bench.support.browser_tabs import Tab
+from bench.support.page_load import PERIOD, Load, Served
+
+_PLAN = "/changes/new?kind=scale&factor="
+PAGES = (
+    "/matrix",
+    "/matrix",
+    "/partitions",
+    "/partitions",
+    f"{_PLAN}2",
+    f"{_PLAN}4",
+    "",
+    "/lanes",
+    "/containers",
+    "/events",
+)
+PLANS_EVERY = 5.0
+FIRST_LOOK = 5 / 30
+"""When the first heap is taken, as a part of the whole time: each page has been updated often by then."""
+ALLOWED_HEAP_MB, ALLOWED_GROWTH, ALLOWED_SHARE, ALLOWED_P99_MS = 150.0, 1.1, 0.02, 50.0
+
+
+def heaps(tabs: list[Tab]) -> list[float]:
+    return [tab.heap_mb() for tab in tabs]
+
+
+def kept_open(tabs: list[Tab], seconds: float) -> list[float]:
+    """Let the pages live for so long, and plan; gives the heaps at the first look, in MB."""
+    begun, first, turn = time.perf_counter(), list[float](), 0
+    while (passed := time.perf_counter() - begun) < seconds:
+        if not first and passed > FIRST_LOOK * seconds:
+            first = heaps(tabs)
+        turn += 1
+        for place, (tab, address) in enumerate(zip(tabs, PAGES, strict=True)):
+            if address.startswith(_PLAN):
+                tab.page.evaluate(
+                    "(hash) => { location.hash = hash }", f"/jobs/{JOB}{_PLAN}{2 ** (1 + (turn + place) % 3)}"
+                )
+        if turn % 24 == 0:
+            print(f"  {passed / 60:.0f} minutes: {sum(heaps(tabs)):.1f} MB in all pages", flush=True)
+        tabs[0].page.wait_for_timeout(1000 * PLANS_EVERY)
+    return first
+
+
+def opened(served: Served, load: Load, seconds: float) -> bool:
+    """Whether the pages stay as small as they are, and cheap for the coordinator."""
+    alone = asyncio.run(load.run(30.0))
+    cpu, begun = served.cpu_seconds(), time.perf_counter()
+    asyncio.run(load.run(30.0))
+    without = (served.cpu_seconds() - cpu) / (time.perf_counter() - begun)
+    latencies: list[float] = []
+    beats = threading.Thread(target=lambda: latencies.extend(asyncio.run(load.run(seconds))))
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        tabs = [Tab(browser, served.url, f"/jobs/{JOB}{address}") for address in PAGES]
+        for tab in tabs:
+            tab.until("main h1")
+        cpu, begun = served.cpu_seconds(), time.perf_counter()
+        beats.start()
+        first = kept_open(tabs, seconds)
+        last = heaps(tabs)
+        nodes = [tab.nodes() for tab in tabs]
+        share = (served.cpu_seconds() - cpu) / (time.perf_counter() - begun)
+        beats.join()
+        browser.close()
+    print(f"\n{'page':34} {'MB then':>9} {'MB at last':>11} {'growth':>7} {'nodes':>7}")
+    for address, then, now, its in zip(PAGES, first, last, nodes, strict=True):
+        print(f"{address or '/':34} {then:9.2f} {now:11.2f} {now / then:7.2f} {its:7,.0f}")
+    middle, pages = statistics.median(latencies), len(PAGES) - sum(each.startswith(_PLAN) for each in PAGES)
+    print(
+        f"beats: p50 {middle:.1f} ms, p99 {at(0.99, latencies):.1f}, max {max(latencies):.1f}; without pages: "
+        f"p50 {statistics.median(alone):.1f} ms, p99 {at(0.99, alone):.1f}"
+    )
+    print(
+        f"coordinator: {share:.1%} of a core, {without:.1%} without pages; {pages} pages ask every {PERIOD:g} s, the "
+        f"others plan every {PLANS_EVERY:g} s"
+    )
+    grown = max(now / then for then, now in zip(first, last, strict=True))
+    print(
+        f"largest heap {max(last):.1f} MB (allowed {ALLOWED_HEAP_MB:g}), largest growth {grown:.2f} (allowed {ALLOWED_GROWTH})"
+    )
+    return max(last) <= ALLOWED_HEAP_MB and grown <= ALLOWED_GROWTH
+
+
+def main() -> None:
+    interruptible()
+    words = argparse.ArgumentParser(prog="scripts/bench open_pages", description=__doc__)
+    words.add_argument("--minutes", type=float, default=30.0, help="that the pages stay open (default: 30)")
+    given = words.parse_args()
+    with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as folder:
+        served = Served([sys.executable, "-m", "bench.dashboard", "--serve", folder])
+        try:
+            print(f"{SHAPE}: {len(PAGES)} pages open for {given.minutes:g} minutes", flush=True)
+            fine = opened(served, Load(served, beating(served)), 60 * given.minutes)
+        finally:
+            served.close()
+    if not fine:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
