@@ -27,9 +27,7 @@ class GraphBuilder:
         return Graph(job=self.job, nodes=tuple(self._nodes))
 
     def check_shared(self, kind: str, other: GraphBuilder) -> None:
-        """Check that an operator's input stream belongs to this job. Raises GraphError if ``other``, the stream's
-        builder, isn't this builder.
-        """
+        """Raises GraphError if ``other``, the builder of an operator's input stream, isn't this builder."""
         if other is not self:
             raise GraphError(
                 f"{kind} at {caller()} takes streams of two jobs: {self.job!r} and {other.job!r}",

@@ -1,8 +1,7 @@
-"""Assigns the tasks of all stages of a job to its seats. If racks count, a task's seat also depends on the racks of the
-partitions that the task reads.
+"""Assigns the tasks of a job to its seats: by balance and, if racks count, by the racks of the partitions that tasks
+read.
 
-The solver for problems with racks is imported on demand, because the import takes half a second, and few jobs use
-racks.
+The solver for racks is imported on demand: the import takes half a second, and few jobs use racks.
 """
 
 from __future__ import annotations
@@ -47,9 +46,9 @@ class Where:
         seats: the rack of each seat; None if it isn't known.
         partitions: for each ``system/stream`` and partition, the racks of the replicas, the leader's first; None stands
             for a broker without a rack. Streams of systems without racks are ignored.
-        coming: streams that don't exist yet, because the job will create them. They are ignored.
-        lanes: for each stage and ``system/stream``, how many groups of the stage read the stream, each separately; 1 if
-            the stream isn't named.
+        coming: streams that the job will create; they are ignored.
+        lanes: for each stage and ``system/stream``, how many groups of the stage read the stream; 1 if the stream isn't
+            named.
     """
 
     seats: Mapping[str, str | None]
@@ -58,8 +57,7 @@ class Where:
     lanes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def read(self, stage: str, ssps: Iterable[SSP]) -> tuple[Partition, ...]:
-        """The partitions that a task reads, in the solver's form. Partitions are left out if it doesn't matter in which
-        rack they are read."""
+        """The partitions that a task reads, in the solver's form, without those whose rack doesn't matter."""
         found = []
         for ssp in dict.fromkeys(wholes(ssps)):
             stream = f"{ssp.system}/{ssp.stream}"
@@ -70,8 +68,7 @@ class Where:
         return tuple(found)
 
     def counts(self, stream: str) -> bool:
-        """Whether it matters in which rack a stream is read. It matters if the stream exists, and its system has
-        racks."""
+        """Whether it matters in which rack a stream is read: only if the stream exists, and its system has racks."""
         system, _, _ = stream.partition("/")
         return stream not in self.coming and any(name.startswith(f"{system}/") for name in self.partitions)
 
@@ -119,17 +116,14 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
     Balance comes first: of each stage's tasks, each seat gets the floor or the ceiling of the average number. (The
     strategy ``min_traffic`` doesn't balance each stage if racks count and either traffic comes first or no two tasks of
     a stage read the same partition. It then balances the stateful tasks of all stages together, and all tasks of all
-    stages together.) Then each partition is read in few containers (see :func:`placement.place`). With racks, the cost
-    decides among the remaining placements. If ``rules.first`` is ``traffic``, the cost is considered before the number
-    of containers. The result doesn't depend on the order of the arguments' elements. If the result is passed as
-    ``former``, and ``non_overlap_cost`` isn't 0, no task moves.
+    stages together.) Then each partition is read in few containers (see :func:`placement.place`), and then, with racks,
+    the cost decides. If ``rules.first`` is ``traffic``, the cost is considered before the number of containers. The
+    order of the arguments' elements doesn't matter. If the result is passed as ``former``, and ``non_overlap_cost``
+    isn't 0, no task moves.
 
     Args:
-        stages: the stages with their tasks.
-        former: the former seats of tasks, by the tasks' names. At that time, the job may have had another factor, so
-            these names can differ from the present ones.
-        where: the racks of seats and partitions.
-        rules: the criteria.
+        former: the former seats of tasks, by the tasks' names. If the factor has changed, these names differ from the
+            present ones.
 
     Raises:
         ConfigError: there are no seats, or the costs are too large for an exact comparison.
@@ -154,7 +148,7 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
 
 
 def explained(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> dict[str, dict[str, str]]:
-    """In words, why :func:`seat` chooses each task's seat; by stage, and then by the name of the task."""
+    """Why :func:`seat` chooses each task's seat, in words, by stage and task name."""
     found = seat(stages, former, where, rules)
     problem = _problem(stages, former, where, rules)
     if rules.strategy == "none" or found.why_not or None in where.seats.values() or any(map(_shares, stages)):
@@ -255,8 +249,8 @@ def _bound(problem: Problem) -> float:
 
 
 def _traffic_first(stages: Sequence[StageModel], problem: Problem, where: Where) -> Seating:
-    """The solver's placement, with tasks exchanged within each rack, so that tasks that read the same partition are in
-    the same seats as far as possible."""
+    """The solver's placement, with tasks exchanged within each rack so that tasks that read the same partition share
+    seats as far as possible."""
     from anabranch.assignment.racks import solver
 
     answer = solver.solve(problem)

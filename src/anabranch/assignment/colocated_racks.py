@@ -21,8 +21,7 @@ _Piece = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Member:
-    """A task of one stage, with a name that is unique among all stages, the partitions that it reads, and its former
-    seat."""
+    """A task of one stage. ``name`` is unique among all stages; ``home`` is the task's former seat."""
 
     name: str
     task: Task
@@ -47,8 +46,6 @@ def place(
     ways reads partitions in more seats than the other, it isn't used.
 
     Args:
-        members: the tasks.
-        racks: the rack of each seat.
         load: how many tasks of other stages each seat has.
         traffic_cost: the cost of a partition that a seat reads from another rack.
         move_cost: the cost of a task that moves.
@@ -75,8 +72,7 @@ def place(
 def _permuted(
     members: Sequence[Member], way: Mapping[str, str], racks: Mapping[str, str | None], traffic_cost: int, moves: int
 ) -> tuple[dict[str, str], float]:
-    """A placement like ``way``, but with exchanged groups, so that the cost is least; see :func:`place`. Returns the
-    placement and its cost."""
+    """The cheapest placement that differs from ``way`` only by exchanged groups (see :func:`place`), and its cost."""
     groups: dict[tuple[tuple[str, int], ...], list[Member]] = defaultdict(list)
     for member in sorted(members, key=lambda each: each.name):
         key = sorted((f"{ssp.system}/{ssp.stream}", ssp.partition) for ssp in member.task.ssps)
@@ -105,8 +101,7 @@ def _matched(
     traffic_cost: int,
     move_cost: int,
 ) -> list[tuple[list[Member], _Piece, int]]:
-    """Match groups with pieces so that the total cost is least. Returns each group with its piece, and what the piece
-    costs the group.
+    """Match groups with pieces at the least total cost. Returns each group with its piece and this piece's cost.
 
     Pieces in the same racks cost the same, except for groups that had one of their seats before. So a group needs only
     an arc to each set of racks, and an arc to each piece with a seat that the group had before; the least cost is the
@@ -162,9 +157,7 @@ def _far(group: Sequence[Member], rack: str) -> int:
 
 
 def _filled(group: Sequence[Member], piece: _Piece) -> dict[str, str]:
-    """For each task of a group, a seat of the piece: the task's former seat, if that seat belongs to the piece and
-    has room.
-    """
+    """A seat of the piece for each task of a group: the task's former seat, if it belongs to the piece and has room."""
     room = dict(piece)
     placed = {}
     for member in group:

@@ -54,7 +54,7 @@ def _base(name: TaskName) -> _Base:
 
 
 def _parsed(text: str) -> TaskName | None:
-    """The parts of a task's name; None if the name has another form, as names from a user's own grouper can have."""
+    """The parts of a task's name; None for a name of another form, from a user's own grouper."""
     try:
         return names.parse(text)
     except UsageError:

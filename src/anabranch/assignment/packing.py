@@ -110,9 +110,8 @@ class Line:
         return min(best, key=lost)
 
     def _gain(self, number: int, seat: str, left: int) -> tuple[int, int, int]:
-        """The gain if ``seat`` takes as much of a group as it can: first, the number of tasks that stay minus the
-        number of tasks that other seats lose; second, the number of tasks that stay. Of groups with equal gains, the
-        first is preferred.
+        """The gain if ``seat`` takes as much of a group as it can: the number of tasks that stay minus the number of
+        tasks that other seats lose; if this is equal, the number of tasks that stay; then the first group is preferred.
         """
         held = self.held[number]
         taken = min(left, len(self.groups[number]))

@@ -106,7 +106,7 @@ def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str]) -> dict[s
 
 
 def _groups(tasks: Iterable[Task]) -> _Groups:
-    """The tasks, in groups that read the same partitions. The tasks of a group should be in the same seat."""
+    """Groups of tasks that read the same partitions, and so should be in the same seat."""
     groups: _Groups = defaultdict(list)
     for task in tasks:
         groups[frozenset([(ssp.system, ssp.stream, ssp.partition) for ssp in task.ssps])].append(task.name)
@@ -131,7 +131,7 @@ def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: M
 
 
 def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str, str]) -> dict[str, str]:
-    """Fill the seats. Tasks that can stay don't move; the others fill the gaps, the smallest gap first."""
+    """Tasks that can stay don't move; the others fill the gaps, the smallest gap first."""
     room = Counter(sizes)
     room.subtract(staying.values())
     gaps = (seat for seat in sorted(sizes, key=room.__getitem__) for _ in range(room[seat]))
@@ -139,8 +139,7 @@ def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str
 
 
 def _patched(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], staying: Mapping[str, str]) -> dict[str, str]:
-    """Fill the seats. Tasks that can stay don't move; the others fill the gaps, and a group stays together if a gap is
-    large enough."""
+    """Tasks that can stay don't move; the others fill the gaps, and a group stays together if a gap is large enough."""
     placed = dict(staying)
     room = Counter(sizes)
     room.subtract(staying.values())

@@ -1,7 +1,7 @@
 """Assigns the standbys of lanes' folders to processes, by the same rules as the standbys of tasks in
 :mod:`anabranch.assignment.racks`.
 
-The solver is imported on demand, because the import takes half a second, and few jobs have standbys.
+The solver is imported on demand: the import takes half a second, and few jobs have standbys.
 """
 
 from __future__ import annotations

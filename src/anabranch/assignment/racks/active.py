@@ -34,11 +34,10 @@ class Placement:
 
 
 def place(it: Instance, *, moves_first: bool = False) -> Placement:
-    """Place the stateful tasks in such a way that the stateless tasks can still be balanced, and then the stateless
-    tasks.
+    """Place the stateful tasks, leaving room for balanced stateless tasks, and then the stateless tasks.
 
-    Each of these two steps finds a placement with the least cost and, among such placements, the fewest moves; with
-    ``moves_first``, the fewest moves and, among such placements, the least cost.
+    Each step finds a placement with the least cost and, among such placements, the fewest moves; with ``moves_first``,
+    the fewest moves and, among such placements, the least cost.
     """
     return complete(it, stateful(it, moves_first=moves_first), moves_first=moves_first)
 
@@ -55,7 +54,7 @@ def stateful(it: Instance, *, moves_first: bool = False) -> Placement:
 
 
 def complete(it: Instance, placed: Placement, *, moves_first: bool = False) -> Placement:
-    """Place the stateless tasks, given ``placed``, the placement of the stateful tasks."""
+    """Place the stateless tasks, given the placement of the stateful tasks."""
     stateless = np.flatnonzero(~it.stateful)
     if not len(stateless):
         return placed
@@ -67,7 +66,7 @@ def complete(it: Instance, placed: Placement, *, moves_first: bool = False) -> P
 
 
 def counts(it: Instance) -> tuple[Bounds, Bounds]:
-    """The bounds of the number of stateful tasks, and of the total number of tasks, in each container."""
+    """The bounds of each container's number of stateful tasks, and of its number of all tasks."""
     if it.problem.loads == "flexible":
         return between(int(it.stateful.sum()), it.slots), between(len(it.tasks), it.slots)
     sizes = [Counter(it.stage_of[kind].tolist()) for kind in (it.stateful, ~it.stateful)]
@@ -159,8 +158,8 @@ def _seats(net: Network, it: Instance, sizes: Whole, containers: Whole) -> Whole
 def _limit(
     net: Network, it: Instance, containers: Whole, sink: Whole, own: Bounds, total: Bounds, later: Whole
 ) -> None:
-    """Add the bounds ``own`` on the number of tasks in each container, and leave room for the tasks that are placed
-    ``later``, so that these can still fill containers up to ``total``."""
+    """Add the bounds ``own`` on the number of tasks in each container. The tasks that are placed ``later`` can still
+    fill containers up to ``total``."""
     if not len(later):
         net.arcs(containers, sink, own.upper, own.lower)
         return

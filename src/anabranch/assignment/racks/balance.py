@@ -63,9 +63,7 @@ class Slopes:
         return int(((short**2 + over**2 - self.beyond**2) * self.weight).sum())
 
     def least(self, count: int) -> int:
-        """The smallest slope at which all containers together can take ``count`` standbys, none of which costs more
-        than that slope.
-        """
+        """The smallest slope such that the containers can take ``count`` standbys that cost at most this slope each."""
         low, high = -1, 1
         while self.up_to(low).sum() >= count:
             low *= 2

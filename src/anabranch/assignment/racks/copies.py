@@ -30,18 +30,16 @@ class Question:
     """The standbys that must be placed.
 
     Attributes:
-        it: the problem.
         tasks: the tasks. ``taken``, ``lower``, ``upper`` and ``new`` have a row for each of them.
         copies: how many standbys of each task must be placed.
         taken: the containers that a task already has: first the container of the active task, then those of the
             standbys that have been placed already.
-        lower: the least number of standbys that a task must have in each place.
-        upper: the greatest number of standbys that a task can have in each place.
+        lower: the least number of standbys of a task in each place.
+        upper: the greatest number of standbys of a task in each place.
         new: the number of racks and tag values that the first standby in a place adds to the spread of its task; 0 if
             ``lower`` and ``upper`` already ensure the spread.
         warm: the existing standbys, as three arrays: their rows, containers and values. A value says how much it is
-            worth to keep the standby. Keeping a greater number of standbys is always worth more than keeping fewer
-            standbys with higher values.
+            worth to keep the standby. Keeping more standbys is always worth more than keeping fewer with higher values.
     """
 
     it: Instance
@@ -56,8 +54,8 @@ class Question:
 
 def answered(ask: Question, loads: Bounds | Slopes, dense: bool = False) -> tuple[Whole, int] | None:
     """The containers of the standbys, and the cost of their traffic minus the cost of a move for each standby that
-    stays; None if no flow, or no fitting, satisfies these loads. ``dense`` says whether to use an arc for each task and
-    container; then nothing has to be fitted.
+    stays; None if no flow, or no fitting, satisfies these loads. If ``dense``, each task has an arc to each container,
+    and nothing has to be fitted.
 
     Raises:
         ConfigError: a dense network would have too many arcs.

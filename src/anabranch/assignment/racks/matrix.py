@@ -15,8 +15,8 @@ _CELL, _LEFT, _TOP = 56, 120, 72
 
 @dataclass(frozen=True)
 class Matrix:
-    """How much each rack reads from every rack. ``weights`` maps pairs (the rack that is read from, the rack that
-    reads) to weights; missing pairs have the weight 0.
+    """``weights`` maps pairs of racks (the one that is read from, the one that reads) to weights. Missing pairs have
+    the weight 0.
     """
 
     sources: list[str]

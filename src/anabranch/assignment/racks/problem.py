@@ -35,8 +35,8 @@ class Container(_Record, frozen=True, kw_only=True):
 
 
 class Partition(_Record, frozen=True, kw_only=True):
-    """A partition that a task reads. ``racks`` are the racks of its replicas; None stands for a broker without a rack.
-    ``racks`` is empty if the racks aren't known.
+    """A partition that a task reads. ``racks`` are the racks of its replicas: None stands for a broker without a rack,
+    and an empty tuple says that the racks aren't known.
     """
 
     stream: str
@@ -112,7 +112,6 @@ class Answer(_Record, frozen=True, kw_only=True):
         cost: what the strategy minimizes: ``traffic_cost`` * ``traffic`` + ``non_overlap_cost`` * ``moved``. Without
             racks, or with the strategy ``none``, only moves count.
         traffic: the weight of partitions that are read from other racks; None if racks aren't known.
-        lower_bound: the lower bound.
         gap: ``cost`` minus ``lower_bound``.
         moved: how many tasks and standbys move. New tasks and standbys don't count, nor do standbys whose container is
             gone.

@@ -32,7 +32,6 @@ class Search:
     """Searches for the best plan.
 
     Args:
-        it: the problem.
         slopes: the shares of standbys.
         far: the largest distance that loads of standbys may have from these shares.
         spread: the least number of racks and tag values in which tasks must be, summed over the tasks. Not needed if
@@ -104,8 +103,8 @@ class Search:
         homes: set[int],
         apart: dict[int, list[int]],
     ) -> None:
-        """Add the options of the active task or of the standbys. The use of a container counts as ``moves`` moves, or
-        one move less if the container is in ``homes``.
+        """Add the options of the active task or of the standbys. A container counts as ``moves`` moves, or one move
+        less if it is in ``homes``.
         """
         it = self.it
         racks = np.arange(len(it.racks))

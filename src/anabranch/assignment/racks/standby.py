@@ -81,7 +81,7 @@ def spread(it: Instance, tasks: Whole, active: Whole, copies: Whole) -> int:
 
 
 def rebuilt(it: Instance, tasks: Whole, copies: Whole) -> int:
-    """How many standbys move: those that could stay in their containers, but are placed elsewhere."""
+    """How many standbys could stay in their containers, but are placed elsewhere."""
     stay = sum(
         len(set(it.standby_on(it.tasks[task])).intersection(where))
         for task, where in zip(tasks.tolist(), copies.tolist(), strict=True)
@@ -91,16 +91,15 @@ def rebuilt(it: Instance, tasks: Whole, copies: Whole) -> int:
 
 
 def most_spread(it: Instance, tasks: int, copies: int) -> int:
-    """An upper bound on :func:`spread`. ``tasks`` is the number of tasks with standbys, ``copies`` the number of
-    standbys of each."""
+    """An upper bound on :func:`spread` for ``tasks`` tasks with ``copies`` standbys each."""
     if not copies:
         return 0
     return tasks * sum(min(1 + copies, len(np.unique(values))) for values in it.spread_by)
 
 
 def _shape(values: Whole) -> tuple[int, ...]:
-    """The same values, renumbered in the order of their first occurrence. The results for two arrays are equal if they
-    divide the containers in the same way."""
+    """The values, renumbered in the order of their first occurrence. Equal for two arrays if they divide the containers
+    in the same way."""
     seen: dict[int, int] = {}
     return tuple(seen.setdefault(value, len(seen)) for value in values.tolist())
 
