@@ -111,7 +111,8 @@ class Line:
 
     def _gain(self, number: int, seat: str, left: int) -> tuple[int, int, int]:
         """The gain if ``seat`` takes as much of a group as it can: the number of tasks that stay minus the number of
-        tasks that other seats lose; if this is equal, the number of tasks that stay; then the first group is preferred.
+        tasks that other seats lose; if that is equal, the number of tasks that stay; if that is equal, too, the first
+        group is preferred.
         """
         held = self.held[number]
         taken = min(left, len(self.groups[number]))

@@ -23,9 +23,7 @@ Place = tuple[str, int]
 
 
 class MovedOnError(Exception):
-    """The copies don't fit together, because the job progressed too far while they were made. Another attempt can
-    succeed.
-    """
+    """The job progressed too far while the copies were made. Another attempt can succeed."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +93,8 @@ def settled(
 
 
 def _batch(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: dict[Place, int]) -> Batch:
-    """The batch from which a lane continues. If the backup needs more records for this, they are added to ``taken``,
-    and this function must be called again for all lanes. Raises MovedOnError if the copies can't be made to fit
-    together.
+    """The batch from which a lane continues. If the backup needs more records for this, they are added to ``taken``;
+    then call this again for all lanes. Raises MovedOnError if the copies can't be made to fit together.
     """
     within = _last_within(lane, partitions, taken)
     if within > lane.planned:
@@ -134,8 +131,8 @@ def _is_of(publication: Publication, lane: LaneCopy, whole: int) -> bool:
 
 
 def _take_up_to(end: int, place: Place, partition: PartitionCopy, taken: dict[Place, int]) -> None:
-    """Make the backup include all records of a partition up to an end offset. Raises MovedOnError if not all of these
-    records had been published when the partition was copied."""
+    """Make the backup include a partition's records up to ``end``. Raises MovedOnError if some of them were published
+    after the partition was copied."""
     count = taken[place]
     has = partition.later[count - 1].end if count else partition.end
     while has < end:

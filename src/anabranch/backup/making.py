@@ -10,7 +10,7 @@ The steps, in this order:
 5. read the store again. If more than the lanes' progress has changed during these steps, for example because lanes
    were started or closed, start again with step 1.
 
-The result is what a crash at some moment would have left. The manifest with the checksums of all files is written last.
+The manifest, with the checksums of all files, is written last.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ def make(source: Source, uri: str) -> Manifest:
 
 
 def _settled(source: Source) -> Moment:
-    """Wait until no change of the job is under way, and return the job at that moment. Raises ConflictError if the wait
-    takes too long.
+    """Wait until no change of the job is under way, and return the job at that moment. Raises ConflictError after
+    ``_PATIENCE`` seconds.
     """
     last: list[str] = []
 
@@ -217,8 +217,8 @@ def _place(source: Source, tree: Tree, lane: Lane, epoch: int) -> Folder:
 
 
 def _downstream_first(copies: Sequence[_Copied]) -> list[_Copied]:
-    """The folders, in such an order that a lane comes before the lanes whose output it reads. In this order, all
-    records that a copied lane has read were published before the folder of the lane that wrote them is copied.
+    """The folders, each lane's before those of the lanes whose output it reads. So all records that a copied lane has
+    read were published before the folder of the lane that wrote them is copied.
     """
     by_lane = {each.lane.id: each for each in copies}
     read = {each.lane.id: {ssp.stream for ssp in (*each.lane.ssps, *each.lane.broadcast)} for each in copies}
@@ -263,8 +263,7 @@ def _decided(
 
 
 def _check_kept(lane: LaneCopy, batch: Batch, cuts: Mapping[str, StreamCut]) -> None:
-    """Raises MovedOnError if the streams no longer keep records that a lane must read again when it continues from an
-    earlier batch."""
+    """Raises MovedOnError if the streams no longer keep records that a lane must read again."""
     if not any(cut.starts for cut in cuts.values()):
         return
     done = batch.number - 1 if batch.pending else batch.number

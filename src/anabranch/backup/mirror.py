@@ -40,8 +40,8 @@ class Mirror:
             self._has |= {each: there[each] for each in due}
 
     def _belongs(self, name: str) -> bool:
-        """Whether a file must be copied. Temporary files aren't copied. Between two kinds of storage, Hadoop's checksum
-        files aren't copied either, because Hadoop makes new ones.
+        """Whether a file must be copied: not if it is temporary or, between two kinds of storage, one of Hadoop's
+        checksum files, because Hadoop makes new ones.
         """
         file = name.rpartition("/")[2]
         is_checksum = file.startswith(".") and file.endswith(".crc")

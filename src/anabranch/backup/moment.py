@@ -51,8 +51,7 @@ class Moment:
         return [(self.lanes[lane], epoch) for lane, epoch in sorted(needed) if epoch]
 
     def why_not(self) -> str:
-        """Why the job can't be backed up at this moment, although it may be possible a little later; empty if the job
-        can be backed up.
+        """Why the job can't be backed up yet; empty if it can.
 
         Raises:
             ConflictError: there is nothing to back up.
@@ -69,8 +68,8 @@ class Moment:
         return f"lane {closing} closes" if closing and self.state is DeploymentState.RUNNING else ""
 
     def is_followed_by(self, later: Moment) -> bool:
-        """Whether ``later`` has the same epoch, generations and lanes as this moment, and the job was draining or
-        drained at both moments or at neither. The lanes' progress can differ."""
+        """Whether ``later`` has the same epoch, generations and lanes, and the job was draining or drained at both
+        moments or at neither. The lanes' progress can differ."""
         return _identity(self) == _identity(later)
 
     @property

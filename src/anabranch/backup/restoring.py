@@ -80,8 +80,8 @@ class _Restore:
 
 
 def checked(spark: Any, uri: str) -> Manifest:
-    """Check that all files of a backup are as they were written, and return its manifest. Raises the errors of
-    :func:`manifest.read` and :func:`manifest.verify`.
+    """Check all files of a backup, and return its manifest. Raises the errors of :func:`manifest.read` and
+    :func:`manifest.verify`.
     """
     tree = Tree(spark, uri)
     found = manifest.read(tree)
@@ -127,15 +127,15 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
 
 
 def _alone(settings: Settings, job: str) -> AbstractContextManager[object]:
-    """A context in which no other process can run the job on this machine. If the store is on a server, the context
+    """A context in which no other process on this machine can run the job. If the store is on a server, the context
     does nothing."""
     url = settings.coordinator.store
     return nullcontext() if address.is_on_server(url) else endpoint.RunLock(url, job)
 
 
 def _is_done(tree: Tree, settings: Settings, found: Manifest) -> bool:
-    """Whether this very backup has already been restored by a process that was killed before it could remove its note.
-    If so, the note is removed.
+    """Whether this backup has already been restored by a process that was killed before it could remove its note. If
+    so, the note is removed.
 
     Raises:
         ConflictError: the store already has a job of this name, but not from an interrupted restore of this backup.
@@ -171,8 +171,8 @@ def _places(settings: Settings) -> dict[str, Any]:
 
 
 def _settings(settings: Settings, its: JobRows) -> Settings:
-    """The settings of the restored job: the settings with which it was started, but with the locations on this machine.
-    A job that ran in one process with its coordinator gets this machine's settings.
+    """The settings with which the restored job was started, but with the locations on this machine. A job that ran in
+    one process with its coordinator gets this machine's settings.
     """
     program = rows.last_program(its)
     if program is None:
@@ -204,8 +204,8 @@ def _streams_there(due: _Restore) -> set[str]:
 
 
 def _check_kept(due: _Restore, there: set[str]) -> None:
-    """Raises ConflictError if the retention of a stream that already exists here has deleted records that the restored
-    job must still read, unless the settings allow the loss of records."""
+    """Raises ConflictError if retention has deleted records that the restored job must still read from a stream that
+    already exists here, unless the settings allow the loss of records."""
     systems = due.systems
     strict = {stream for stream in there if systems.on_data_loss(stream) == "fail"}
     starts = {
@@ -293,8 +293,8 @@ def _below(found: Manifest, begin: str, cut: int) -> dict[str, FileSum]:
 
 
 def _copy_whole(source: Tree, target: Tree, files: Mapping[str, FileSum]) -> None:
-    """Copy files, and check the copies' checksums. Between a local disk and another storage, Hadoop's own checksum
-    files are left out. Raises DamagedError if a copy differs."""
+    """Copy files, without Hadoop's own checksum files between a local disk and another storage. Raises DamagedError if
+    the checksum of a copy differs."""
     one_storage = (source.local is None) == (target.local is None)
     names = [name for name in files if one_storage or not _is_checksum(name)]
     copy_all(source, target, names)

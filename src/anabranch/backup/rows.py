@@ -81,7 +81,7 @@ def last_program(rows: JobRows) -> Program | None:
 
 
 def joined(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """The nested settings in ``below`` and ``above``, merged at every level. Those in ``above`` take precedence."""
+    """Nested settings, merged at every level. Those in ``above`` take precedence."""
     found = dict(below)
     for name, each in above.items():
         found[name] = joined(below.get(name) or {}, each) if isinstance(each, Mapping) else each

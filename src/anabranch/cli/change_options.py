@@ -15,7 +15,7 @@ __all__ = ["ChangeOptions", "with_change_options"]
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeOptions:
-    """The values of the options of a verb that changes a running job. Each option is a field."""
+    """A field for each option of a verb that changes a running job."""
 
     timeout: options.Timeout = 300.0
     now: haste.Now = False
@@ -30,8 +30,8 @@ class ChangeOptions:
 
 
 def with_change_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """Turn a verb into a function that Typer understands: the last parameter, a :class:`ChangeOptions`, is replaced by
-    a parameter for each of its fields.
+    """Replace a verb's last parameter, a :class:`ChangeOptions`, with a parameter for each of its fields, which Typer
+    understands.
     """
     *own, last = inspect.signature(verb, eval_str=True).parameters.values()
     shared = inspect.signature(ChangeOptions, eval_str=True).parameters

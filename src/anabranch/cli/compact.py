@@ -22,8 +22,7 @@ from anabranch.model.lane import Lane
 
 @dataclass(frozen=True)
 class Compaction:
-    """The size of a lane's state before and after compaction: the number of rows, and the bytes of their keys and
-    values."""
+    """A lane's state before and after compaction: the number of rows, and the bytes of their keys and values."""
 
     lane: str
     rows: int
@@ -68,9 +67,8 @@ def compact(
 def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> list[Compaction]:
     """Give each lane that has foreign state a new folder without that state, and delete the old folder.
 
-    Raises the same errors as :func:`anabranch.container.checkpoint.compaction.look` and
-    :func:`anabranch.container.checkpoint.compaction.rewrite`. After such an error, all lanes still have their old
-    folders.
+    Raises the errors of :func:`anabranch.container.checkpoint.compaction.look` and
+    :func:`anabranch.container.checkpoint.compaction.rewrite`. After an error, all lanes still have their old folders.
     """
     from anabranch.container.checkpoint import compaction
 
@@ -100,8 +98,7 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
 
 def cleared(store: Store, job: str, root: str) -> list[str]:
     """Delete the lane folders that a stopped job no longer needs, and return their names. Call
-    :func:`stopped_job.lanes` first, which raises an error if the job isn't stopped. If the root isn't on a local disk,
-    no folder is deleted.
+    :func:`stopped_job.lanes` first, which checks that the job is stopped. Folders that aren't on a local disk stay.
     """
     place = local_folder(root)
     if place is None:

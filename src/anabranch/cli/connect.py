@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
     """All jobs of the coordinator at :func:`coordinator_url`. If there is no such URL, all jobs of the store; the
-    status of a running job then comes from the process on this machine that serves the job."""
+    status of a running job then comes from the process on this machine that serves it."""
     if (url := coordinator_url(settings)) is not None:
         with _client(url, settings) as client:
             return client.jobs()
@@ -85,8 +85,8 @@ def described(settings: CoordinatorSettings, job: str) -> tuple[JobStatus, JobMo
 
 def read(settings: CoordinatorSettings, job: str | None, ask: Callable[[Operations], T]) -> T:
     """The answer to a question about one job, or about all jobs if ``job`` is None. ``ask`` gets the coordinator at
-    :func:`coordinator_url`, or the process on this machine that serves the job. If there is neither, ``ask`` gets a
-    coordinator in this process that only reads the store.
+    :func:`coordinator_url`, or else the process on this machine that serves the job, or else a coordinator in this
+    process that only reads the store.
     """
     url = coordinator_url(settings)
     if url is None and job is not None:
@@ -141,8 +141,8 @@ def client(settings: CoordinatorSettings, job: str) -> Client:
 
 
 def at(settings: Settings, url: str | None) -> Client:
-    """A client of the coordinator at ``url`` or, if ``url`` is None, of the coordinator whose URL is
-    :func:`coordinator_url`. Raises UsageError if there is no such URL.
+    """A client of the coordinator at ``url`` or, by default, at :func:`coordinator_url`. Raises UsageError if there is
+    no URL.
     """
     found = url or coordinator_url(settings.coordinator)
     if found is None:
@@ -154,8 +154,8 @@ def at(settings: Settings, url: str | None) -> Client:
 
 
 def coordinator_url(settings: CoordinatorSettings) -> str | None:
-    """The URL of the configured coordinator. If none is configured, and several machines can reach the store, the URL
-    of the coordinator that leads, or that led last. None if there is no such URL."""
+    """The configured URL. If none is configured, and several machines can reach the store, the URL of the coordinator
+    that leads, or that led last. Otherwise None."""
     if settings.url is not None or not address.is_on_server(settings.store):
         return settings.url
     with _opened(settings) as store:
@@ -177,9 +177,8 @@ def _client(url: str, settings: CoordinatorSettings) -> Client:
 
 
 def token(url: str, settings: CoordinatorSettings) -> str | None:
-    """The token for the coordinator at this URL: the configured token; if there is none, the token that a coordinator
-    on this machine has created. None if no token is configured, and either the URL isn't a loopback address or the
-    created token can't be read.
+    """The configured token. If none is configured, and ``url`` is a loopback address, the token that a coordinator on
+    this machine has created. None if there is no such token, or it can't be read.
     """
     if settings.token is not None:
         return secrets.resolved("coordinator.token", settings.token)
@@ -199,8 +198,8 @@ def _is_here(url: str) -> bool:
 
 def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], look: Callable[[Store], T]) -> T:
     """The result of ``ask`` for the coordinator at :func:`coordinator_url`, or for the process on this machine that
-    serves the job. If there is neither, the result of ``look`` for the store. If there is one, but it can't be reached,
-    the store isn't read instead.
+    serves the job. Only if there is neither, the result of ``look`` for the store: if there is one that can't be
+    reached, an error is raised.
     """
     url = coordinator_url(settings) or served_here(settings).get(job)
     if url is not None:
@@ -211,8 +210,8 @@ def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], l
 
 
 def _opened(settings: CoordinatorSettings) -> closing[Store]:
-    """The store, for reading. Call this only if no coordinator can be asked instead, because importing the store's
-    modules takes time."""
+    """The store, for reading. Call this only if no coordinator can be asked, because importing the store's modules
+    takes time."""
     from anabranch.coordinator.store import Store
 
     return closing(Store.open_existing(settings.store))

@@ -94,8 +94,8 @@ def _check_without_drain(up_to: str, reset_state: bool) -> None:
 def _after_drain(
     client: Client, file: JobFile, settings: Settings, up_to: str, timeout: float, reset_state: bool
 ) -> int:
-    """Drain a job, and then start the new version. The new version is prepared before the drain, so that errors in
-    it are found while the old version still runs. Returns the number of the new deployment.
+    """Drain a job, and then start the new version. The new version is prepared before the drain, so its errors are
+    found while the old version still runs. Returns the number of the new deployment.
 
     Raises:
         ConflictError: the job can't be drained now.

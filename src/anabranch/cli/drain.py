@@ -104,7 +104,7 @@ def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float
 
 
 def _has_drained(job: str, status: JobStatus) -> bool:
-    """Whether the job has drained. Raises an error if the job will not drain any more; see :func:`wait`."""
+    """Whether the job has drained. Raises an error if it won't drain any more; see :func:`wait`."""
     if status.state == DeploymentState.DRAINED:
         return True
     if status.drain is None and status.state == DeploymentState.RUNNING:
@@ -121,8 +121,8 @@ def _has_drained(job: str, status: JobStatus) -> bool:
 
 
 def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatus | None:
-    """A job's status. If ``client`` gets no answer at the moment, the status is looked up anew, because after the end
-    of a ``run``, it is in the store. None if that fails, too, or if the status that is found there isn't final.
+    """A job's status. If ``client`` gets no answer, the status is looked up anew, because it is in the store after the
+    end of a ``run``. None if that fails, too, or finds a status that isn't final.
     """
     try:
         return client.status(job)
@@ -135,8 +135,7 @@ def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatu
 
 
 def listed(told: DrainAccepted, status: JobStatus) -> list[str]:
-    """What a drain would do, as text: a line for each stage, then a line about the duration, and a line about what
-    follows."""
+    """What a drain would do: a line for each stage, a line about the duration, and a line about what follows."""
     lanes = {each.lane.id: each for each in status.lanes}
     lines = []
     for number, (stage, names) in enumerate(told.stages.items(), 1):

@@ -63,8 +63,7 @@ _ORDER = [
 
 
 class _Verbs(TyperGroup):
-    """The verbs in this package. A verb is in the module with its name: as a function with this name, or as a Typer
-    ``app``.
+    """The verbs in this package. Each is a function, or a Typer ``app``, in the module with the verb's name.
 
     Verbs are imported on demand, because importing all of them takes more than a second.
     """
@@ -183,8 +182,8 @@ def _chosen(variable: str, default: str, known: Collection[str]) -> str:
 
 
 def _end(code: int) -> NoReturn:
-    """End the process as Python does: wait for threads and pools, and run the registered exit functions. But don't tear
-    down imported modules: with Spark, this would take as long as stopping Spark.
+    """End the process as Python does: wait for threads and pools, and run the registered exit functions. But leave
+    imported modules alone: with Spark, tearing them down would take as long as stopping Spark.
     """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()

@@ -23,16 +23,15 @@ def say(line: str) -> None:
 
 
 def shared(store: str) -> None:
-    """Warn if other users can read the folder of a store. (Folders that anabranch creates now are readable only by
-    their owner, but the user or an older version can have created the folder.)"""
+    """Warn if other users can read the folder of a store. (They can't read a folder that this version of anabranch
+    creates.)"""
     file = address.path_of(store)
     if file is not None and own_files.is_shared(file.parent):
         say(f"warning: other users can look into {file.parent}: chmod -R go= {file.parent}")
 
 
 def kept(settings: Settings, kept: JobModel | None) -> None:
-    """If the factor or the number of containers of a drained job differs from the settings, print that the job keeps
-    its former values.
+    """Say that a drained job keeps its factor and its number of containers, if they differ from the settings.
 
     ``kept`` is the job model of the drained job; None if the job wasn't drained.
     """
@@ -48,8 +47,8 @@ def kept(settings: Settings, kept: JobModel | None) -> None:
 
 
 def rejected(report: LaneReport) -> str:
-    """What a lane has rejected, as text: the numbers of dead letters, dropped records and groups of late rows. Empty if
-    there are none."""
+    """The numbers of a lane's dead letters, dropped records and groups of late rows, as text; empty if there are none.
+    """
     late = sum(report.event_time.late.values())
     dropped = (("dropped", report.event_time.dropped), ("late groups", report.event_time.late_groups))
     counts = (("dead", report.progress.dead_letters), ("of them late", late), *dropped)

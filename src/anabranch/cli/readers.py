@@ -45,8 +45,8 @@ def lines(stream: str, readers: Sequence[ReaderLag], now: float) -> list[str]:
 
 
 def overdue(stream: str, readers: Sequence[ReaderLag]) -> list[str]:
-    """Lines about the records that a stream keeps beyond its retention because jobs haven't read them yet, and a line
-    about what the user can do; empty if there are no such records."""
+    """Lines about the records that a stream keeps beyond its retention because jobs haven't read them yet, and about
+    what the user can do; empty if there are no such records."""
     found = [
         f"kept beyond the retention, because job {lag.job} must still read them: {output.count(lag.overdue, 'record')}"
         for lag in readers

@@ -40,7 +40,7 @@ class Replacer:
     """Replaces the process of a verb that runs lanes, and remembers earlier replacements.
 
     A process can be replaced only if it was started as ``anabranch`` and has started Java itself, and never after it
-    was told to end. The new process gets the original environment of this process, and its original arguments without
+    was told to end. The new process gets this process's original environment, and its original arguments without
     options that have taken effect (see :meth:`is_done`).
     """
 
@@ -60,8 +60,8 @@ class Replacer:
             progress.say(f"this is new process {self.restarts.number} of {restarts.MOST}: {self.restarts.why}")
 
     def replace(self, why: str) -> None:
-        """Replace the process, because it can't continue. If the process was told to end, end it instead. Returns only
-        if the process can't be replaced, has been replaced too often, or would restart a job that is to stop."""
+        """Replace the process, because it can't continue, or end it if it was told to end. Returns only if the process
+        can't be replaced, has been replaced too often, or would restart a job that is to stop."""
         latest = time.monotonic() + TOLD_WITHIN
         while self._code is None and time.monotonic() < latest:
             time.sleep(0.01)
@@ -73,13 +73,13 @@ class Replacer:
             self.now(following)
 
     def told_to_end(self, number: int) -> None:
-        """Record that this process was told to end by a signal. From now on, the process is ended, with the exit code
-        for this signal, where it would otherwise be replaced."""
+        """Record that a signal told this process to end. Where the process would be replaced, it now ends with the exit
+        code for this signal."""
         self._code = 128 + number if number == signal.SIGINT else 0
 
     def take_java(self, kill: Callable[[], None], is_child: bool) -> None:
-        """Record that the Java process has started. ``kill`` ends the Java process at once. ``is_child`` says whether
-        the Java process is a child of this process.
+        """Record that the Java process has started. ``kill`` ends it at once. ``is_child`` says whether it is a child
+        of this process.
         """
         self._kill_java = kill
         self.is_possible = self._may and bool(self._words) and is_child
@@ -150,8 +150,8 @@ class Replacer:
         self.now(following)
 
     def now(self, following: Restarts) -> NoReturn:
-        """Replace the process at once. Of everything that it has started, only the Java process is ended first. If the
-        process was told to end, it ends instead."""
+        """Replace the process at once, or end it if it was told to end. Of everything that it has started, only the
+        Java process is ended first."""
         self._kill_java()
         self._end_if_told(following.why)
         _say(f"a new process follows: {following.why.splitlines()[0]}")

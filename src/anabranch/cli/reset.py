@@ -53,7 +53,7 @@ def reset(
 
 
 def remove(settings: Settings, folder: str) -> None:
-    """Delete the folder of a job's lanes, on any file system. Does nothing if the folder doesn't exist."""
+    """Delete the folder of a job's lanes, if it exists, on any file system."""
     local = local_folder(folder)
     if local is not None:
         with suppress(FileNotFoundError):

@@ -47,8 +47,7 @@ def restore(
 
 
 def place(uri: str) -> str:
-    """The URI of a backup. A path without a scheme is a path on this machine, even if Hadoop's default file system is a
-    different one."""
+    """The URI of a backup. A path without a scheme is on this machine, whatever Hadoop's default file system is."""
     local = local_folder(uri)
     return uri if local is None else f"file://{Path(local).expanduser().absolute()}"
 

@@ -90,7 +90,7 @@ def execute(
         available_now: whether the job ends when its inputs have been read up to their current end offsets.
         show: what to draw below the table of lanes.
         reset_state: whether a job that was drained begins without state.
-        replacer: replaces this process if that is necessary; by default, the process is never replaced.
+        replacer: replaces this process if necessary; by default, it is never replaced.
 
     Raises:
         AnabranchError: the job failed, or can't be started.
@@ -153,8 +153,7 @@ def _checked(
     file: JobFile, settings: Settings, plan: Plan, coordinator: Coordinator, drained: bool
 ) -> tuple[set[str] | None, dict[str, Format]]:
     """What the job wrote before (None if its outputs must still be created), and the formats of its streams. Raises
-    AnabranchError if an output stream is gone or contains records of an unknown lane, or if a format can't be
-    determined.
+    AnabranchError if an output stream is gone or contains records of an unknown lane, or if a format isn't known.
     """
     name = file.graph.job
     lanes: dict[str, Lane] = {}
@@ -191,8 +190,8 @@ def _serve(
     """Serve and run the job, and return its last status.
 
     Args:
-        served: the stack to which the coordinator's HTTP server is added. The caller closes the stack after Spark has
-            been stopped, so the coordinator answers until then.
+        served: a stack that closes the coordinator's HTTP server. The caller closes the stack after Spark has been
+            stopped, so the coordinator answers until then.
         printed: a file to which traces of failures are appended.
     """
     from anabranch.container.reconciler import Container

@@ -42,8 +42,8 @@ def scale(
 
 
 def followed(client: Client, job: str, change: ScaleResult | RewindResult, timeout: float | None) -> str:
-    """Print how many lanes a change closes and starts, and wait until the change is done. If ``timeout`` is None, don't
-    wait. Returns the text to print afterwards.
+    """Print how many lanes a change closes and starts, and wait until the change is done, unless ``timeout`` is None.
+    Returns the text to print afterwards.
 
     Raises:
         JobFailedError, OutOfTimeError: as for :func:`wait`.
@@ -72,8 +72,8 @@ def wished(factor: int | None, containers: int | None, dry: bool = False, now: b
 
 
 def wait(client: Client, job: str, timeout: float) -> None:
-    """Wait until a job is neither changing nor starting any more. (If a job wasn't running, its deployment starts it.)
-    Meanwhile, print its progress.
+    """Wait until a job is neither changing nor starting any more, and print its progress meanwhile. (If the job wasn't
+    running, its deployment starts it.)
 
     Raises:
         JobFailedError: the job isn't running after the change.

@@ -91,10 +91,8 @@ def hand_over(client: Client, prepared: Prepared, settings: Settings, available_
 
 
 def program(client: Client, prepared: Prepared, settings: Settings, dry: bool = False) -> Program:
-    """Everything that containers need to run a job. Unless ``dry`` is set, also hands over the job's code.
-
-    Args:
-        settings: the job's settings; they can differ from the settings with which the job was planned.
+    """Everything that containers need to run a job, with these settings, which can differ from those with which the job
+    was planned. Unless ``dry`` is set, also hands over the job's code.
     """
     from anabranch.spark.query import resolution
 
@@ -110,8 +108,7 @@ def program(client: Client, prepared: Prepared, settings: Settings, dry: bool = 
 
 
 def _code(client: Client, home: Path, in_image: bool) -> str:
-    """Hand over the job's code, and return its hash. If containers get the code from their image, only compute the
-    hash."""
+    """The hash of the job's code. Also hands over the code, unless containers get it from their image."""
     if in_image:
         return artifact.fingerprint(home)
     code = artifact.pack(home)
@@ -120,8 +117,8 @@ def _code(client: Client, home: Path, in_image: bool) -> str:
 
 
 def _known_model(client: Client, job: str) -> tuple[JobModel | None, bool]:
-    """The model of a job's current generation, and whether the job was drained or reset. The model is None if the job
-    is new or was reset.
+    """The model of a job's current generation (None if the job is new or was reset), and whether the job was drained or
+    reset.
     """
     try:
         state = client.status(job).state

@@ -237,8 +237,8 @@ def _first(found: _Found, most: int | None) -> _Found:
 
 
 def _stopped(error: AnabranchError, written: int, line: int) -> AnabranchError:
-    """The error for a ``put`` that failed at or after line ``line``. ``written`` is the number of records that were
-    written from earlier lines.
+    """The error for a ``put`` that failed at or after line ``line``, when ``written`` records from earlier lines had
+    been written.
     """
     part: int = getattr(error, "published", 0)
     rest = f"then put the rest (tail -n +{line})"

@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 
 def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -> T:
-    """The result of ``ask``, which asks a coordinator. While the coordinator can't be reached, the call is repeated,
-    and a message is printed once. As soon as ``unless`` returns True, the error is raised instead.
+    """A coordinator's answer to ``ask``. While the coordinator can't be reached, ``ask`` is called again, and a message
+    is printed once. As soon as ``unless`` returns True, the error is raised instead.
     """
     pause, said = _FIRST, False
     while True:

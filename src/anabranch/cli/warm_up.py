@@ -14,7 +14,7 @@ _ENDS_WITHIN = 10.0
 
 
 class WarmUp:
-    """Warms up a session in a thread. At the end of the ``with`` block, the thread is asked to end early. On a cluster,
+    """Warms up a session in a thread, which is asked to end early at the end of the ``with`` block. On a cluster,
     nothing is warmed up.
 
     ``is_done`` is True when the warm-up has ended, successfully or not.

@@ -37,8 +37,8 @@ _ROWS, _BATCHES = 200, 2
 def warm(spark: Any, leaving: threading.Event) -> None:
     """Run some batches of a job with event time, state and two stages.
 
-    Afterwards, Java and Python have loaded and compiled the code that the first lanes of a process need. The warm-up
-    job has its own streams, store and lanes, in a temporary folder.
+    Afterwards, Java and Python have loaded and compiled the code that a process's first lanes need. The warm-up job has
+    its own streams, store and lanes, in a temporary folder.
 
     Args:
         leaving: if this is set, the warm-up job ends as soon as each lane that has started has run its first batch.

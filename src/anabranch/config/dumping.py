@@ -1,5 +1,5 @@
-"""Brings settings into the form in which a coordinator stores them: everything that was set, except the section
-``[coordinator]``. Recognized secrets must be references; ``[spark.conf]`` isn't searched for secrets."""
+"""Brings settings into the form in which a coordinator stores them: everything that was set, except ``[coordinator]``.
+Secrets must be references, as far as they are recognized; ``[spark.conf]`` isn't searched."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ _UNSEARCHED = "spark.conf."
 
 
 def dumped(settings: Settings) -> dict[str, Any]:
-    """Everything that was set outside of ``[coordinator]``, with absolute paths, as plain data for
-    :func:`anabranch.config.restored`.
+    """Everything that was set outside of ``[coordinator]``, as plain data for :func:`anabranch.config.restored`.
 
     Raises:
         ConfigError: a recognized secret is given literally, but only references to secrets may be stored.
@@ -59,8 +58,8 @@ def dumped(settings: Settings) -> dict[str, Any]:
 
 
 def _free(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The sections whose settings are defined by a kind of table or by a user's class, and are therefore unknown to
-    this module: the name and the settings of each section.
+    """The names and settings of the sections whose settings this module doesn't know, because a kind of table or a
+    user's class defines them.
     """
     yield from ((f"outputs.{name}", output.options) for name, output in settings.outputs.items())
     yield from ((f"systems.{name}", section.options) for name, section in settings.systems.others.items())

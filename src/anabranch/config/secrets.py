@@ -19,8 +19,8 @@ def has_reference(text: str) -> bool:
 
 
 def hidden(text: str) -> tuple[str, dict[str, str]]:
-    """``text`` with a placeholder in place of each reference, and a dict from each placeholder to its reference. Use
-    this for texts that are parsed before their references are resolved.
+    """``text`` with a placeholder for each reference, and the references by placeholder, for texts that are parsed
+    before their references are resolved.
     """
     references: dict[str, str] = {}
 

@@ -177,9 +177,7 @@ class SystemsSettings(Section):
         return self.model_copy(update={n: section.model_copy(update={"rack": rack}) for n, section in mine.items()})
 
     def check(self, setting: str, name: str) -> None:
-        """Raise one of pydantic's errors unless ``name``, the value of the setting ``setting``, is the name of a
-        system.
-        """
+        """Raise one of pydantic's errors unless ``name``, the value of ``setting``, is the name of a system."""
         if name not in self.sections:
             raise PydanticCustomError(
                 "unknown_system",

@@ -1,5 +1,5 @@
-"""Stores how large a lane's batches can be, so that later processes and lanes know a suitable size for their first
-batch. The files are next to the folders of the job's lanes.
+"""Stores how large a lane's batches can be, for the first batches of later processes and lanes. The files are next to
+the folders of the job's lanes.
 
 The files only save time, so a damaged file is treated as missing, and a failure to write is ignored.
 """
@@ -27,9 +27,7 @@ _OTHER = 1.5
 
 
 class BatchSizeStore:
-    """Stores the batch size of a lane. All lanes of a stage and group share a file, which contains the size that was
-    written last for each factor.
-    """
+    """All lanes of a stage and group share a file, which contains the size that was written last for each factor."""
 
     def __init__(self, lane_folders: LaneFolders, lane: Lane) -> None:
         self._lane_folders = lane_folders
@@ -38,8 +36,8 @@ class BatchSizeStore:
         self._noted = monotonic()
 
     def note(self, rows: int, *, ends: bool = False) -> None:
-        """Record that a batch of the lane can have up to ``rows`` records. With ``ends``, which the last call sets, a
-        size is written even shortly after the previous one.
+        """Record that a batch of the lane can have up to ``rows`` records. The last call sets ``ends``: then a size is
+        written even shortly after the previous one.
         """
         low, high = sorted((rows, self._rows))
         if high < low * _OTHER or (not ends and monotonic() < self._noted + _EVERY):

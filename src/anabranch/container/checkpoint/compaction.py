@@ -22,8 +22,7 @@ __all__ = ["StoredState", "look", "rewrite"]
 
 @dataclass(frozen=True)
 class StoredState:
-    """The content of a stopped lane's folder after the lane's last batch. ``keys`` is the number of columns of the
-    lane's stage key.
+    """A stopped lane's folder after the lane's last batch. ``keys`` is the number of columns of the lane's stage key.
     """
 
     lane: Lane
@@ -34,8 +33,8 @@ class StoredState:
 
 
 def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> StoredState:
-    """Read the folder of a stopped lane. Unless the lane will continue in a copy anyway, the folder is taken first, so
-    that no other process uses it meanwhile.
+    """Read the folder of a stopped lane. The folder is taken first, to keep other processes out, unless the lane will
+    continue in a copy anyway.
 
     Raises:
         ConflictError: another process has the folder.

@@ -36,7 +36,7 @@ def clone(
     again: bool = False,
 ) -> Folder:
     """A copy of a folder, with another query id. If the folder has a standby, the standby becomes the copy, and only
-    files that are missing or outdated in the standby are copied.
+    files that it lacks, or that have changed, are copied.
 
     Args:
         keeping: the partitions of each stream that the copy keeps; None for all.
@@ -70,8 +70,8 @@ def bare(folder: Folder, target: str) -> Folder:
 
 
 def standby(folder: Folder, number: int) -> Folder:
-    """The folder of a standby, which needn't exist. A standby is a copy next to the lane's folder that is kept up to
-    date while the lane runs. It only saves time: it can disappear or be out of date at any moment.
+    """The folder of a standby, which needn't exist: a copy next to the lane's folder that is kept up to date while the
+    lane runs. It only saves time, so it may disappear or be out of date at any moment.
     """
     return folder.other(f"{_beside(folder)}{number}")
 
@@ -91,9 +91,7 @@ def _beside(folder: Folder) -> str:
 
 
 def refresh(folder: Folder, standby: Folder) -> int:
-    """Bring a standby of the folder up to date, even while the folder's lane is running. Returns the last committed
-    batch in the standby.
-    """
+    """Bring a standby up to date, even while the folder's lane runs. Returns the standby's last committed batch."""
     filesystem.update(folder.tree, standby.tree, ORDER, lives=True)
     return standby.committed()
 

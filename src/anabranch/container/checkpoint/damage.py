@@ -35,8 +35,8 @@ def check(folder: Folder, lane: Lane) -> None:
 def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
     """If the last batches are incomplete in the folder, for example after a power cut, go back to the last batch from
     which the lane can continue without losing or repeating records; see :func:`soundness.resumption`. Returns where the
-    lane then continues, or None if no batch is incomplete. If the file with the query's id is unreadable, the query
-    gets a new id. Call this only if no query is running in the folder.
+    lane then continues, or None if no batch is incomplete. If the query's id is unreadable, the query gets a new one.
+    Call this only if no query is running in the folder.
 
     Args:
         published: the last batch that is in an output, at least in part, -1 if none.

@@ -48,8 +48,8 @@ def reset_time(folder: Folder, now: Progress) -> None:
 
 
 def mend_time(folder: Folder) -> None:
-    """Set the processing time of the pending batch to the batch's watermark. Call this if the clock was set back before
-    the batch was planned. The folder can be a lane's own folder, but no query may be running in it."""
+    """Set the pending batch's processing time to its watermark, because the clock was set back before the batch was
+    planned. The folder can be a lane's own folder, but no query may be running in it."""
     last = folder.planned()
     folder.tree.write(f"offsets/{last}", offset_log.format(folder.entry(last).planned_in_time()))
 
@@ -64,7 +64,7 @@ def keep(folder: Folder, partitions: Mapping[str, Iterable[int]]) -> None:
 def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
     """Make the next batch begin at these positions, which are offsets by stream and partition.
 
-    Afterwards, the folder's last batch, which another lane has run, seems to have ended at these positions.
+    Afterwards, the folder's last batch, which another lane has run, seems to have ended there.
     """
     last = folder.planned()
     entry = folder.entry(last)
@@ -74,8 +74,7 @@ def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
 
 
 def add_stream(folder: Folder, stream: NewStream) -> None:
-    """Make the next batch read one more stream. Does nothing if the lane already reads the stream, or if no batch was
-    planned."""
+    """Make the next batch read one more stream, unless the lane already reads the stream, or no batch was planned."""
     last = folder.planned()
     if last < 0 or stream.name in folder.sources(last):
         return

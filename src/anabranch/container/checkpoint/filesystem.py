@@ -39,9 +39,8 @@ class File:
     changed: float
 
     def is_copy_of(self, other: File) -> bool:
-        """Whether this file has the same content as another file of the same name in the same storage. Files of a
-        checkpoint are written once, or replaced as a whole. So a copy that was made after the last change has the
-        current content.
+        """Whether this file is a current copy of ``other``, a file of the same name in the same storage: equally large,
+        and written later. (Files of a checkpoint are written once, or replaced as a whole.)
         """
         return self.size == other.size and self.changed > other.changed
 
@@ -60,9 +59,8 @@ class Tree:
 
     @functools.cached_property
     def local(self) -> Path | None:
-        """The tree's path if the tree is on a local disk; otherwise None. Local files are read and written without
-        Hadoop, which would start two processes for each file that it creates. (Only copies to or from another storage
-        are made with Hadoop.)"""
+        """The tree's path on a local disk, or None. Local files are read and written without Hadoop, which would start
+        two processes for each file that it creates. (Only copies to or from another storage are made with Hadoop.)"""
         return Path(self.path.toUri().getPath()) if str(self.fs.getUri()) == _LOCAL else None
 
     @functools.cached_property
@@ -72,9 +70,7 @@ class Tree:
 
     @property
     def uri(self) -> str:
-        """The tree's full URI. For ``hdfs:///lanes``, this includes the name node, which Hadoop's configuration
-        defines, and which Spark doesn't fill in.
-        """
+        """The tree's full URI. For ``hdfs:///lanes``, this includes the name node, which Spark doesn't fill in."""
         return str(self.fs.makeQualified(self.path).toString())
 
     def other(self, uri: str) -> Tree:
@@ -85,13 +81,13 @@ class Tree:
         return self.path_of(self.path, name) if name else self.path
 
     def files(self, name: str) -> dict[str, File]:
-        """The file of this name, or all files below a folder of this name, by their names in the tree; {} if there is
-        nothing of this name."""
+        """The file of this name, or all files below the folder of this name, by their names in the tree; {} if there is
+        none."""
         return self._local_files(self.local, name) if self.local is not None else self._far_files(name)
 
     def copy(self, name: str, target: Tree, *, lives: bool) -> None:
-        """Copy a file to the same name in another tree. If ``lives`` is set, other processes use both trees, so the
-        target file must appear completely or not at all, and it isn't an error if the source file has disappeared.
+        """Copy a file to the same name in another tree. With ``lives``, because other processes use both trees, the
+        target file appears completely or not at all, and the source file may have disappeared.
         """
         try:
             if not lives:
@@ -143,8 +139,8 @@ class Tree:
             stream.close()
 
     def sha256(self, name: str, *, durable: bool = False) -> str:
-        """The checksum of a file's content. With ``durable``, the content of a file on a local disk is also written
-        through to the disk, so that no power cut can destroy it."""
+        """The checksum of a file's content. With ``durable``, a file on a local disk is also written through to the
+        disk, to survive a power cut."""
         if self.local is None:
             return self._hadoop.sha256(self.fs, self.at(name))
         with self.local.joinpath(name).open("rb") as file:
@@ -156,7 +152,7 @@ class Tree:
         """Write a file so that it appears completely or not at all.
 
         Args:
-            new: whether it is an error if the file exists already. This isn't checked on a local disk.
+            new: whether it is an error if the file exists already. Not checked on a local disk.
             durable: whether to wait until the file is on the disk, so that a power cut can neither empty the file nor
                 bring back a former one.
 
@@ -181,7 +177,7 @@ class Tree:
             ) from error
 
     def remove(self, name: str, *, durable: bool = False) -> None:
-        """Remove a file. With ``durable``, no power cut can bring back a file on a local disk."""
+        """Remove a file. With ``durable``, a power cut can't bring it back on a local disk."""
         if self.local is not None:
             at = self.local / name
             at.unlink(missing_ok=True)
@@ -203,8 +199,8 @@ class Tree:
         return {name: file.size for name, file in self.files("").items()}
 
     def move(self, target: Tree) -> bool:
-        """Move the whole tree to another path in the same storage. Returns whether the tree was moved; False, for
-        example, if it doesn't exist."""
+        """Move the whole tree to another path in the same storage. Returns whether the tree was moved; False if it
+        doesn't exist."""
         if not self.has(""):
             return False
         if self.local is None or target.local is None:
@@ -226,8 +222,7 @@ class Tree:
     @contextlib.contextmanager
     def _put(self, name: str) -> Iterator[str]:
         """Yields the name under which to write the file ``name``: a temporary name, except on an object store. The file
-        gets its own name at the end of the block, so it appears completely or not at all, and a former file of this
-        name stays until then.
+        gets its own name at the end of the block, so it appears completely or not at all.
         """
         if self.local is None and self.far.is_object_store:
             yield name  # on an object store, a file appears only when it is complete
@@ -272,8 +267,8 @@ class Tree:
 
 
 def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> int:
-    """For each name in this order, make the target's file or folder of that name equal to the source's. Returns how
-    many files were copied. ``lives`` says whether other processes use both trees meanwhile.
+    """For each name in this order, make the target's file or folder equal to the source's. Returns how many files were
+    copied. ``lives`` says whether other processes use both trees meanwhile.
 
     Raises:
         OSError: the target has a folder where a file should be.
