@@ -16,7 +16,7 @@ from anabranch.model.task import Task
 __all__ = ["Member", "place"]
 
 _Piece = tuple[tuple[str, int], ...]
-"""Pairs of a seat and the number of tasks of one group that the seat takes."""
+"""Seats, each with the number of tasks of one group that it takes."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ def place(
 
     The placement is balanced, and partitions are read in the fewest seats, on average, that :func:`placement.place`
     finds. Tasks that read the same partitions form a group. Groups with equal numbers of tasks and of partitions
-    exchange the seats, or parts of seats, that they take, so that the total cost is least. (A seat that has any task of
-    a group reads everything that the group reads.) Two ways of dividing groups among seats are tried: one that moves
-    few tasks, and one that keeps seats with parts of the same group in one rack as far as possible. If one of these
-    ways reads partitions in more seats than the other, it isn't used.
+    exchange the seats, or parts of seats, that they take, for the least total cost. (A seat with any task of a group
+    reads everything that the group reads.) Groups are divided among seats in two ways: one moves few tasks, the other
+    keeps a group's seats in one rack as far as possible. A way that reads partitions in more seats than the other isn't
+    used.
 
     Args:
         load: how many tasks of other stages each seat has.
@@ -101,11 +101,10 @@ def _matched(
     traffic_cost: int,
     move_cost: int,
 ) -> list[tuple[list[Member], _Piece, int]]:
-    """Match groups with pieces at the least total cost. Returns each group with its piece and this piece's cost.
+    """Match groups with pieces at the least total cost. Returns each group with its piece and the pair's cost.
 
-    Pieces in the same racks cost the same, except for groups that had one of their seats before. So a group needs only
-    an arc to each set of racks, and an arc to each piece with a seat that the group had before; the least cost is the
-    same as with all arcs.
+    A group has an arc to each set of racks, and to each piece with a seat that the group had before. The least cost is
+    the same as with an arc to each piece, because all other pieces in the same racks cost the same.
     """
     kinds = sorted(pieces)
     sets = sorted({_racks_of(kind, racks) for kind in kinds})
@@ -152,12 +151,12 @@ def _racks_of(piece: _Piece, racks: Mapping[str, str | None]) -> tuple[str, ...]
 
 
 def _far(group: Sequence[Member], rack: str) -> int:
-    """How much a seat in this rack reads from other racks if it has any task of the group."""
+    """What a seat in this rack reads from other racks if it has any task of the group."""
     return int(sum(each.weight for each in group[0].reads if rack not in each.racks))
 
 
 def _filled(group: Sequence[Member], piece: _Piece) -> dict[str, str]:
-    """A seat of the piece for each task of a group: the task's former seat, if it belongs to the piece and has room."""
+    """A seat of the piece for each task of a group: its former seat, if that belongs to the piece and has room."""
     room = dict(piece)
     placed = {}
     for member in group:

@@ -1,12 +1,12 @@
 """Decides where a backup cuts through a running job, so that the copy is what a crash at some moment would have left.
 
-Works on plain data, without storage or Spark. Parts that were copied at different times fit together if no effect is
-copied without its cause. So for each lane there must be a batch N for which both of these statements are true:
+Parts that were copied at different times fit together if no effect is copied without its cause. So for each lane there
+must be a batch N for which both of these statements are true:
 
-* The streams contain everything that the lane published in batches before N, possibly some or all of N, and nothing
-  from batches after N. The lane's folder is taken back to N. If N is pending, it runs again; the streams record which
-  parts of N they contain.
-* The streams contain every record that the lane read in batches up to and including N.
+* The streams contain everything that the lane published before N, possibly some or all of N, and nothing from later
+  batches. The lane's folder is taken back to N. If N is pending, it runs again; the streams record which parts of N
+  they contain.
+* The streams contain every record that the lane read up to and including N.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class LaneCopy:
         planned: the last planned batch in the folder; -1 if there is none.
         committed: the last committed batch in the folder; -1 if there is none.
         outputs: the partitions in the backup that the lane writes.
-        ends: returns the end offsets of a batch in the partitions that the lane reads, for partitions in the backup.
-            Raises MovedOnError if the folder no longer has the batch.
-        is_fixed: whether the lane also writes to outputs outside the backup. Such outputs can't be taken back, so the
-            lane's folder can't be taken back, either.
+        ends: returns a batch's end offsets in the partitions in the backup that the lane reads. Raises MovedOnError if
+            the folder no longer has the batch.
+        is_fixed: whether the lane also writes to outputs outside the backup, which, like the lane's folder, then can't
+            be taken back.
     """
 
     lane: str
@@ -77,8 +77,8 @@ class LaneCopy:
 def settled(
     partitions: Mapping[Place, PartitionCopy], lanes: Iterable[LaneCopy]
 ) -> tuple[dict[Place, int], dict[str, Batch]]:
-    """For each partition, how many of the publications in ``later`` become part of the backup; and for each lane, the
-    batch from which the lane continues.
+    """How many of the publications in each partition's ``later`` become part of the backup, and the batch from which
+    each lane continues.
 
     Raises:
         MovedOnError: the copies can't be made to fit together.
@@ -93,8 +93,8 @@ def settled(
 
 
 def _batch(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: dict[Place, int]) -> Batch:
-    """The batch from which a lane continues. If the backup needs more records for this, they are added to ``taken``;
-    then call this again for all lanes. Raises MovedOnError if the copies can't be made to fit together.
+    """The batch from which a lane continues. If the backup needs more records for this, adds them to ``taken``; then
+    call this again for all lanes. Raises MovedOnError if the copies can't be made to fit together.
     """
     within = _last_within(lane, partitions, taken)
     if within > lane.planned:

@@ -1,6 +1,4 @@
-"""``anabranch reset``: forgets the positions and the state of a job that isn't running. Streams and tables stay as they
-are.
-"""
+"""``anabranch reset``: forgets the positions and the state of a job that isn't running."""
 
 from __future__ import annotations
 

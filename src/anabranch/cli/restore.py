@@ -53,7 +53,7 @@ def place(uri: str) -> str:
 
 
 def as_json(found: Manifest) -> dict[str, Any]:
-    """A backup's manifest for JSON, with the number and total size of the files instead of their list."""
+    """A backup's manifest for JSON, with the number and total size of the files instead of a list."""
     return {
         "id": found.id,
         "job": found.job,

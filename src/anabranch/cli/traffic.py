@@ -34,7 +34,7 @@ def show(console: Console, before: Traffic | None, after: Traffic | None, why_no
 
 
 def page(title: str, text: str, before: Traffic | None, after: Traffic | None) -> str:
-    """An HTML page with a plan: pictures of the traffic, if racks are known, and the plan's text."""
+    """An HTML page with a plan's text and, if racks are known, pictures of the traffic."""
     figures = [
         f"<figure><figcaption>{escape(caption)}: {found.across} of {found.total} across racks</figcaption>"
         f"{matrix.svg(_matrix(found))}</figure>"

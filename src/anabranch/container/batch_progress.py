@@ -1,4 +1,4 @@
-"""Computes the progress of a running batch from the reports of its Spark tasks. No clock, no threads, no Spark."""
+"""Computes the progress of a running batch from the reports of its Spark tasks, without clock, threads or Spark."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["PlannedBatch", "ProgressSample", "Tracker"]
 
 _MOST_BUCKETS = 64
 _WINDOW = 10.0
-"""In seconds. The speed of a batch is measured over at least this time or, if the batch's first record was finished
-more recently, over the time since then."""
+"""In seconds. A batch's speed is measured over at least this time or, if less has passed, since its first finished
+record."""
 _NO_TIME = 0.1
 _SURE_AFTER = 1.0
 """The shortest time, in seconds, from the first finished record until the remaining time can be predicted."""
 
 Partition = tuple[int, int]
-"""The number of a source, and the number of one of the source's partitions."""
+"""The numbers of a source and of one of its partitions."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class PlannedBatch:
 
     Attributes:
         ranges: for each partition, the first offset that the batch reads, and the end offset.
-        labels: for each operator that calls a function, the sources from which its rows come.
+        labels: for each operator that calls a function, the sources of its rows.
         stateful: whether rows are brought together by key before one of these operators.
         state_tasks: the number of Spark tasks in which rows are brought together by key.
-        slots: for each slot whose rows come from a single partition, that partition.
+        slots: the partition of each slot whose rows come from a single partition.
         name: returns the text form of a bucket, given the numbers of source, partition and bucket.
     """
 
@@ -52,8 +52,8 @@ class PlannedBatch:
 
 @dataclass(frozen=True)
 class ProgressSample:
-    """The progress of a batch. ``worked`` gives the seconds for which functions have worked on each bucket, by the
-    numbers of task (at factor 1) and bucket.
+    """``worked`` gives the seconds for which functions have worked on each bucket, by the numbers of task (at factor 1)
+    and bucket.
     """
 
     progress: BatchProgress
@@ -73,9 +73,9 @@ class Tracker:
         self._most = 0.0
         self._together: float | None = None
         self.ratios: dict[str, float] = dict(self._before)
-        """Maps each operator to the number of rows that reached the operator per planned record, and "state" to the
-        share of the batch's time since Spark tasks began to get rows that were brought together by key. Figures that
-        this batch hasn't measured yet are those of an earlier batch.
+        """The number of rows that reached each operator per planned record and, as "state", the share of the batch's
+        time since Spark tasks began to get rows by key. Figures that this batch hasn't measured yet are those of an
+        earlier batch.
         """
 
     @property
@@ -193,7 +193,7 @@ class Tracker:
         return min(parts, default=0.0)
 
     def _of(self, operator: Operator) -> float | None:
-        """The progress of an operator, from 0 to 1; None if it isn't known how many rows the operator will get."""
+        """An operator's progress, from 0 to 1; None if it isn't known how many rows the operator will get."""
         planned = self._planned
         if operator.tasks and operator.label == READING:
             return min(1.0, operator.rows / planned.rows) if planned.rows else 1.0
@@ -209,7 +209,7 @@ class Tracker:
 
     def _slowest(self, operator: Operator) -> float:
         """The remaining seconds of the bucket that will be finished last, at its own speed; 0.0 if that isn't known for
-        any bucket."""
+        any."""
         longest = 0.0
         for task in operator.tasks:
             if task.fresh:
@@ -223,17 +223,17 @@ class Tracker:
 
     def _ratio(self, operator: Operator) -> float | None:
         """The number of rows that reach an operator per planned record, as measured in earlier batches. Without a
-        measurement, 1 for an operator that runs after the sources' Spark stage, has received rows and has a running
-        Spark task; otherwise None. (A Spark task without rows ends at once, so it says nothing about the others.)
+        measurement, 1 for an operator after the sources' Spark stage that has received rows and has a running Spark
+        task; otherwise None. (A Spark task without rows ends at once, so it says nothing about the others.)
         """
         known = self._before.get(operator.label)
         under_way = any(not task.told.ended for task in operator.tasks)
         return 1.0 if known is None and operator.late and operator.rows and under_way else known
 
     def _behind(self, operator: Operator) -> float:
-        """The seconds that an operator in a later Spark stage than the sources' needs for its remaining rows, at the
-        speed of its running Spark tasks, because finished ones may have been much faster. 0 for other operators, if the
-        remaining rows or the speed aren't known, and if Spark tasks report the rows received from each partition (see
+        """The seconds that an operator after the sources' Spark stage needs for its remaining rows, at the speed of its
+        running Spark tasks, because finished ones may have been much faster. 0 for other operators, if the remaining
+        rows or the speed aren't known, and if Spark tasks report the rows received from each partition (see
         :meth:`_slowest`).
         """
         ratio = self._ratio(operator) if operator.late and operator.label != PUBLISHING else None
@@ -251,7 +251,7 @@ class Tracker:
 
     def _by_received(self, operator: Operator, received: Sequence[tuple[TaskCounts, Received]]) -> float:
         """An operator's progress, from 0 to 1. The total number of its rows is estimated from the rows received so far,
-        and from the share of each partition's planned records from which these rows come.
+        and from the share of each partition's planned records that they come from.
         """
         expected: dict[Partition, float] = defaultdict(float)
         seen = covered = 0.0
@@ -286,9 +286,9 @@ class Tracker:
 
     def _speed(self, part: float, now: float) -> tuple[float, bool]:
         """The share of the batch that is finished per second, and whether this speed was measured for long enough. The
-        time before the first finished record doesn't count, because it doesn't depend on the size of the batch: Spark
-        prepares the batch and starts Spark tasks. If nothing was finished during the measured time, the result is the
-        average speed since the writing of the batch began.
+        time before the first finished record doesn't count: its length, in which Spark prepares the batch, doesn't
+        depend on the batch's size. If nothing was finished during the measured time, the speed is the average since the
+        writing of the batch began.
         """
         if part > 0:
             self._speeds.append((now, part))
@@ -303,8 +303,8 @@ class Tracker:
         return part / max(now - self._since, _SURE_AFTER), now - begun >= _WINDOW
 
     def _buckets(self, operators: Mapping[str, Operator]) -> dict[str, int]:
-        """The number of processed rows by bucket, for the ``_MOST_BUCKETS`` buckets with the fewest, in the operator
-        that has processed the fewest rows.
+        """The processed rows by bucket, for the ``_MOST_BUCKETS`` buckets with the fewest, in the operator that has
+        processed the fewest.
         """
         functions = [each for each in operators.values() if each.label not in (READING, PUBLISHING)]
         if not functions:

@@ -28,7 +28,7 @@ def matrix(problem: Problem, answer: Answer) -> Matrix | None:
     """The matrix for active tasks and standbys; None if racks aren't known.
 
     A partition is read from the reader's own rack if it has a replica there; otherwise from the rack of its first
-    replica, which counts as the leader.
+    replica, the leader.
     """
     if not answer.racks_used:
         return None
@@ -49,8 +49,8 @@ def matrix(problem: Problem, answer: Answer) -> Matrix | None:
 
 
 def svg(found: Matrix) -> str:
-    """An SVG picture with a row for each rack that reads, and a column for each rack that is read from. The higher the
-    weight, the darker the cell; cells for traffic across racks are orange."""
+    """A picture with a row for each rack that reads, and a column for each rack that is read from. Cells with higher
+    weights are darker; cells for traffic across racks are orange."""
     most = max(found.weights.values(), default=0) or 1
     width, height = _LEFT + _CELL * len(found.sources) + 8, _TOP + _CELL * len(found.readers) + 8
     parts = [

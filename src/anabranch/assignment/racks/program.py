@@ -9,7 +9,7 @@ __all__ = ["Program"]
 
 _MOST_NODES = 2_000
 _EXACT = 2**46
-"""Above this sum of costs, the solver, which uses floating point, can't distinguish costs exactly."""
+"""With a larger sum of costs, the solver's floating point can't distinguish costs exactly."""
 
 
 class Program:
@@ -39,8 +39,8 @@ class Program:
             row.set_coefficient(self._variables[variable], factor)
 
     def least(self) -> tuple[list[int] | None, int | None]:
-        """The values of the best solution that was found, and a lower bound on the cost of any solution. Each is None
-        if none was found; both are None if the costs are too large for the solver."""
+        """The best solution that was found, and a lower bound on the cost of any solution. Each is None if none was
+        found; both are None if the costs are too large for the solver."""
         from ortools.math_opt.python import mathopt
 
         if sum(map(abs, self.costs)) > _EXACT:

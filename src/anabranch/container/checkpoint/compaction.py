@@ -1,5 +1,5 @@
-"""Copies the folder of a stopped lane without foreign state, which is the state of tasks that belong to other lanes.
-The copy is next to the original.
+"""Copies the folder of a stopped lane, to a place next to it, without foreign state, which belongs to tasks of other
+lanes.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class StoredState:
 
 
 def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> StoredState:
-    """Read the folder of a stopped lane. The folder is taken first, to keep other processes out, unless the lane will
-    continue in a copy anyway.
+    """Read the folder of a stopped lane. Unless the lane will continue in a copy anyway, takes the folder first, to
+    keep other processes out.
 
     Raises:
         ConflictError: another process has the folder.

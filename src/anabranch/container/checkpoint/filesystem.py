@@ -1,5 +1,5 @@
-"""Accesses the files below a folder, on a local disk or through Hadoop's FileSystem, and updates copies of such a
-folder."""
+"""Accesses the files below a folder, on a local disk or through Hadoop's FileSystem, and updates copies of the folder.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ __all__ = ["File", "Tree", "update"]
 
 _LOCAL = "file:///"
 _AT_ONCE = 8
-"""How many files are copied at once. Most files are small, so most of the time is spent on requests."""
+"""How many files are copied at once. Most are small, so requests take most of the time."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file. ``size`` is in bytes; ``changed`` is when the file was written, on the storage's clock."""
+    """``size`` is in bytes; ``changed`` is when the file was written, on the storage's clock."""
 
     size: int
     changed: float
@@ -60,17 +60,17 @@ class Tree:
     @functools.cached_property
     def local(self) -> Path | None:
         """The tree's path on a local disk, or None. Local files are read and written without Hadoop, which would start
-        two processes for each file that it creates. (Only copies to or from another storage are made with Hadoop.)"""
+        two processes for each file that it creates. (Copies to or from another storage are made with Hadoop.)"""
         return Path(self.path.toUri().getPath()) if str(self.fs.getUri()) == _LOCAL else None
 
     @functools.cached_property
     def far(self) -> FarFiles:
-        """The tree's files, for a tree that isn't on a local disk."""
+        """Access to the files of a tree that isn't on a local disk."""
         return FarFiles(self._spark, self.fs)
 
     @property
     def uri(self) -> str:
-        """The tree's full URI. For ``hdfs:///lanes``, this includes the name node, which Spark doesn't fill in."""
+        """The full URI. For ``hdfs:///lanes``, it includes the name node, which Spark doesn't fill in."""
         return str(self.fs.makeQualified(self.path).toString())
 
     def other(self, uri: str) -> Tree:
@@ -81,8 +81,7 @@ class Tree:
         return self.path_of(self.path, name) if name else self.path
 
     def files(self, name: str) -> dict[str, File]:
-        """The file of this name, or all files below the folder of this name, by their names in the tree; {} if there is
-        none."""
+        """The file of this name, or all files below the folder of this name, by name; {} if there is none."""
         return self._local_files(self.local, name) if self.local is not None else self._far_files(name)
 
     def copy(self, name: str, target: Tree, *, lives: bool) -> None:
@@ -123,8 +122,8 @@ class Tree:
             stream.close()
 
     def read_entry(self, name: str) -> str:
-        """The text of an entry of a log. If this process has just written the entry to an object store, the first call
-        gets it from memory."""
+        """The text of a log's entry. If this process has just written it to an object store, the first call gets it
+        from memory."""
         known = None if self.local is not None else self.far.just_written(self.at(name))
         return self.read(name) if known is None else known
 
@@ -140,7 +139,7 @@ class Tree:
 
     def sha256(self, name: str, *, durable: bool = False) -> str:
         """The checksum of a file's content. With ``durable``, a file on a local disk is also written through to the
-        disk, to survive a power cut."""
+        disk."""
         if self.local is None:
             return self._hadoop.sha256(self.fs, self.at(name))
         with self.local.joinpath(name).open("rb") as file:
@@ -152,9 +151,9 @@ class Tree:
         """Write a file so that it appears completely or not at all.
 
         Args:
-            new: whether it is an error if the file exists already. Not checked on a local disk.
-            durable: whether to wait until the file is on the disk, so that a power cut can neither empty the file nor
-                bring back a former one.
+            new: whether it is an error if the file exists. Not checked on a local disk.
+            durable: whether to wait until the file is on the disk, so a power cut can neither empty it nor bring back a
+                former one.
 
         Raises:
             StateError: the file can't be written on the local disk. (Another storage raises its own error.)
@@ -199,8 +198,7 @@ class Tree:
         return {name: file.size for name, file in self.files("").items()}
 
     def move(self, target: Tree) -> bool:
-        """Move the whole tree to another path in the same storage. Returns whether the tree was moved; False if it
-        doesn't exist."""
+        """Move the whole tree to another path in the same storage. Returns whether this was possible."""
         if not self.has(""):
             return False
         if self.local is None or target.local is None:
@@ -221,7 +219,7 @@ class Tree:
 
     @contextlib.contextmanager
     def _put(self, name: str) -> Iterator[str]:
-        """Yields the name under which to write the file ``name``: a temporary name, except on an object store. The file
+        """Yields the name under which to write the file ``name``: a temporary one, except on an object store. The file
         gets its own name at the end of the block, so it appears completely or not at all.
         """
         if self.local is None and self.far.is_object_store:
@@ -268,12 +266,11 @@ class Tree:
 
 def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> int:
     """For each name in this order, make the target's file or folder equal to the source's. Returns how many files were
-    copied. ``lives`` says whether other processes use both trees meanwhile.
+    copied. ``lives`` says whether other processes use the trees meanwhile.
 
     Raises:
         OSError: the target has a folder where a file should be.
-        Exception: the storage's own error, if a file couldn't be read or written. Another call copies what is still
-            missing.
+        Exception: the storage's own error. Another call copies what is still missing.
     """
     copied = 0
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copies") as pool:

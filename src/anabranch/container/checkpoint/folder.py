@@ -88,8 +88,8 @@ class Folder:
         return offset_log.parse(self.tree.read_entry(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
 
     def positions(self) -> dict[str, dict[int, int]]:
-        """The position in each partition after the last committed batch, by stream and partition; {} if no batch was
-        committed."""
+        """The position in each partition after the last committed batch, by stream and partition; {} if there is none.
+        """
         last = self.committed()
         if last < 0:
             return {}
@@ -97,15 +97,15 @@ class Folder:
         return self._positions(entry)
 
     def batch(self, number: int) -> Batch:
-        """A planned batch, with the positions at which it begins ({} if the folder has no plan of the batch before)."""
+        """A planned batch, with the positions at which it begins ({} without a plan of the batch before)."""
         return self.batch_of(number, self.entry(number), self.before(number))
 
     def before(self, number: int) -> Entry | None:
-        """The plan of the batch before ``number``; None if the folder doesn't have it."""
+        """The plan of the batch before ``number``, or None."""
         return self.entry(number - 1) if self.exists(f"offsets/{number - 1}") else None
 
     def batch_of(self, number: int, entry: Entry, before: Entry | None) -> Batch:
-        """A planned batch, given its entry and the entry of the batch before it."""
+        """A planned batch, given its entry and that of the batch before."""
         now = entry.progress() or Progress()
         return Batch(
             number=number,
@@ -129,17 +129,17 @@ class Folder:
         return self.next_watermark(last) <= self.entry(last).watermark
 
     def next_watermark(self, batch: int) -> int:
-        """Spark's watermark, in Unix ms, for the batch that follows the committed batch ``batch``."""
+        """Spark's watermark, in Unix ms, for the batch after the committed batch ``batch``."""
         return int(self.commit(batch)[1].get("nextBatchWatermarkMs", 0))
 
     def commit(self, batch: int) -> tuple[str, dict[str, Any], list[str]]:
-        """The parts of a batch's commit file: the version, Spark's data about the batch, and further lines."""
+        """A batch's commit file: the version, Spark's data about the batch, and further lines."""
         name = f"commits/{batch}"
         version, *rest = self.tree.read(name).split("\n")
         return version, self._parsed(name, rest[0] if rest else ""), rest[1:]
 
     def _parsed(self, name: str, text: str) -> dict[str, Any]:
-        """The JSON object in a file. Raises DamagedError if the file contains anything else."""
+        """The JSON object in a file. Raises DamagedError if there is none."""
         try:
             return dict(json.loads(text))
         except (ValueError, TypeError) as error:
@@ -159,13 +159,13 @@ class Folder:
         return self._positions(self.entry(batch))
 
     def stream_ids(self) -> dict[str, str]:
-        """The ids that the streams had when the lane began to read them; {} if none are stored. A stream that was
-        deleted and created again has another id.
+        """The ids that the streams had when the lane began to read them, if they are stored. A stream that was deleted
+        and created again has another id.
         """
         return self._document(STREAMS) if self.exists(STREAMS) else {}
 
     def note_streams(self, ids: Mapping[str, str]) -> None:
-        """Store the ids of the streams that the lane reads, unless they are stored already."""
+        """Store the ids of the streams that the lane reads, unless some are stored already."""
         if not self.exists(STREAMS):
             self.tree.write(STREAMS, json.dumps(dict(sorted(ids.items()))), new=True)
 
@@ -187,9 +187,9 @@ class Folder:
             return {}
 
     def note_starting(self, offsets: Mapping[str, int]) -> dict[str, int]:
-        """Store the lane's start offsets, by whole SSP in text form, unless offsets are stored already or a batch is
-        planned. Returns the stored offsets; {} if a batch was planned without them. (Otherwise, a lane that starts at
-        its inputs' end offsets would start elsewhere when it is started again.)
+        """Store the lane's start offsets, by whole SSP in text form, unless offsets are stored or a batch is planned.
+        Returns the stored offsets, if there are any. (Without them, a lane that starts at its inputs' end offsets would
+        start elsewhere the next time.)
         """
         if not self.exists(STARTING):
             if self.planned() >= 0:
@@ -199,8 +199,7 @@ class Folder:
 
     def begin_at(self, offset: Mapping[str, Any]) -> None:
         """Make the query's only source begin at this offset, whatever its options say, unless the folder already says
-        where it begins. This works for sources that read their first offset from the folder, such as Spark's Kafka
-        connector.
+        where it begins. For sources that read their first offset from the folder, such as Spark's Kafka connector.
         """
         if not self.exists(_BEGIN):
             self.tree.fs.mkdirs(self.tree.at(_BEGIN.rpartition("/")[0]))
@@ -221,8 +220,8 @@ class Folder:
             self.tree.remove(name, durable=True)  # successors continue from the batch before
 
     def clear_broken(self, former: Folder) -> None:
-        """Remove from this folder, a copy of ``former``, the leftovers of a batch that was broken off in ``former``. If
-        no batch is planned, forget where the query began, too. Call this only if no query has run in the copy.
+        """Remove from this folder, a copy of ``former``, what a batch that was broken off there has left. If no batch
+        is planned, forget where the query began, too. Call this only if no query has run in the copy.
         """
         if self.planned() < 0:
             self.begin_anew()
@@ -236,12 +235,12 @@ class Folder:
             self.tree.fs.delete(self.tree.at(name), True)
 
     def checkpoint(self, partitions: int, *, thorough: bool = False) -> Checkpoint:
-        """The folder's current files, for checking whether the lane can continue from them."""
+        """The folder's files, for checking whether the lane can continue from them."""
         return Checkpoint(self.tree.sizes(), self.tree.read_bytes, partitions, thorough)
 
     def resume(self, at: Resumption) -> None:
-        """Forget all batches after the batch of ``at``, and the commit of this batch if it must run again. Call this
-        only if no part of the later batches has been published.
+        """Forget all batches after that of ``at``, and that batch's commit if it must run again. Call this only if no
+        part of the later batches has been published.
         """
         if at.batch < 0:
             self.begin_anew()
@@ -252,8 +251,8 @@ class Folder:
                 self.tree.remove(f"{log_name}/.{number}.crc")
 
     def mend_metadata(self) -> None:
-        """Give the query a new id if the file with its id is unreadable: without an id, Spark refuses to start a query
-        that has planned a batch. Nothing depends on the id staying the same.
+        """Give the query a new id if its id is unreadable: without one, Spark refuses to start a query that has planned
+        a batch. Nothing depends on the id staying the same.
         """
         if self.planned() < 0:
             return
@@ -306,8 +305,8 @@ class Folder:
         return progress.from_builtins(told["progress"]), told["ssps"]
 
     def plan(self, entry: Entry) -> int:
-        """Write the entry of the next batch. The batch runs when the query is started with the trigger ``once``, or
-        when the held query is told to run it.
+        """Write the entry of the next batch, which runs when the query is started with the trigger ``once``, or when
+        the held query is told to run it.
 
         Raises:
             StateError: a batch is pending; finish it first.
@@ -326,7 +325,7 @@ class Folder:
         return {self._streams.get(name, name): number for name, number in self.entry(batch).streams().items()}
 
     def plan_again(self, entry: Entry) -> None:
-        """Replace the entry of the pending batch. Call this only if no part of the batch was published.
+        """Replace the entry of the pending batch, of which nothing may have been published.
 
         Raises:
             StateError: no batch is pending.
@@ -345,8 +344,8 @@ class Folder:
             unless: returns whether to stop waiting for an owner that may or may not be alive.
 
         Raises:
-            ConflictError: another process has the folder, or it isn't known yet whether it still does. If the error is
-                a FencedError, the other process is certainly alive.
+            ConflictError: another process has the folder, or may have it. If the error is a FencedError, the other
+                process is certainly alive.
         """
         if self.tree.local is None:
             claims.take(self._spark, self.tree.uri, unless)
