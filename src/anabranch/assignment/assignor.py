@@ -161,7 +161,7 @@ def _without_racks(stages: Sequence[StageModel], former: Placed, where: Where) -
 
 
 def _name(task: Task) -> str:
-    """The solver's name for a task. Sorts by the task's index, because neighbouring tasks often read the same
+    """The solver's name for a task. Names sort by the tasks' indexes, because neighbouring tasks often read the same
     partitions."""
     return f"{task.stage}/{task.index:08}/{task.name}"
 
@@ -246,7 +246,7 @@ def _bound(problem: Problem) -> float:
 
 
 def _traffic_first(stages: Sequence[StageModel], problem: Problem, where: Where) -> Seating:
-    """The solver's placement, with tasks exchanged within racks so that tasks that read the same partition share seats.
+    """The solver's placement, with tasks exchanged within racks so that those that read the same partition share seats.
     """
     from anabranch.assignment.racks import solver
 

@@ -39,11 +39,9 @@ def place(
     """The seat of each member, by name, and the total cost.
 
     The placement is balanced, and partitions are read in the fewest seats, on average, that :func:`placement.place`
-    finds. Tasks that read the same partitions form a group. Groups with equal numbers of tasks and of partitions
-    exchange the seats, or parts of seats, that they take, for the least total cost. (A seat with any task of a group
-    reads everything that the group reads.) Groups are divided among seats in two ways: one moves few tasks, the other
-    keeps a group's seats in one rack as far as possible. A way that reads partitions in more seats than the other isn't
-    used.
+    finds, either with few moves or with few racks per group (tasks that read the same partitions). Then groups with
+    equal numbers of tasks and of partitions exchange the seats, or parts of seats, that they take, for the least total
+    cost. A seat with any task of a group reads everything that the group reads.
 
     Args:
         load: how many tasks of other stages each seat has.

@@ -29,8 +29,8 @@ class Lineage:
                 its[name.bucket % name.factor] = seat
 
     def seat(self, task: str) -> str | None:
-        """The seat that had the task or most of its parts; None if the task is new. Of equal seats, the lowest number
-        counts.
+        """The seat that had the task or most of its parts; None if the task is new. If several seats had equally many
+        parts, the one with the lowest number.
         """
         if task in self._seats:
             return self._seats[task]

@@ -111,7 +111,8 @@ class Line:
 
     def _gain(self, number: int, seat: str, left: int) -> tuple[int, int, int]:
         """The gain if ``seat`` takes as much of a group as it can: the number of tasks that stay minus the number that
-        other seats lose. Of equal gains, the one with more tasks that stay is larger, then that of the earlier group.
+        other seats lose. Of equal gains, the one with more tasks that stay is larger; if these are equal, too, the one
+        of the earlier group.
         """
         held = self.held[number]
         taken = min(left, len(self.groups[number]))

@@ -26,10 +26,11 @@ def place(
     """The seat of each task of one stage, by name, in the order of the tasks' indexes.
 
     Every seat gets the floor or the ceiling of the average number of tasks. The ceiling goes to the seats that had the
-    most tasks and, of equal seats, to those with the fewest tasks of other stages (``load``). Among such placements,
-    partitions are read in few containers: the fewest possible if all groups of tasks that read the same partitions are
-    alike (see :func:`_is_uniform`). Among those, few tasks move from their ``previous`` seats: the fewest possible if
-    no two tasks read the same partition, as with factor 1. The order of the arguments' elements doesn't matter.
+    most tasks and, of seats that had equally many, to those with the fewest tasks of other stages (``load``). Among
+    such placements, partitions are read in few containers: the fewest possible if all groups of tasks that read the
+    same partitions are alike (see :func:`_is_uniform`). Among those, few tasks move from their ``previous`` seats: the
+    fewest possible if no two tasks read the same partition, as with factor 1. The order of the arguments' elements
+    doesn't matter.
 
     Raises:
         ConfigError: there are no seats.

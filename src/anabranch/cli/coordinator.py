@@ -143,8 +143,8 @@ def default_port(host: str, url: str | None) -> int:
 
 
 def _collect_seldom() -> None:
-    """Make garbage collection rare and short, without the objects that exist now. (Long polls need many objects, none
-    of which is garbage.)"""
+    """Let the garbage collector run seldom, and ignore all objects that exist now, for short pauses. (Long polls need
+    many objects, none of which is garbage.)"""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)

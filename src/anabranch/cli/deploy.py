@@ -1,5 +1,4 @@
-"""``anabranch deploy``: replaces the running version of a job with another one, which takes over state and positions.
-"""
+"""``anabranch deploy``: replaces the running version of a job with another one, which takes over its state."""
 
 from __future__ import annotations
 

@@ -119,8 +119,8 @@ def _has_drained(job: str, status: JobStatus) -> bool:
 
 
 def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatus | None:
-    """A job's status. If ``client`` gets no answer, it is looked up anew, because the store has it after the end of a
-    ``run``. None if that fails, too, or the status that was found isn't final.
+    """A job's status. If ``client`` gets no answer, the status is looked up anew, because the store has it after the
+    end of a ``run``. None if that fails, too, or finds a status that isn't final.
     """
     try:
         return client.status(job)

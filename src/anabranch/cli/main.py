@@ -63,7 +63,7 @@ _ORDER = [
 
 
 class _Verbs(TyperGroup):
-    """The verbs: functions, or Typer ``app``s, in the modules with their names.
+    """The verbs. Each is a function, or a Typer ``app``, in the module with its name.
 
     They are imported on demand, because importing all of them takes more than a second.
     """

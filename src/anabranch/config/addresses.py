@@ -45,8 +45,7 @@ def check_urls(text: str) -> str:
 
 
 def check_link(text: str) -> str:
-    """Return ``text`` if it is a web address whose names in braces are all in ``LINKED``; otherwise raise ValueError.
-    """
+    """Return ``text`` if it is a web address with no names but ``LINKED`` in braces; otherwise raise ValueError."""
     rest = _IN_BRACES.sub("", text)
     unknown = next((name for name in _IN_BRACES.findall(text) if name not in LINKED), None)
     if unknown is not None:

@@ -1,5 +1,5 @@
 """Brings settings into the form in which a coordinator stores them: everything that was set, except ``[coordinator]``.
-Secrets must be references; but not all are recognized, and ``[spark.conf]`` isn't searched."""
+Secrets must be references. Not all secrets are recognized, and ``[spark.conf]`` isn't searched."""
 
 from __future__ import annotations
 

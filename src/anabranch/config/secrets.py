@@ -1,5 +1,5 @@
-"""Resolves references to secrets in settings, ``${env:NAME}`` and ``${file:PATH}``, where the secret is used: it is
-never stored.
+"""Resolves references to secrets in settings: ``${env:NAME}`` and ``${file:PATH}``. A reference is resolved where the
+secret is used, and the secret is never stored.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ __all__ = ["PlannedBatch", "ProgressSample", "Tracker"]
 
 _MOST_BUCKETS = 64
 _WINDOW = 10.0
-"""In seconds. A batch's speed is measured over at least this time or, if less has passed, since its first finished
-record."""
+"""In seconds. A batch's speed is measured over at least this time or, if less has passed, over the time since its first
+finished record."""
 _NO_TIME = 0.1
 _SURE_AFTER = 1.0
 """The shortest time, in seconds, from the first finished record until the remaining time can be predicted."""
@@ -74,8 +74,8 @@ class Tracker:
         self._together: float | None = None
         self.ratios: dict[str, float] = dict(self._before)
         """The number of rows that reached each operator per planned record and, as "state", the share of the batch's
-        time since Spark tasks began to get rows by key. Figures that this batch hasn't measured yet are those of an
-        earlier batch.
+        time since Spark tasks began to get rows that were brought together by key. Figures that this batch hasn't
+        measured yet are those of an earlier batch.
         """
 
     @property
@@ -232,8 +232,8 @@ class Tracker:
 
     def _behind(self, operator: Operator) -> float:
         """The seconds that an operator after the sources' Spark stage needs for its remaining rows, at the speed of its
-        running Spark tasks, because finished ones may have been much faster. 0 for other operators, if the remaining
-        rows or the speed aren't known, and if Spark tasks report the rows received from each partition (see
+        running Spark tasks, because finished ones may have been much faster. 0 for any other operator; also 0 if the
+        remaining rows or the speed aren't known, or if Spark tasks report the rows received from each partition (see
         :meth:`_slowest`).
         """
         ratio = self._ratio(operator) if operator.late and operator.label != PUBLISHING else None
@@ -286,9 +286,8 @@ class Tracker:
 
     def _speed(self, part: float, now: float) -> tuple[float, bool]:
         """The share of the batch that is finished per second, and whether this speed was measured for long enough. The
-        time before the first finished record doesn't count: its length, in which Spark prepares the batch, doesn't
-        depend on the batch's size. If nothing was finished during the measured time, the speed is the average since the
-        writing of the batch began.
+        time before the first finished record doesn't count, because it doesn't depend on the batch's size. If nothing
+        was finished during the measured time, the speed is the average since the writing of the batch began.
         """
         if part > 0:
             self._speeds.append((now, part))

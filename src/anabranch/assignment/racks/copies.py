@@ -37,8 +37,8 @@ class Question:
         upper: the greatest number of standbys of a task in each place.
         new: the number of racks and tag values that the first standby in a place adds to the spread of its task; 0 if
             ``lower`` and ``upper`` already ensure the spread.
-        warm: the rows, containers and values of the existing standbys. The value says how much it is worth to keep one;
-            keeping more of them is always worth more than keeping fewer with higher values.
+        warm: the rows, containers and values of the existing standbys. A value says how much it is worth to keep a
+            standby; keeping more standbys is always worth more than keeping fewer with higher values.
     """
 
     it: Instance

@@ -119,7 +119,7 @@ class Instance:
         return self.active_traffic.sum * self.traffic_cost + len(self.tasks) * self.move_cost
 
     def standby_on(self, task: Task) -> list[int]:
-        """The existing containers that have a standby of the task, in the task's order."""
+        """The existing containers that have a standby of the task, in the order of ``task.standby_on``."""
         found = (self.container_numbers.get(one) for one in task.standby_on)
         return list(dict.fromkeys(number for number in found if number is not None))
 

@@ -28,7 +28,7 @@ def matrix(problem: Problem, answer: Answer) -> Matrix | None:
     """The matrix for active tasks and standbys; None if racks aren't known.
 
     A partition is read from the reader's own rack if it has a replica there; otherwise from the rack of its first
-    replica, the leader.
+    replica, which counts as the leader.
     """
     if not answer.racks_used:
         return None

@@ -1,5 +1,5 @@
-"""Copies the folder of a stopped lane, to a place next to it, without foreign state, which belongs to tasks of other
-lanes.
+"""Copies the folder of a stopped lane without foreign state, which belongs to tasks of other lanes. The copy is next to
+the original.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ __all__ = ["StoredState", "look", "rewrite"]
 
 @dataclass(frozen=True)
 class StoredState:
-    """A stopped lane's folder after the lane's last batch. ``keys`` is the number of columns of the lane's stage key.
-    """
+    """A stopped lane's folder after its last batch. ``keys`` is the number of columns of the lane's stage key."""
 
     lane: Lane
     folder: Folder

@@ -1,5 +1,4 @@
-"""Accesses the files below a folder, on a local disk or through Hadoop's FileSystem, and updates copies of the folder.
-"""
+"""Accesses the files below a folder, on a local disk or through Hadoop's FileSystem, and updates copies of it."""
 
 from __future__ import annotations
 
@@ -60,7 +59,7 @@ class Tree:
     @functools.cached_property
     def local(self) -> Path | None:
         """The tree's path on a local disk, or None. Local files are read and written without Hadoop, which would start
-        two processes for each file that it creates. (Copies to or from another storage are made with Hadoop.)"""
+        two processes for each file that it creates."""
         return Path(self.path.toUri().getPath()) if str(self.fs.getUri()) == _LOCAL else None
 
     @functools.cached_property

@@ -88,8 +88,7 @@ class Folder:
         return offset_log.parse(self.tree.read_entry(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
 
     def positions(self) -> dict[str, dict[int, int]]:
-        """The position in each partition after the last committed batch, by stream and partition; {} if there is none.
-        """
+        """The positions after the last committed batch, by stream and partition; {} if no batch was committed."""
         last = self.committed()
         if last < 0:
             return {}
@@ -188,8 +187,8 @@ class Folder:
 
     def note_starting(self, offsets: Mapping[str, int]) -> dict[str, int]:
         """Store the lane's start offsets, by whole SSP in text form, unless offsets are stored or a batch is planned.
-        Returns the stored offsets, if there are any. (Without them, a lane that starts at its inputs' end offsets would
-        start elsewhere the next time.)
+        Returns the stored offsets; {} if there are none. (Without them, a lane that starts at its inputs' end offsets
+        would start elsewhere the next time.)
         """
         if not self.exists(STARTING):
             if self.planned() >= 0:
@@ -199,7 +198,8 @@ class Folder:
 
     def begin_at(self, offset: Mapping[str, Any]) -> None:
         """Make the query's only source begin at this offset, whatever its options say, unless the folder already says
-        where it begins. For sources that read their first offset from the folder, such as Spark's Kafka connector.
+        where it begins. This works for sources that read their first offset from the folder, such as Spark's Kafka
+        connector.
         """
         if not self.exists(_BEGIN):
             self.tree.fs.mkdirs(self.tree.at(_BEGIN.rpartition("/")[0]))
@@ -229,8 +229,7 @@ class Folder:
             self.clear_leftovers(anew=False)
 
     def begin_anew(self) -> None:
-        """Forget all batches with their state, and where the query began. Call this only if nothing has been published.
-        """
+        """Forget all batches, their state, and where the query began. Call this only if nothing has been published."""
         for name in (*leftovers.OF_BATCHES, "sources"):
             self.tree.fs.delete(self.tree.at(name), True)
 
@@ -368,7 +367,6 @@ class Folder:
             claims.check(self._spark, self.tree.uri)
 
     def release(self) -> None:
-        """Let another process take the folder, because nothing here writes to it any more. A local folder stays locked.
-        """
+        """Let another process take the folder, because nothing here writes to it any more. A local one stays locked."""
         if self.tree.local is None:
             claims.release(self._spark, self.tree.uri)
