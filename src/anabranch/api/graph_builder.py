@@ -46,13 +46,11 @@ class GraphBuilder:
         """Add an operator, and return it with its number.
 
         Args:
-            kind: the kind of operator, such as ``where``.
             inputs: the numbers of the nodes whose rows the operator gets.
             args: the operator's arguments; those that are None are left out.
             name: the name that the user gave; if None, ``derived`` is used.
             derived: the default name. Each run of characters that a name can't contain is replaced with a dash. If
                 another operator has the name, a number is appended.
-            function: the function that the operator calls, if there is one.
 
         Raises:
             GraphError: the name isn't allowed, or another operator has it.

@@ -74,10 +74,9 @@ class Where:
 
 @dataclass(frozen=True, kw_only=True)
 class Seating:
-    """The seats of tasks.
+    """The seats of tasks, by the stage and the task's name.
 
     Attributes:
-        seats: the seat of each task, by the stage and the task's name.
         racks: the rack of each seat; None if it isn't known, or if racks don't count although the rules ask for them.
         why_not: why racks don't count although the rules ask for them; otherwise, and for a single seat, empty.
         cost: ``traffic_cost`` for each partition that a container reads from another rack, multiplied by the number of

@@ -95,10 +95,6 @@ def _after_drain(
 ) -> int:
     """Drain a job, and start the new version. It is prepared before the drain, so its errors are found while the old
     version still runs. Returns the number of the new deployment.
-
-    Raises:
-        ConflictError: the job can't be drained now.
-        JobFailedError, OutOfTimeError: as for :func:`drain.wait` and :func:`start.wait`.
     """
     name, end = file.graph.job, time.monotonic() + timeout
     prepared = start.prepare(client, file, settings, client.model(name), drained=True)
@@ -160,11 +156,8 @@ def _between(file: JobFile) -> dict[str, str]:
 
 
 def follow(client: Client, job: str, told: DeployResult, timeout: float | None, json: bool) -> None:
-    """Print what a deployment changes, and wait until the change is done, unless ``timeout`` is None.
-
-    Raises:
-        JobFailedError, OutOfTimeError: as for :func:`scale.wait`.
-        ConflictError: the deployment was undone.
+    """Print what a deployment changes, and wait until the change is done, unless ``timeout`` is None. Raises the errors
+    of :func:`scale.wait`, and ConflictError if the deployment was undone.
     """
     said = f"deployment {told.deployment}"
     said += f", of version {told.version_of} again" if told.version_of != told.deployment else ""

@@ -234,8 +234,6 @@ def _serve(
 
 
 def _measured(coordinator: Coordinator, name: str) -> AbstractContextManager[None]:
-    """Exports the job's metrics, if environment variables ask for this."""
-
     def collect() -> list[Metric]:
         return metrics.families([coordinator.status(name)], coordinator.membership.invalid_heartbeats)
 

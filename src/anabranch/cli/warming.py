@@ -42,9 +42,6 @@ def warm(spark: Any, leaving: threading.Event) -> None:
 
     Args:
         leaving: if this is set, the job ends as soon as each lane that has started has run its first batch.
-
-    Raises:
-        JobFailedError: the warm-up job failed.
     """
     from anabranch.container.reconciler import Container
 

@@ -51,9 +51,6 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
 def restored(dumped: Mapping[str, Any]) -> Settings:
     """The settings from which :func:`anabranch.config.dumped` made this data, but environment variables take
     precedence.
-
-    Raises:
-        ConfigError: as for :func:`load`.
     """
     try:
         settings = Settings(**_merge(dict(dumped), _environment()))

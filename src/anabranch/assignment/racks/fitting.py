@@ -76,7 +76,6 @@ def _make_room(task: int, found: dict[int, list[int]], barred: Mapping[int, Set[
 
 
 def _shift(at: int | None, came: Mapping[int, tuple[int, int | None]], found: dict[int, list[int]]) -> None:
-    """Move each task on the path to the next container of the path."""
     while at is not None:
         mover, left = came[at]
         if left is not None:
