@@ -245,7 +245,8 @@ def _bound(problem: Problem) -> float:
 
 
 def _traffic_first(stages: Sequence[StageModel], problem: Problem, where: Where) -> Seating:
-    """The solver's placement, with tasks exchanged within racks so that those that read the same partition share seats.
+    """The solver's placement, with tasks exchanged within racks so that those that read the same partition are
+    together.
     """
     from anabranch.assignment.racks import solver
 
