@@ -25,8 +25,7 @@ _TABLES = ("parquet", "orc", "csv", "json", "delta")
 
 
 def plausible_times(event_time: str | None, wanted: tuple[str, str]) -> list[Any]:
-    """Check the argument ``event_time_range``. Returns the earliest plausible date, and by how many milliseconds an
-    event time can be ahead of today."""
+    """The earliest plausible date, and by how many milliseconds an event time can be ahead of today."""
     if event_time is None:
         raise GraphError(
             f"read at {caller()} has event_time_range but no event_time", 'name the column: event_time="at"'
@@ -69,7 +68,7 @@ def watermark_delay(event_time: str | None, watermark: str | None) -> int | None
 
 
 def refresh_interval(refresh: str | None) -> int | None:
-    """How long a table is used before it is read again, in milliseconds; None if it is used until the lane ends."""
+    """After how many milliseconds a table is read again; None if never."""
     if refresh is None:
         return None
     try:
@@ -94,7 +93,7 @@ def function(kind: str, function: object) -> Callable[..., Any]:
 
 
 def aggregation(by: str | list[str] | None, aggregates: Mapping[str, str]) -> dict[str, Any]:
-    """The columns to group by and the aggregates, in the form of an operator's arguments."""
+    """The columns to group by and the aggregates, as an operator's arguments."""
     if not aggregates:
         raise GraphError(f"agg at {caller()} computes nothing", 'write agg(n="count(*)")')
     columns = [by] if isinstance(by, str) else list(by or ())
@@ -116,7 +115,7 @@ def distance(within: str) -> int:
 
 
 def joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """The columns that must be equal in a join with a table, as a dict from the stream's columns to the table's."""
+    """Maps columns of the stream to the columns of the table that must be equal."""
     columns = {on: on} if isinstance(on, str) else dict(on) if isinstance(on, Mapping) else {c: c for c in on}
     if not columns:
         raise GraphError(f"join_table at {caller()} names no column", 'write join_table(..., on="dest")')
@@ -126,8 +125,8 @@ def joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str
 def joined_table(
     table: str | Table | Callable[[Any], Any], format: str | None, schema: str | None
 ) -> tuple[dict[str, Any], Callable[..., Any] | None]:
-    """The operator arguments that describe the table, and the user's function that reads the table; None instead of the
-    function if the table is a path or a stream.
+    """The operator arguments that describe the table, and the user's function that reads the table (None for a path or
+    a stream).
     """
     if isinstance(table, str):
         ending = table.rstrip("/").rpartition(".")[2].lower()
@@ -152,8 +151,8 @@ def joined_table(
 
 
 def processor(given: object, timers: str | None) -> Processor:
-    """``given``, checked to be a processor. ``timers`` is the clock of its timers. The processor must define
-    ``on_timer`` if there is a clock, and must not define it if ``timers`` is None.
+    """Check that ``given`` is a processor, and that it defines ``on_timer`` exactly if ``timers``, the clock of its
+    timers, isn't None.
     """
     if not isinstance(given, Processor):
         what = f"the class {given.__name__}" if isinstance(given, type) else repr(given)
@@ -178,8 +177,7 @@ def declared(processor: Processor) -> dict[str, dict[str, str]]:
 
 
 def row_limit(n: object) -> int:
-    """``n``, checked to be a number of rows from 1 to the largest ``long``, because the state that counts the rows is
-    a ``long``."""
+    """``n``, checked to be from 1 to the largest ``long``, the type of the state that counts the rows."""
     if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= _MOST_ROWS:
         raise GraphError(
             f"limit_per_key at {caller()} has n={n!r}", "give a whole number of rows from 1 on, as in limit_per_key(3)"

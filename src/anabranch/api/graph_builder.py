@@ -27,9 +27,7 @@ class GraphBuilder:
         return Graph(job=self.job, nodes=tuple(self._nodes))
 
     def check_shared(self, kind: str, other: GraphBuilder) -> None:
-        """Check that an operator's input stream belongs to this job. Raises GraphError if ``other``, the stream's
-        builder, isn't this builder.
-        """
+        """Raises GraphError if ``other``, the builder of an operator's input stream, isn't this builder."""
         if other is not self:
             raise GraphError(
                 f"{kind} at {caller()} takes streams of two jobs: {self.job!r} and {other.job!r}",
@@ -48,13 +46,11 @@ class GraphBuilder:
         """Add an operator, and return it with its number.
 
         Args:
-            kind: the kind of operator, such as ``where``.
             inputs: the numbers of the nodes whose rows the operator gets.
             args: the operator's arguments; those that are None are left out.
             name: the name that the user gave; if None, ``derived`` is used.
             derived: the default name. Each run of characters that a name can't contain is replaced with a dash. If
                 another operator has the name, a number is appended.
-            function: the function that the operator calls, if there is one.
 
         Raises:
             GraphError: the name isn't allowed, or another operator has it.

@@ -1,5 +1,5 @@
-"""The job that a job file builds. The job's operators are recorded in a graph. Only the methods ``preview`` and
-``to_dataframe`` use Spark, in a module that they import on demand.
+"""The job that a job file builds. Only ``preview`` and ``to_dataframe`` use Spark, in a module that they import on
+demand.
 """
 
 from __future__ import annotations

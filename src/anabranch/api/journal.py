@@ -1,4 +1,4 @@
-"""Records how a message changes state and timers, so all changes of the message can be undone together."""
+"""Records how a message changes state and timers, so the changes can be undone together."""
 
 from __future__ import annotations
 

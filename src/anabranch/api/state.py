@@ -1,8 +1,8 @@
 """Keyed state, as a processor declares and uses it: a value, a list or a map for each key.
 
 A processor works on one key at a time; the time spent on a key is the key's turn. Until the turn ends, reads and writes
-are buffered here. So a value that many messages use is read from Spark's state store only once. If a message fails, its
-changes can be undone.
+are buffered here. So Spark's state store is read only once for a value that many messages use, and the changes of a
+failed message can be undone.
 """
 
 from __future__ import annotations
@@ -77,8 +77,7 @@ class State:
         return {"kind": self.kind, "type": self.type}
 
     def bound(self, stored: Any, journal: Journal) -> Self:
-        """A copy of this state for a running processor. The copy keeps its values in ``stored``, and records changes in
-        ``journal``."""
+        """A copy for a running processor, which keeps its values in ``stored`` and records changes in ``journal``."""
         made = copy.copy(self)
         made._stored, made._journal = stored, journal
         made.begin()
@@ -360,7 +359,7 @@ class MapState(State):
 
 
 def _own(value: Any) -> Any:
-    """A deep copy, so changes to the original don't affect it. Immutable values are returned as they are."""
+    """A deep copy; immutable values are returned as they are."""
     return value if isinstance(value, _IMMUTABLE) else copy.deepcopy(value)
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Table:
-    """A stream that is used as a table, as returned by :meth:`Job.table`. The table contains the latest
-    value of each key."""
+    """A stream that is used as a table, as returned by :meth:`Job.table`."""
 
     stream: str
     key: str

@@ -97,8 +97,7 @@ class Timers:
         self._changed = {}
 
     def flush(self) -> dict[int, bool]:
-        """Write the changes at the end of the key's turn. Returns the times of the timers that were registered (True)
-        or deleted (False) in this turn."""
+        """Write the turn's changes. Returns the times of the timers that were registered (True) or deleted (False)."""
         for at, there in self._changed.items():
             act: Callable[[int], None] = self._kept.register if there else self._kept.delete
             act(at)

@@ -1,8 +1,7 @@
-"""Assigns the tasks of all stages of a job to its seats. If racks count, a task's seat also depends on the racks of the
-partitions that the task reads.
+"""Assigns the tasks of a job to its seats: by balance and, if racks count, by the racks of the partitions that tasks
+read.
 
-The solver for problems with racks is imported on demand, because the import takes half a second, and few jobs use
-racks.
+The solver for racks is imported on demand: that takes half a second, and few jobs use racks.
 """
 
 from __future__ import annotations
@@ -46,10 +45,9 @@ class Where:
     Attributes:
         seats: the rack of each seat; None if it isn't known.
         partitions: for each ``system/stream`` and partition, the racks of the replicas, the leader's first; None stands
-            for a broker without a rack. Streams of systems without racks are ignored.
-        coming: streams that don't exist yet, because the job will create them. They are ignored.
-        lanes: for each stage and ``system/stream``, how many groups of the stage read the stream, each separately; 1 if
-            the stream isn't named.
+            for a broker without a rack. Only for systems with racks.
+        coming: streams that the job will create; they are ignored.
+        lanes: for each stage and ``system/stream``, how many groups of the stage read the stream; 1 if it isn't named.
     """
 
     seats: Mapping[str, str | None]
@@ -58,8 +56,7 @@ class Where:
     lanes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def read(self, stage: str, ssps: Iterable[SSP]) -> tuple[Partition, ...]:
-        """The partitions that a task reads, in the solver's form. Partitions are left out if it doesn't matter in which
-        rack they are read."""
+        """The partitions that a task reads, in the solver's form, if their racks matter."""
         found = []
         for ssp in dict.fromkeys(wholes(ssps)):
             stream = f"{ssp.system}/{ssp.stream}"
@@ -70,26 +67,24 @@ class Where:
         return tuple(found)
 
     def counts(self, stream: str) -> bool:
-        """Whether it matters in which rack a stream is read. It matters if the stream exists, and its system has
-        racks."""
+        """Whether a stream's racks matter: the stream exists, and its system has racks."""
         system, _, _ = stream.partition("/")
         return stream not in self.coming and any(name.startswith(f"{system}/") for name in self.partitions)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seating:
-    """The seats of tasks.
+    """The seats of tasks, by the stage and the task's name.
 
     Attributes:
-        seats: the seat of each task, by the stage and the task's name.
-        racks: the rack of each seat; None if the rack isn't known, or if the rules ask for racks but racks don't count.
-        why_not: why racks don't count although the rules ask for them; otherwise empty. Also empty for a single seat.
+        racks: the rack of each seat; None if it isn't known, or if racks don't count although the rules ask for them.
+        why_not: why racks don't count although the rules ask for them; otherwise, and for a single seat, empty.
         cost: ``traffic_cost`` for each partition that a container reads from another rack, multiplied by the number of
             groups that read the partition, plus ``non_overlap_cost`` for each task that moves; 0 without racks. If
-            several tasks in a container read the same partition, the partition counts once with containers first, but
-            once for each of these tasks with traffic first.
-        lower_bound: a lower bound on the cost of any placement that is as well balanced as this one and, with
-            containers first, reads partitions in as few containers; 0 without racks.
+            several tasks in a container read a partition, it counts once with containers first, but once per task with
+            traffic first.
+        lower_bound: a lower bound on the cost of any placement that is as well balanced and, with containers first,
+            reads partitions in as few containers; 0 without racks.
     """
 
     seats: Mapping[str, Mapping[str, str]]
@@ -116,20 +111,15 @@ def plain(containers: int) -> Placing:
 def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> Seating:
     """The seat of each task.
 
-    Balance comes first: of each stage's tasks, each seat gets the floor or the ceiling of the average number. (The
-    strategy ``min_traffic`` doesn't balance each stage if racks count and either traffic comes first or no two tasks of
-    a stage read the same partition. It then balances the stateful tasks of all stages together, and all tasks of all
-    stages together.) Then each partition is read in few containers (see :func:`placement.place`). With racks, the cost
-    decides among the remaining placements. If ``rules.first`` is ``traffic``, the cost is considered before the number
-    of containers. The result doesn't depend on the order of the arguments' elements. If the result is passed as
-    ``former``, and ``non_overlap_cost`` isn't 0, no task moves.
+    Balance comes first: of each stage's tasks, each seat gets the floor or the ceiling of the average number.
+    (``min_traffic`` balances only the stateful tasks of all stages together, and all tasks together, if racks count and
+    either traffic comes first or no two tasks of a stage read the same partition.) Then each partition is read in few
+    containers (see :func:`placement.place`), and then, with racks, the cost decides. If ``rules.first`` is ``traffic``,
+    the cost comes before the number of containers. The order of the arguments' elements doesn't matter. If the result
+    is passed as ``former``, and ``non_overlap_cost`` isn't 0, no task moves.
 
     Args:
-        stages: the stages with their tasks.
-        former: the former seats of tasks, by the tasks' names. At that time, the job may have had another factor, so
-            these names can differ from the present ones.
-        where: the racks of seats and partitions.
-        rules: the criteria.
+        former: the former seats, by the tasks' names, which differ from the present ones if the factor has changed.
 
     Raises:
         ConfigError: there are no seats, or the costs are too large for an exact comparison.
@@ -154,7 +144,7 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
 
 
 def explained(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> dict[str, dict[str, str]]:
-    """In words, why :func:`seat` chooses each task's seat; by stage, and then by the name of the task."""
+    """Why :func:`seat` chooses each task's seat, in words, by stage and task name."""
     found = seat(stages, former, where, rules)
     if rules.strategy == "none" or found.why_not or None in where.seats.values() or any(map(_shares, stages)):
         return _told(stages, former, where, rules, found)
@@ -170,8 +160,8 @@ def _without_racks(stages: Sequence[StageModel], former: Placed, where: Where) -
 
 
 def _name(task: Task) -> str:
-    """The solver's name for a task. Within a stage, these names sort by the tasks' indexes, because tasks with
-    neighbouring indexes often read the same partitions."""
+    """The solver's name for a task. Names sort by the tasks' indexes, because neighbouring tasks often read the same
+    partitions."""
     return f"{task.stage}/{task.index:08}/{task.name}"
 
 
@@ -236,8 +226,8 @@ def _containers_first(stages: Sequence[StageModel], problem: Problem, where: Whe
 
 
 def _bound(problem: Problem) -> float:
-    """A lower bound on the cost of placements that balance each stage. If several tasks read the same partition, each
-    of them accounts for at least an equal share of that partition's traffic, wherever the other tasks are.
+    """A lower bound on the cost of placements that balance each stage. Each task that reads a partition accounts for at
+    least an equal share of the partition's traffic, wherever the others are.
     """
     from anabranch.assignment.racks import solver
 
@@ -255,8 +245,9 @@ def _bound(problem: Problem) -> float:
 
 
 def _traffic_first(stages: Sequence[StageModel], problem: Problem, where: Where) -> Seating:
-    """The solver's placement, with tasks exchanged within each rack, so that tasks that read the same partition are in
-    the same seats as far as possible."""
+    """The solver's placement, with tasks exchanged within racks so that those that read the same partition are
+    together.
+    """
     from anabranch.assignment.racks import solver
 
     answer = solver.solve(problem)

@@ -16,13 +16,12 @@ from anabranch.model.task import Task
 __all__ = ["Member", "place"]
 
 _Piece = tuple[tuple[str, int], ...]
-"""Pairs of a seat and the number of tasks of one group that the seat takes."""
+"""Seats, each with the number of tasks of one group that it takes."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A task of one stage, with a name that is unique among all stages, the partitions that it reads, and its former
-    seat."""
+    """A task of one stage. ``name`` is unique among all stages; ``home`` is the task's former seat."""
 
     name: str
     task: Task
@@ -40,15 +39,11 @@ def place(
     """The seat of each member, by name, and the total cost.
 
     The placement is balanced, and partitions are read in the fewest seats, on average, that :func:`placement.place`
-    finds. Tasks that read the same partitions form a group. Groups with equal numbers of tasks and of partitions
-    exchange the seats, or parts of seats, that they take, so that the total cost is least. (A seat that has any task of
-    a group reads everything that the group reads.) Two ways of dividing groups among seats are tried: one that moves
-    few tasks, and one that keeps seats with parts of the same group in one rack as far as possible. If one of these
-    ways reads partitions in more seats than the other, it isn't used.
+    finds, either with few moves or with few racks per group (tasks that read the same partitions). Then groups with
+    equal numbers of tasks and of partitions exchange the seats, or parts of seats, that they take, for the least total
+    cost. A seat with any task of a group reads everything that the group reads.
 
     Args:
-        members: the tasks.
-        racks: the rack of each seat.
         load: how many tasks of other stages each seat has.
         traffic_cost: the cost of a partition that a seat reads from another rack.
         move_cost: the cost of a task that moves.
@@ -75,8 +70,7 @@ def place(
 def _permuted(
     members: Sequence[Member], way: Mapping[str, str], racks: Mapping[str, str | None], traffic_cost: int, moves: int
 ) -> tuple[dict[str, str], float]:
-    """A placement like ``way``, but with exchanged groups, so that the cost is least; see :func:`place`. Returns the
-    placement and its cost."""
+    """The cheapest placement that differs from ``way`` only by exchanged groups (see :func:`place`), and its cost."""
     groups: dict[tuple[tuple[str, int], ...], list[Member]] = defaultdict(list)
     for member in sorted(members, key=lambda each: each.name):
         key = sorted((f"{ssp.system}/{ssp.stream}", ssp.partition) for ssp in member.task.ssps)
@@ -105,12 +99,10 @@ def _matched(
     traffic_cost: int,
     move_cost: int,
 ) -> list[tuple[list[Member], _Piece, int]]:
-    """Match groups with pieces so that the total cost is least. Returns each group with its piece, and what the piece
-    costs the group.
+    """Match groups with pieces at the least total cost. Returns each group with its piece and the pair's cost.
 
-    Pieces in the same racks cost the same, except for groups that had one of their seats before. So a group needs only
-    an arc to each set of racks, and an arc to each piece with a seat that the group had before; the least cost is the
-    same as with all arcs.
+    A group has an arc to each set of racks, and to each piece with a seat that the group had before. The least cost is
+    the same as with an arc to each piece, because all other pieces in the same racks cost the same.
     """
     kinds = sorted(pieces)
     sets = sorted({_racks_of(kind, racks) for kind in kinds})
@@ -157,14 +149,12 @@ def _racks_of(piece: _Piece, racks: Mapping[str, str | None]) -> tuple[str, ...]
 
 
 def _far(group: Sequence[Member], rack: str) -> int:
-    """How much a seat in this rack reads from other racks if it has any task of the group."""
+    """What a seat in this rack reads from other racks if it has any task of the group."""
     return int(sum(each.weight for each in group[0].reads if rack not in each.racks))
 
 
 def _filled(group: Sequence[Member], piece: _Piece) -> dict[str, str]:
-    """For each task of a group, a seat of the piece: the task's former seat, if that seat belongs to the piece and
-    has room.
-    """
+    """A seat of the piece for each task of a group: its former seat, if that belongs to the piece and has room."""
     room = dict(piece)
     placed = {}
     for member in group:

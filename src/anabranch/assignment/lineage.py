@@ -1,4 +1,4 @@
-"""Finds the former seat of a task by the task's name or, if the factor has changed, by the names of its parts."""
+"""Finds the former seat of a task by its name or, if the factor has changed, by the names of its parts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anabranch.model.names import TaskName
 __all__ = ["Lineage"]
 
 _Base = tuple[str, str, str, int]
-"""The common part of the names of virtual tasks that are parts of the same task."""
+"""What the names of all virtual tasks that are parts of the same task have in common."""
 
 
 class Lineage:
@@ -29,8 +29,8 @@ class Lineage:
                 its[name.bucket % name.factor] = seat
 
     def seat(self, task: str) -> str | None:
-        """The seat that had the task or most of its parts; None if the task is new. Of seats that had equally many
-        parts, this is the seat with the lowest number.
+        """The seat that had the task or most of its parts; None if the task is new. If several seats had equally many
+        parts, the one with the lowest number.
         """
         if task in self._seats:
             return self._seats[task]
@@ -54,7 +54,7 @@ def _base(name: TaskName) -> _Base:
 
 
 def _parsed(text: str) -> TaskName | None:
-    """The parts of a task's name; None if the name has another form, as names from a user's own grouper can have."""
+    """The parts of a task's name; None for a name of another form, from a user's own grouper."""
     try:
         return names.parse(text)
     except UsageError:

@@ -1,5 +1,5 @@
-"""Assigns groups of tasks to seats so that groups are divided into few pieces: the groups are put in a line, and the
-line is cut wherever a seat is full.
+"""Assigns groups of tasks to seats, dividing groups into few pieces: the groups are put in a line, which is cut
+wherever a seat is full.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ __all__ = ["Line"]
 class Line:
     """The groups in a line, cut where one seat ends and the next begins.
 
-    A cut is clean if it falls between two groups; the end of the line also counts as a clean cut. The number of pieces
-    is the number of groups plus the number of seats, minus the number of clean cuts. No placement has fewer pieces than
-    the line with the most clean cuts. If all groups are equally large, the number of clean cuts depends only on the
-    order of the seats' sizes. Seats of the same size, and groups, are taken in such an order that few tasks move.
+    A cut is clean if it falls between two groups or at the end of the line. The number of pieces is the number of
+    groups plus the number of seats, minus the number of clean cuts. No placement has fewer pieces than the line with
+    the most clean cuts. If all groups are equally large, the number of clean cuts depends only on the order of the
+    seats' sizes. Groups, and seats of the same size, are taken in such an order that few tasks move.
     """
 
     def __init__(self, sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> None:
@@ -39,8 +39,8 @@ class Line:
         self.clean = _clean_cuts(Counter(self.room.values()), self.floor, {len(group) for group in groups})
 
     def fill(self) -> dict[str, str]:
-        """Fill one seat after another: first with the rest of the partly placed group, then with whole groups, then
-        with a part of another group.
+        """Fill one seat after another: with the rest of the partly placed group, then whole groups, then a part of a
+        group.
         """
         while self.room:
             seat = self._next_seat()
@@ -57,8 +57,8 @@ class Line:
         return self.placed
 
     def _by_gain(self, seat: str, left: int) -> Iterable[int]:
-        """The waiting groups, those with the largest gain first. Groups of the same size that have the same number of
-        new tasks, and no task that was in this seat, are equivalent, so they aren't sorted.
+        """The waiting groups, by falling gain. Groups of the same size with the same number of new tasks, and no task
+        that was in this seat, are equivalent, so they aren't sorted.
         """
         if not self.homes:  # nothing is gained anywhere
             return list(self.groups)
@@ -78,7 +78,7 @@ class Line:
         self.begun = self.groups.pop(number)
 
     def _take(self, seat: str, room: int) -> int:
-        """Fill ``room`` from the partly placed group, beginning with tasks that were in this seat, then new tasks.
+        """Fill ``room`` from the partly placed group, first with tasks that were in this seat, then with new tasks.
         Returns the room that is left."""
         rank = {seat: 0, None: 1}
         here = sorted(self.begun, key=lambda task: rank.get(self.homes.get(task), 2)) if self.homes else self.begun
@@ -87,8 +87,8 @@ class Line:
         return room - len(taken)
 
     def _next_seat(self) -> str:
-        """The next seat. Of the seats whose size leads to the most clean cuts, this is the seat that loses the fewest
-        of its former tasks if it first takes the rest of the partly placed group.
+        """Of the seats whose size leads to the most clean cuts, the one that loses the fewest of its former tasks if it
+        takes the rest of the partly placed group first.
         """
         counts = Counter(self.room.values())
         small, large = counts[self.floor], counts[self.floor + 1]
@@ -110,9 +110,9 @@ class Line:
         return min(best, key=lost)
 
     def _gain(self, number: int, seat: str, left: int) -> tuple[int, int, int]:
-        """The gain if ``seat`` takes as much of a group as it can: first, the number of tasks that stay minus the
-        number of tasks that other seats lose; second, the number of tasks that stay. Of groups with equal gains, the
-        first is preferred.
+        """The gain if ``seat`` takes as much of a group as it can: the number of tasks that stay minus the number that
+        other seats lose. Of equal gains, the one with more tasks that stay is larger; if these are equal, too, the one
+        of the earlier group.
         """
         held = self.held[number]
         taken = min(left, len(self.groups[number]))
@@ -121,8 +121,8 @@ class Line:
 
 
 def _clean_cuts(seats: Counter[int], floor: int, group_sizes: set[int]) -> dict[tuple[int, int], int]:
-    """The largest possible number of clean cuts, given how many seats of the floor size and of the ceiling size are
-    still to be filled. If the groups differ in size, every cut counts as possibly clean.
+    """The largest possible number of clean cuts, by how many seats of the floor size and of the ceiling size are still
+    to be filled. If the groups differ in size, any cut might be clean.
     """
     unit = group_sizes.pop() if len(group_sizes) == 1 else 1
     clean: dict[tuple[int, int], int] = {}

@@ -30,7 +30,7 @@ def place(
     such placements, partitions are read in few containers: the fewest possible if all groups of tasks that read the
     same partitions are alike (see :func:`_is_uniform`). Among those, few tasks move from their ``previous`` seats: the
     fewest possible if no two tasks read the same partition, as with factor 1. The order of the arguments' elements
-    makes no difference.
+    doesn't matter.
 
     Raises:
         ConfigError: there are no seats.
@@ -62,8 +62,8 @@ def place(
 
 
 def place_exactly(tasks: Iterable[Task], sizes: Mapping[str, int], homes: Mapping[str, str]) -> dict[str, str]:
-    """Place tasks of one stage, with as few moves as possible, and with tasks that read the same partitions in the same
-    seat if there is room. ``sizes`` says how many tasks each seat gets. ``homes`` are the former seats of tasks.
+    """Place tasks of one stage with few moves from ``homes``, their former seats. Tasks that read the same partitions
+    share a seat if there is room. ``sizes`` says how many tasks each seat gets.
     """
     groups = list(_groups(sorted(tasks, key=attrgetter("index", "name"))).values())
     ordered = dict(sorted(sizes.items(), key=lambda item: (len(item[0]), item[0])))
@@ -71,7 +71,6 @@ def place_exactly(tasks: Iterable[Task], sizes: Mapping[str, int], homes: Mappin
 
 
 def _homes(tasks: Iterable[Task], previous: Mapping[str, str]) -> dict[str, str]:
-    """The former seats of the tasks that aren't new."""
     lineage = Lineage(previous)
     return {task.name: home for task in tasks if (home := lineage.seat(task.name)) is not None} if previous else {}
 
@@ -91,14 +90,14 @@ def _consumption(groups: _Groups, placement: Mapping[str, str]) -> float:
 
 
 def _is_uniform(groups: _Groups) -> bool:
-    """Whether all groups have the same size and the same number of partitions, and share no partition. If so, a line
+    """Whether all groups have equally many tasks and partitions, and share no partition. If so, a line
     (:mod:`anabranch.assignment.packing`) has the fewest pieces, and every piece costs the same."""
     shapes = {(len(partitions), len(names)) for partitions, names in groups.items()}
     return len(shapes) <= 1 and len(set().union(*groups)) == sum(map(len, groups))
 
 
 def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str]) -> dict[str, int]:
-    """The number of tasks for each seat. The seats that had the most tasks get the ceiling."""
+    """The number of tasks for each seat: the ceiling for those that had the most tasks."""
     floor, ceilings = divmod(count, len(seats))
     held = Counter(homes.values())
     fullest = sorted(seats, key=lambda seat: -held[seat])[:ceilings]
@@ -106,7 +105,7 @@ def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str]) -> dict[s
 
 
 def _groups(tasks: Iterable[Task]) -> _Groups:
-    """The tasks, in groups that read the same partitions. The tasks of a group should be in the same seat."""
+    """Tasks by the partitions that they read; those of a group should share a seat."""
     groups: _Groups = defaultdict(list)
     for task in tasks:
         groups[frozenset([(ssp.system, ssp.stream, ssp.partition) for ssp in task.ssps])].append(task.name)
@@ -114,8 +113,8 @@ def _groups(tasks: Iterable[Task]) -> _Groups:
 
 
 def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> dict[str, str]:
-    """The tasks that can stay, with their seats. A seat that had too many tasks first loses tasks of those groups of
-    which it had the fewest tasks."""
+    """The tasks that can stay, with their seats. A seat with too many tasks first loses those of the groups of which it
+    had the fewest."""
     pieces: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
     for number, group in enumerate(groups if homes else ()):
         for task in group:
@@ -131,7 +130,7 @@ def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: M
 
 
 def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str, str]) -> dict[str, str]:
-    """Fill the seats. Tasks that can stay don't move; the others fill the gaps, the smallest gap first."""
+    """Tasks that can stay don't move; the others fill the gaps, the smallest gap first."""
     room = Counter(sizes)
     room.subtract(staying.values())
     gaps = (seat for seat in sorted(sizes, key=room.__getitem__) for _ in range(room[seat]))
@@ -139,8 +138,7 @@ def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str
 
 
 def _patched(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], staying: Mapping[str, str]) -> dict[str, str]:
-    """Fill the seats. Tasks that can stay don't move; the others fill the gaps, and a group stays together if a gap is
-    large enough."""
+    """Tasks that can stay don't move; the others fill the gaps, and a group stays together if a gap is large enough."""
     placed = dict(staying)
     room = Counter(sizes)
     room.subtract(staying.values())

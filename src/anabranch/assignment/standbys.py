@@ -1,7 +1,7 @@
 """Assigns the standbys of lanes' folders to processes, by the same rules as the standbys of tasks in
 :mod:`anabranch.assignment.racks`.
 
-The solver is imported on demand, because the import takes half a second, and few jobs have standbys.
+The solver is imported on demand: that takes half a second, and few jobs have standbys.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["numbered", "place"]
 def place(
     lanes: Mapping[str, str], processes: Mapping[str, str | None], copies: int, former: Mapping[str, Collection[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """The processes that maintain the standbys of each lane. The process that runs a lane maintains none of this lane's
-    standbys, so with few processes there may be fewer standbys than requested.
+    """The processes that maintain each lane's standbys: other ones than the process that runs the lane. So with few
+    processes, there may be fewer standbys than requested.
 
     In order of importance: each lane and its standbys are in as many racks as possible, each process has its share of
     standbys, and few standbys move. If the rack of any process isn't known, racks don't count. The order of the
-    arguments' elements makes no difference. If the result is passed as ``former``, no standby moves.
+    arguments' elements doesn't matter. If the result is passed as ``former``, no standby moves.
 
     Args:
         lanes: the process that runs each lane.
@@ -52,9 +52,8 @@ def place(
 
 
 def numbered(keepers: Sequence[str], former: Mapping[str, int]) -> dict[int, str]:
-    """Number a lane's standbys, beginning with 0. A process keeps the number that it has in ``former``, if that number
-    is less than the number of standbys. If several processes have the same number, the first by name keeps it. The
-    other processes get the free numbers.
+    """The processes by the numbers of a lane's standbys, from 0. A process keeps its number in ``former`` if that is
+    less than the number of standbys; of several processes with the same number, the first by name keeps it.
     """
     found: dict[int, str] = {}
     for keeper in sorted(keepers):

@@ -1,2 +1,2 @@
-"""Copies a job's rows in the store, the folders of its lanes, and those of its streams whose system supports backups,
-even while the job runs. Restores the job from the copy elsewhere."""
+"""Copies a job's rows in the store, its lanes' folders and, if their system supports this, its streams, even while the
+job runs. Restores the job from the copy elsewhere."""

@@ -1,12 +1,12 @@
 """Decides where a backup cuts through a running job, so that the copy is what a crash at some moment would have left.
 
-Works on plain data, without storage or Spark. Parts that were copied at different times fit together if no effect is
-copied without its cause. So for each lane there must be a batch N for which both of these statements are true:
+Parts that were copied at different times fit together if no effect is copied without its cause. So for each lane there
+must be a batch N for which both of these statements are true:
 
-* The streams contain everything that the lane published in batches before N, possibly some or all of N, and nothing
-  from batches after N. The lane's folder is taken back to N. If N is pending, it runs again; the streams record which
-  parts of N they contain.
-* The streams contain every record that the lane read in batches up to and including N.
+* The streams contain everything that the lane published before N, possibly some or all of N, and nothing from later
+  batches. The lane's folder is taken back to N. If N is pending, it runs again; the streams record which parts of N
+  they contain.
+* The streams contain every record that the lane read up to and including N.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ Place = tuple[str, int]
 
 
 class MovedOnError(Exception):
-    """The copies don't fit together, because the job progressed too far while they were made. Another attempt can
-    succeed.
-    """
+    """The job progressed too far while the copies were made. Another attempt can succeed."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +56,10 @@ class LaneCopy:
         planned: the last planned batch in the folder; -1 if there is none.
         committed: the last committed batch in the folder; -1 if there is none.
         outputs: the partitions in the backup that the lane writes.
-        ends: returns the end offsets of a batch in the partitions that the lane reads, for partitions in the backup.
-            Raises MovedOnError if the folder no longer has the batch.
-        is_fixed: whether the lane also writes to outputs outside the backup. Such outputs can't be taken back, so the
-            lane's folder can't be taken back, either.
+        ends: returns a batch's end offsets in the partitions that the lane reads, for partitions in the backup. Raises
+            MovedOnError if the folder no longer has the batch.
+        is_fixed: whether the lane also writes to outputs outside the backup. These can't be taken back, so the lane's
+            folder can't be, either.
     """
 
     lane: str
@@ -79,8 +77,8 @@ class LaneCopy:
 def settled(
     partitions: Mapping[Place, PartitionCopy], lanes: Iterable[LaneCopy]
 ) -> tuple[dict[Place, int], dict[str, Batch]]:
-    """For each partition, how many of the publications in ``later`` become part of the backup; and for each lane, the
-    batch from which the lane continues.
+    """How many of the publications in each partition's ``later`` become part of the backup, and the batch from which
+    each lane continues.
 
     Raises:
         MovedOnError: the copies can't be made to fit together.
@@ -95,9 +93,8 @@ def settled(
 
 
 def _batch(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: dict[Place, int]) -> Batch:
-    """The batch from which a lane continues. If the backup needs more records for this, they are added to ``taken``,
-    and this function must be called again for all lanes. Raises MovedOnError if the copies can't be made to fit
-    together.
+    """The batch from which a lane continues. If the backup needs more records for this, adds them to ``taken``; then
+    call this again for all lanes. Raises MovedOnError if the copies can't be made to fit together.
     """
     within = _last_within(lane, partitions, taken)
     if within > lane.planned:
@@ -120,7 +117,7 @@ def _batch(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: dic
 
 
 def _last_within(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: Mapping[Place, int]) -> int:
-    """The last batch of a lane that has any records in the backup; -1 if none."""
+    """The last batch of a lane with records in the backup; -1 if there is none."""
     found = [-1]
     for place in lane.outputs:
         partition = partitions[place]
@@ -134,8 +131,8 @@ def _is_of(publication: Publication, lane: LaneCopy, whole: int) -> bool:
 
 
 def _take_up_to(end: int, place: Place, partition: PartitionCopy, taken: dict[Place, int]) -> None:
-    """Make the backup include all records of a partition up to an end offset. Raises MovedOnError if not all of these
-    records had been published when the partition was copied."""
+    """Make the backup include a partition's records up to ``end``. Raises MovedOnError if some of them were published
+    after the partition was copied."""
     count = taken[place]
     has = partition.later[count - 1].end if count else partition.end
     while has < end:

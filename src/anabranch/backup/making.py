@@ -5,12 +5,12 @@ The steps, in this order:
 1. read the job's rows from the store, and copy the lanes' folders for the first time (this can take a long time);
 2. note the end offsets of the streams;
 3. bring the copies of the folders up to date, beginning with the folders of downstream lanes;
-4. look up what was published since step 2, and decide where to cut (:mod:`anabranch.backup.cut`); take the copied
-   folders back to the batches from which their lanes continue, and copy the streams up to the cut;
-5. read the store again. If more than the lanes' progress has changed during these steps, for example because lanes
-   were started or closed, start again with step 1.
+4. decide where to cut, by what was published since step 2 (:mod:`anabranch.backup.cut`); take the copied folders back
+   to the batches from which their lanes continue, and copy the streams up to the cut;
+5. read the store again. If more than the lanes' progress has changed, for example because lanes were started or closed,
+   start again with step 1.
 
-The result is what a crash at some moment would have left. The manifest with the checksums of all files is written last.
+The manifest, with the checksums of all files, is written last.
 """
 
 from __future__ import annotations
@@ -73,17 +73,15 @@ class Source:
     now: Callable[[], float]
 
     def folder(self, lane: Lane, epoch: int) -> Folder:
-        """The folder of a lane that was made under an epoch."""
         return self.at(f"{self.settings.storage.root}/{self.job}/{lane.id}/{epoch}")
 
     def at(self, uri: str) -> Folder:
-        """The folder of a lane at any URI."""
         return Folder(self.spark, uri, Systems(self.settings, self.job).streams_by_topic)
 
 
 @dataclass(frozen=True)
 class _Copied:
-    """A folder of a lane, and the ``copy`` of the folder in the backup. ``mirror`` brings the copy up to date."""
+    """A lane's folder, its ``copy`` in the backup, and the ``mirror`` that brings the copy up to date."""
 
     lane: Lane
     epoch: int
@@ -129,9 +127,7 @@ def make(source: Source, uri: str) -> Manifest:
 
 
 def _settled(source: Source) -> Moment:
-    """Wait until no change of the job is under way, and return the job at that moment. Raises ConflictError if the wait
-    takes too long.
-    """
+    """Wait until no change of the job is under way. Raises ConflictError after ``_PATIENCE`` seconds."""
     last: list[str] = []
 
     def look() -> Moment | None:
@@ -188,7 +184,7 @@ def _copied(source: Source, moment: Moment, tree: Tree) -> Manifest:
 
 
 def _streams(source: Source, moment: Moment) -> tuple[_Streams, tuple[str, ...]]:
-    """The streams of the job that become part of the backup, and the names of its other inputs and outputs."""
+    """The job's streams that become part of the backup, and the names of its other inputs and outputs."""
     systems = Systems(source.settings, source.job)
     homes: dict[str, str] = {}
     tables: set[str] = set()
@@ -217,8 +213,8 @@ def _place(source: Source, tree: Tree, lane: Lane, epoch: int) -> Folder:
 
 
 def _downstream_first(copies: Sequence[_Copied]) -> list[_Copied]:
-    """The folders, in such an order that a lane comes before the lanes whose output it reads. In this order, all
-    records that a copied lane has read were published before the folder of the lane that wrote them is copied.
+    """The folders, each lane's before those of the lanes whose output it reads. So what a copied lane has read was
+    published before its writer's folder is copied.
     """
     by_lane = {each.lane.id: each for each in copies}
     read = {each.lane.id: {ssp.stream for ssp in (*each.lane.ssps, *each.lane.broadcast)} for each in copies}
@@ -235,8 +231,8 @@ def _downstream_first(copies: Sequence[_Copied]) -> list[_Copied]:
 def _decided(
     copies: Sequence[_Copied], new: Sequence[Lane], streams: _Streams, cuts: Mapping[str, StreamCut]
 ) -> tuple[dict[str, StreamCut], dict[str, Batch]]:
-    """Where the backup ends in each stream, and the batch from which each open lane continues. ``new`` are the lanes
-    that have no folder yet. Raises MovedOnError if the copies don't fit together.
+    """Where the backup ends in each stream, and the batch from which each open lane continues. ``new`` lanes have no
+    folder yet. Raises MovedOnError if the copies don't fit together.
     """
     partitions: dict[Place, PartitionCopy] = {}
     for stream, (_, archive) in streams.items():
@@ -263,8 +259,7 @@ def _decided(
 
 
 def _check_kept(lane: LaneCopy, batch: Batch, cuts: Mapping[str, StreamCut]) -> None:
-    """Raises MovedOnError if the streams no longer keep records that a lane must read again when it continues from an
-    earlier batch."""
+    """Raises MovedOnError if the streams no longer keep records that a lane must read again."""
     if not any(cut.starts for cut in cuts.values()):
         return
     done = batch.number - 1 if batch.pending else batch.number
@@ -307,8 +302,8 @@ def _written(lane: Lane, partitions: Iterable[Place]) -> list[Place]:
 
 
 def _take_back(copied: _Copied, batch: Batch, cuts: Mapping[str, StreamCut], *, runs: bool) -> None:
-    """Take the copy of a lane's folder back to a batch, and the folder's notes about output streams back to the cut.
-    ``runs`` says whether the job could write to the folder during the copying.
+    """Take the copy of a lane's folder back to a batch, and its notes about output streams back to the cut. ``runs``
+    says whether the job could write to the folder meanwhile.
 
     Raises:
         MovedOnError: the copy is damaged, perhaps because the job wrote to the folder.

@@ -1,4 +1,4 @@
-"""The manifest of a backup: a list of its files and their checksums. The manifest is written last and read first."""
+"""The manifest of a backup: its files and their checksums. The manifest is written last and read first."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def read(tree: Tree) -> Manifest:
 
 
 def of_files(tree: Tree) -> dict[str, FileSum]:
-    """The sizes and checksums of all files of a backup that is being made. Also makes the files durable."""
+    """The sizes and checksums of all files of an unfinished backup. Makes the files durable."""
     files = {name: file.size for name, file in tree.files("").items() if name not in (_NAME, _UNFINISHED)}
     files = {name: size for name, size in files.items() if not _is_checksum_of(name, files, (_NAME, _UNFINISHED))}
     sums = parallel.mapped(lambda name: tree.sha256(name, durable=True), files)
@@ -160,7 +160,7 @@ def verify(tree: Tree, manifest: Manifest) -> None:
 
 
 def _is_checksum_of(name: str, files: Iterable[str], of: Iterable[str]) -> bool:
-    """Whether a file is the checksum file that Hadoop makes for one of the files ``of`` in the backup's top folder."""
+    """Whether a file is Hadoop's checksum file of one of the files ``of`` in the backup's top folder."""
     return name in {f".{each}.crc" for each in of} and "/" not in name
 
 

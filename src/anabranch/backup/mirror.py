@@ -1,5 +1,5 @@
 """Maintains a copy of a folder to which a lane is writing. After a refresh, the copy is at least as new as the folder
-was at the start of the refresh.
+was before it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ __all__ = ["Mirror", "copy_all"]
 
 
 class Mirror:
-    """A mirror of those files and folders in a folder that ``names`` lists. A file is copied again if its size or its
-    modification time, by the source's clock, has changed.
+    """Mirrors the files and folders that ``names`` lists. A file is copied again if its size or its modification time,
+    by the source's clock, has changed.
 
-    ``names`` are copied in the given order. Files that refer to other files must come first: then the copy always
-    contains the files to which they refer.
+    List files that refer to other files first: then the copy always contains the files to which they refer.
     """
 
     def __init__(self, source: Tree, target: Tree, names: Sequence[str]) -> None:
@@ -29,7 +28,6 @@ class Mirror:
         self._is_one_storage = (source.local is None) == (target.local is None)
 
     def refresh(self) -> None:
-        """Bring the mirror up to date."""
         for name in self._names:
             there = {each: file for each, file in self._source.files(name).items() if self._belongs(each)}
             due = [each for each, file in there.items() if self._has.get(each) != file]
@@ -40,8 +38,8 @@ class Mirror:
             self._has |= {each: there[each] for each in due}
 
     def _belongs(self, name: str) -> bool:
-        """Whether a file must be copied. Temporary files aren't copied. Between two kinds of storage, Hadoop's checksum
-        files aren't copied either, because Hadoop makes new ones.
+        """Whether a file must be copied: not if it is temporary or, between two kinds of storage, one of Hadoop's
+        checksum files, because Hadoop makes new ones.
         """
         file = name.rpartition("/")[2]
         is_checksum = file.startswith(".") and file.endswith(".crc")
@@ -49,7 +47,7 @@ class Mirror:
 
 
 def copy_all(source: Tree, target: Tree, names: Sequence[str], *, lives: bool = False) -> None:
-    """Copy files to the same names in another tree. For ``lives``, see :meth:`Tree.copy`."""
+    """Copy files to the same names in another tree; see :meth:`Tree.copy`."""
     parallel.mapped(lambda name: source.copy(name, target, lives=lives), names)
 
 

@@ -1,4 +1,4 @@
-"""A job's rows in the store at one moment: whether the job can be backed up, and which lanes and folders it has."""
+"""A job at one moment: whether it can be backed up, and which lanes and folders it has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SETTLED = {DeploymentState.RUNNING, DeploymentState.STOPPED, DeploymentState.FA
 
 @dataclass(frozen=True)
 class Moment:
-    """A job at one moment, as all its ``rows`` in the store described it."""
+    """A job at one moment, by all its ``rows`` in the store."""
 
     job: str
     rows: JobRows
@@ -45,14 +45,12 @@ class Moment:
 
     @property
     def folders(self) -> list[tuple[Lane, int]]:
-        """The folders from which the job continues, each with its lane and the epoch under which the folder was
-        made."""
+        """The folders from which the job continues, by lane and the epoch under which the folder was made."""
         needed = stopped_job.needed_folders(self.lanes) | {(lane.id, lane.folder_epoch) for lane in self.taking_part}
         return [(self.lanes[lane], epoch) for lane, epoch in sorted(needed) if epoch]
 
     def why_not(self) -> str:
-        """Why the job can't be backed up at this moment, although it may be possible a little later; empty if the job
-        can be backed up.
+        """Why the job can't be backed up yet; empty if it can.
 
         Raises:
             ConflictError: there is nothing to back up.
@@ -69,8 +67,8 @@ class Moment:
         return f"lane {closing} closes" if closing and self.state is DeploymentState.RUNNING else ""
 
     def is_followed_by(self, later: Moment) -> bool:
-        """Whether ``later`` has the same epoch, generations and lanes as this moment, and the job was draining or
-        drained at both moments or at neither. The lanes' progress can differ."""
+        """Whether ``later`` has the same epoch, generations and lanes, and the job was draining or drained at both
+        moments or at neither. The lanes' progress can differ."""
         return _identity(self) == _identity(later)
 
     @property

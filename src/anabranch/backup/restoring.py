@@ -1,10 +1,10 @@
 """Restores a job from a backup to a place that contains nothing of the job.
 
-The order of the steps ensures that an interrupted restore can be repeated, and that the store knows the job only when
-everything else is in place:
+In this order, an interrupted restore can be repeated, and the store knows the job only when everything else is in
+place:
 
-1. compare all files of the backup with their checksums, and check that the job's outputs outside the backup contain no
-   batches that the backup doesn't know, and that streams that already exist still have what the job must read;
+1. compare all files of the backup with their checksums; check that the job's outputs outside the backup contain no
+   batches that the backup doesn't know, and that existing streams still have what the job must read;
 2. copy each stream to a temporary folder, and move it to its place in one step;
 3. copy the folders of lanes;
 4. store the job's rows in one transaction. The job can then be started.
@@ -44,8 +44,8 @@ _NOTE = "restoring.json"
 
 
 class _Note(Document, frozen=True, kw_only=True):
-    """The content of a file that marks a restore in progress. The file is next to the folders of the job's lanes, from
-    before these folders are copied until the store knows the job.
+    """Marks a restore in progress, in a file next to the folders of the job's lanes, from before these are copied until
+    the store knows the job.
     """
 
     backup: str
@@ -57,7 +57,6 @@ class _Restore:
     """A restore in progress.
 
     Args:
-        tree: the location of the backup.
         settings: this machine's settings.
         job_settings: the settings that the restored job gets.
     """
@@ -80,8 +79,8 @@ class _Restore:
 
 
 def checked(spark: Any, uri: str) -> Manifest:
-    """Check that all files of a backup are as they were written, and return its manifest. Raises the errors of
-    :func:`manifest.read` and :func:`manifest.verify`.
+    """Check a backup's files, and return its manifest. Raises the errors of :func:`manifest.read` and
+    :func:`manifest.verify`.
     """
     tree = Tree(spark, uri)
     found = manifest.read(tree)
@@ -127,15 +126,14 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
 
 
 def _alone(settings: Settings, job: str) -> AbstractContextManager[object]:
-    """A context in which no other process can run the job on this machine. If the store is on a server, the context
-    does nothing."""
+    """A context in which no other process on this machine can run the job. Does nothing if the store is on a server."""
     url = settings.coordinator.store
     return nullcontext() if address.is_on_server(url) else endpoint.RunLock(url, job)
 
 
 def _is_done(tree: Tree, settings: Settings, found: Manifest) -> bool:
-    """Whether this very backup has already been restored by a process that was killed before it could remove its note.
-    If so, the note is removed.
+    """Whether this backup has already been restored by a process that was killed before it removed its note. Removes
+    the note.
 
     Raises:
         ConflictError: the store already has a job of this name, but not from an interrupted restore of this backup.
@@ -159,7 +157,7 @@ def _is_done(tree: Tree, settings: Settings, found: Manifest) -> bool:
 
 
 def _is_noted(lanes: Tree, backup: Manifest) -> bool:
-    """Whether a restore of this backup started to create folders and hasn't ended."""
+    """Whether a restore of this backup began to create folders and hasn't ended."""
     return lanes.has(_NOTE) and decode(lanes.read_bytes(_NOTE), _Note).backup == backup.id
 
 
@@ -171,8 +169,8 @@ def _places(settings: Settings) -> dict[str, Any]:
 
 
 def _settings(settings: Settings, its: JobRows) -> Settings:
-    """The settings of the restored job: the settings with which it was started, but with the locations on this machine.
-    A job that ran in one process with its coordinator gets this machine's settings.
+    """The settings with which the job was started, with the locations on this machine; this machine's settings if the
+    job ran in one process with its coordinator.
     """
     program = rows.last_program(its)
     if program is None:
@@ -181,7 +179,7 @@ def _settings(settings: Settings, its: JobRows) -> Settings:
 
 
 def _check_folders(due: _Restore) -> None:
-    """Raises ConflictError if folders of the job's lanes already exist, unless an interrupted restore made them."""
+    """Raises ConflictError if folders of the job's lanes exist, unless an interrupted restore made them."""
     if _is_noted(due.lanes, due.backup):
         return
     if due.lanes.files(""):
@@ -192,7 +190,7 @@ def _check_folders(due: _Restore) -> None:
 
 
 def _streams_there(due: _Restore) -> set[str]:
-    """The streams that already exist here and contain everything that the backup contains of them."""
+    """The streams that exist here and contain everything that the backup contains of them."""
     there = set()
     for each in due.backup.streams:
         archive, place = due.systems.named(each.system).archive(), manifest.place_of(each.system)
@@ -204,8 +202,8 @@ def _streams_there(due: _Restore) -> set[str]:
 
 
 def _check_kept(due: _Restore, there: set[str]) -> None:
-    """Raises ConflictError if the retention of a stream that already exists here has deleted records that the restored
-    job must still read, unless the settings allow the loss of records."""
+    """Raises ConflictError if retention has deleted records that the restored job must still read from an existing
+    stream, unless the settings allow the loss of records."""
     systems = due.systems
     strict = {stream for stream in there if systems.on_data_loss(stream) == "fail"}
     starts = {
@@ -230,8 +228,8 @@ def _check_kept(due: _Restore, there: set[str]) -> None:
 
 
 def _check_outputs(due: _Restore, there: set[str]) -> None:
-    """Raises ConflictError if outputs that aren't restored contain batches that the backup doesn't know. The job would
-    write the records of those batches again.
+    """Raises ConflictError if outputs that aren't restored contain batches that the backup doesn't know: the job would
+    write their records again.
     """
     systems = due.systems
     planned = {each.lane: each.planned for each in due.backup.lanes if each.is_open}
@@ -288,13 +286,13 @@ def _place_folders(due: _Restore) -> None:
 
 
 def _below(found: Manifest, begin: str, cut: int) -> dict[str, FileSum]:
-    """The files of a backup whose names start with ``begin``, by their names without the first ``cut`` characters."""
+    """The files whose names start with ``begin``, by their names without the first ``cut`` characters."""
     return {name[cut:]: file for name, file in found.files.items() if name.startswith(begin)}
 
 
 def _copy_whole(source: Tree, target: Tree, files: Mapping[str, FileSum]) -> None:
-    """Copy files, and check the copies' checksums. Between a local disk and another storage, Hadoop's own checksum
-    files are left out. Raises DamagedError if a copy differs."""
+    """Copy files, without Hadoop's own checksum files between a local disk and another storage. Raises DamagedError if
+    the checksum of a copy differs."""
     one_storage = (source.local is None) == (target.local is None)
     names = [name for name in files if one_storage or not _is_checksum(name)]
     copy_all(source, target, names)
@@ -307,6 +305,6 @@ def _copy_whole(source: Tree, target: Tree, files: Mapping[str, FileSum]) -> Non
 
 
 def _is_checksum(name: str) -> bool:
-    """Whether a file is one of Hadoop's checksum files, which Hadoop makes when it copies to a local disk."""
+    """Whether a file is a checksum file that Hadoop makes when it copies to a local disk."""
     file = name.rpartition("/")[2]
     return file.startswith(".") and file.endswith(".crc")

@@ -1,5 +1,5 @@
-"""Writes a job's rows into a backup, and reads rows from a backup. In a backup, the rows form a small store, so rows
-of an older version are migrated like any store."""
+"""Writes a job's rows into a backup, and reads them. There, the rows form a small store, so rows of an older version
+are migrated like any store."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from anabranch.protocol.deployment import Program
 __all__ = ["EPOCHS_AHEAD", "at_rest", "joined", "keep", "kept", "last_program"]
 
 EPOCHS_AHEAD = 1000
-"""The difference between a restored job's epoch and the epoch in the backup. The original job may have continued after
-the backup, and the processes of the restored job must have higher epochs than those of the original job.
+"""How far a restored job's epoch is ahead of the backup's: the original job may have continued after the backup, and
+the processes of the restored job must have higher epochs.
 """
 
 
@@ -45,11 +45,10 @@ def kept(job: str, tree: Tree) -> JobRows:
 
 
 def at_rest(rows: JobRows, places: Mapping[str, Any], why: str) -> JobRows:
-    """The job's rows in the form in which they are restored: no process runs the job.
+    """The job's rows as they are restored: no process runs the job.
 
     Args:
-        places: the settings for the locations of lanes and streams. They take precedence over the settings with which
-            the job was started.
+        places: the settings that say where lanes and streams are, instead of those with which the job was started.
         why: the reason that is recorded for the processes that lose their seats.
     """
     changed = {name: [dict(row) for row in its] for name, its in rows.items()}
@@ -73,7 +72,7 @@ def at_rest(rows: JobRows, places: Mapping[str, Any], why: str) -> JobRows:
 
 
 def last_program(rows: JobRows) -> Program | None:
-    """The program that containers need to run the last deployment; None if the job ran in one process with its
+    """The program with which containers run the last deployment; None if the job ran in one process with its
     coordinator.
     """
     last = max(rows["deployments"], key=lambda row: int(row["id"]))
@@ -81,7 +80,7 @@ def last_program(rows: JobRows) -> Program | None:
 
 
 def joined(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """The nested settings in ``below`` and ``above``, merged at every level. Those in ``above`` take precedence."""
+    """Nested settings, merged at every level. Those in ``above`` take precedence."""
     found = dict(below)
     for name, each in above.items():
         found[name] = joined(below.get(name) or {}, each) if isinstance(each, Mapping) else each

@@ -1,6 +1,4 @@
-"""The command line, with one file for each verb. Data goes to stdout, progress to stderr. Errors explain what happened,
-why, and what to do next.
-"""
+"""The command line, with one file for each verb. Data goes to stdout, progress to stderr."""
 
 from anabranch.cli.main import main
 

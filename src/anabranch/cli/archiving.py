@@ -1,6 +1,6 @@
 """Makes the archive from which later JVMs load Spark's classes.
 
-``python -m anabranch.cli.archiving`` runs a small job. At the end of the job, the JVM writes the archive. See
+``python -m anabranch.cli.archiving`` runs a small job, after which the JVM writes the archive. See
 :mod:`anabranch.spark.session.class_archive`.
 """
 

@@ -1,4 +1,4 @@
-"""``anabranch assign``: shows or changes which containers run which tasks, considering the racks of the data."""
+"""``anabranch assign``: shows or changes which containers run which tasks, by the racks of the data."""
 
 from __future__ import annotations
 

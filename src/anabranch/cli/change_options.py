@@ -15,7 +15,7 @@ __all__ = ["ChangeOptions", "with_change_options"]
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeOptions:
-    """The values of the options of a verb that changes a running job. Each option is a field."""
+    """A field for each of these options."""
 
     timeout: options.Timeout = 300.0
     now: haste.Now = False
@@ -25,14 +25,12 @@ class ChangeOptions:
 
     @property
     def patience(self) -> float | None:
-        """How many seconds the verb waits; None: it doesn't wait."""
+        """How many seconds the verb waits; None if it doesn't wait."""
         return None if self.detach else self.timeout
 
 
 def with_change_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """Turn a verb into a function that Typer understands: the last parameter, a :class:`ChangeOptions`, is replaced by
-    a parameter for each of its fields.
-    """
+    """Replace a verb's last parameter, a :class:`ChangeOptions`, with a parameter for each field, as Typer needs it."""
     *own, last = inspect.signature(verb, eval_str=True).parameters.values()
     shared = inspect.signature(ChangeOptions, eval_str=True).parameters
 

@@ -1,5 +1,5 @@
-"""``anabranch check``: finds damage in the folders of a job's lanes, in its streams and in its outputs, and shows what
-can't be recovered without a backup.
+"""``anabranch check``: finds damage in a job's lane folders, streams and outputs, and shows what only a backup can
+recover.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Check:
         self._lanes = [lane for lane in lanes if lane.folder_epoch and lane not in served]
 
     def findings(self) -> list[Finding]:
-        """All problems in the streams, outputs and folders. Changes nothing."""
+        """All problems, without changing anything."""
         from anabranch.container.checkpoint import review
 
         return [

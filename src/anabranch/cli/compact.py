@@ -1,5 +1,4 @@
-"""``anabranch compact``: removes foreign state from the lanes of a stopped job. A lane's state is foreign if it belongs
-to tasks that other lanes own now."""
+"""``anabranch compact``: removes foreign state, which belongs to tasks that other lanes own now, from a stopped job."""
 
 from __future__ import annotations
 
@@ -22,8 +21,7 @@ from anabranch.model.lane import Lane
 
 @dataclass(frozen=True)
 class Compaction:
-    """The size of a lane's state before and after compaction: the number of rows, and the bytes of their keys and
-    values."""
+    """A lane's state before and after compaction: the number of rows, and the bytes of their keys and values."""
 
     lane: str
     rows: int
@@ -66,11 +64,10 @@ def compact(
 
 
 def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> list[Compaction]:
-    """Give each lane that has foreign state a new folder without that state, and delete the old folder.
+    """Replace the folder of each lane that has foreign state with a copy without that state.
 
-    Raises the same errors as :func:`anabranch.container.checkpoint.compaction.look` and
-    :func:`anabranch.container.checkpoint.compaction.rewrite`. After such an error, all lanes still have their old
-    folders.
+    Raises the errors of :func:`anabranch.container.checkpoint.compaction.look` and
+    :func:`anabranch.container.checkpoint.compaction.rewrite`; all lanes then still have their old folders.
     """
     from anabranch.container.checkpoint import compaction
 
@@ -99,9 +96,8 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
 
 
 def cleared(store: Store, job: str, root: str) -> list[str]:
-    """Delete the lane folders that a stopped job no longer needs, and return their names. Call
-    :func:`stopped_job.lanes` first, which raises an error if the job isn't stopped. If the root isn't on a local disk,
-    no folder is deleted.
+    """Delete the lane folders that a stopped job no longer needs, if the root is on a local disk, and return their
+    names. Call :func:`stopped_job.lanes` first, which checks that the job is stopped.
     """
     place = local_folder(root)
     if place is None:

@@ -1,5 +1,5 @@
-"""Finds the coordinator that serves a job: the configured coordinator; if none is configured, the one that leads on a
-store that several machines can reach, or one on this machine. If there is none of these, the store is read directly.
+"""Finds the coordinator that serves a job: the configured one; otherwise the one that leads on a store that several
+machines can reach, or one on this machine. If there is none, the store is read directly.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ T = TypeVar("T")
 
 
 def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
-    """All jobs of the coordinator at :func:`coordinator_url`. If there is no such URL, all jobs of the store; the
-    status of a running job then comes from the process on this machine that serves the job."""
+    """All jobs of the coordinator at :func:`coordinator_url` or, without a URL, of the store; running jobs are then
+    described by the processes on this machine that serve them."""
     if (url := coordinator_url(settings)) is not None:
         with _client(url, settings) as client:
             return client.jobs()
@@ -45,8 +45,8 @@ def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
 
 
 def overview(settings: CoordinatorSettings) -> Overview:
-    """The overview of the coordinator at :func:`coordinator_url`. If there is no such URL, an overview of the store;
-    the lines of running jobs then come from the processes on this machine that serve the jobs."""
+    """The overview of the coordinator at :func:`coordinator_url` or, without a URL, of the store; running jobs are then
+    described by the processes on this machine that serve them."""
     found = read(settings, None, lambda asked: asked.overview())
     if coordinator_url(settings) is not None:
         return found
@@ -59,7 +59,7 @@ def overview(settings: CoordinatorSettings) -> Overview:
 
 
 def status(settings: CoordinatorSettings, job: str) -> JobStatus:
-    """A job's status. Raises NotFoundError if there is no such job; the error lists the existing jobs."""
+    """A job's status. Raises NotFoundError, with the existing jobs, if there is no such job."""
     return _told(settings, job, lambda found: found.status(job), lambda store: stored_jobs.status(store, job))
 
 
@@ -74,7 +74,7 @@ def events(settings: CoordinatorSettings, job: str, limit: int) -> list[LoggedEv
 
 
 def described(settings: CoordinatorSettings, job: str) -> tuple[JobStatus, JobModel]:
-    """A job's status, and its job model."""
+    """A job's status and job model."""
     return _told(
         settings,
         job,
@@ -85,8 +85,8 @@ def described(settings: CoordinatorSettings, job: str) -> tuple[JobStatus, JobMo
 
 def read(settings: CoordinatorSettings, job: str | None, ask: Callable[[Operations], T]) -> T:
     """The answer to a question about one job, or about all jobs if ``job`` is None. ``ask`` gets the coordinator at
-    :func:`coordinator_url`, or the process on this machine that serves the job. If there is neither, ``ask`` gets a
-    coordinator in this process that only reads the store.
+    :func:`coordinator_url`, or else the process on this machine that serves the job, or else a coordinator in this
+    process that only reads the store.
     """
     url = coordinator_url(settings)
     if url is None and job is not None:
@@ -110,7 +110,7 @@ def settings_of(settings: Settings, job: str) -> Settings:
 
 
 def stored_settings(settings: Settings, store: Store, job: str) -> Settings:
-    """Like :func:`settings_of`, but no coordinator is asked. Use this while this process works on the store alone."""
+    """Like :func:`settings_of`, but without asking a coordinator, for processes that work on the store alone."""
     return _restored(settings, lambda: stored_jobs.running(store, job))
 
 
@@ -141,8 +141,8 @@ def client(settings: CoordinatorSettings, job: str) -> Client:
 
 
 def at(settings: Settings, url: str | None) -> Client:
-    """A client of the coordinator at ``url`` or, if ``url`` is None, of the coordinator whose URL is
-    :func:`coordinator_url`. Raises UsageError if there is no such URL.
+    """A client of the coordinator at ``url`` or, by default, at :func:`coordinator_url`. Raises UsageError if there is
+    no URL.
     """
     found = url or coordinator_url(settings.coordinator)
     if found is None:
@@ -154,8 +154,8 @@ def at(settings: Settings, url: str | None) -> Client:
 
 
 def coordinator_url(settings: CoordinatorSettings) -> str | None:
-    """The URL of the configured coordinator. If none is configured, and several machines can reach the store, the URL
-    of the coordinator that leads, or that led last. None if there is no such URL."""
+    """The configured URL; if there is none, and several machines can reach the store, the URL of the coordinator that
+    leads, or that led last; otherwise None."""
     if settings.url is not None or not address.is_on_server(settings.store):
         return settings.url
     with _opened(settings) as store:
@@ -164,8 +164,8 @@ def coordinator_url(settings: CoordinatorSettings) -> str | None:
 
 
 def served_here(settings: CoordinatorSettings) -> dict[str, str]:
-    """The URLs of the processes on this machine that serve jobs of the store, by job. Empty if several machines can
-    reach the store: then only :func:`coordinator_url` says who serves its jobs."""
+    """The URLs of the processes on this machine that serve jobs of the store, by job. Empty for a store that several
+    machines can reach: only :func:`coordinator_url` says who serves its jobs."""
     return {} if address.is_on_server(settings.store) else endpoint.find(settings.store)
 
 
@@ -177,9 +177,8 @@ def _client(url: str, settings: CoordinatorSettings) -> Client:
 
 
 def token(url: str, settings: CoordinatorSettings) -> str | None:
-    """The token for the coordinator at this URL: the configured token; if there is none, the token that a coordinator
-    on this machine has created. None if no token is configured, and either the URL isn't a loopback address or the
-    created token can't be read.
+    """The configured token; otherwise, if ``url`` is a loopback address, the token that a coordinator on this machine
+    has created. None if there is no such token, or it can't be read.
     """
     if settings.token is not None:
         return secrets.resolved("coordinator.token", settings.token)
@@ -189,7 +188,7 @@ def token(url: str, settings: CoordinatorSettings) -> str | None:
 
 
 def _is_here(url: str) -> bool:
-    """Whether the coordinator is reached over loopback."""
+    """Whether the URL is a loopback address."""
     try:
         host = urlsplit(url.strip()).hostname or ""
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -198,9 +197,8 @@ def _is_here(url: str) -> bool:
 
 
 def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], look: Callable[[Store], T]) -> T:
-    """The result of ``ask`` for the coordinator at :func:`coordinator_url`, or for the process on this machine that
-    serves the job. If there is neither, the result of ``look`` for the store. If there is one, but it can't be reached,
-    the store isn't read instead.
+    """Like :func:`read`, but for one job, and with ``look`` for the store. If there is a coordinator that can't be
+    reached, an error is raised, and the store isn't read.
     """
     url = coordinator_url(settings) or served_here(settings).get(job)
     if url is not None:
@@ -211,8 +209,8 @@ def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], l
 
 
 def _opened(settings: CoordinatorSettings) -> closing[Store]:
-    """The store, for reading. Call this only if no coordinator can be asked instead, because importing the store's
-    modules takes time."""
+    """The store, for reading. Use it only if no coordinator can be asked, because importing the store's modules takes
+    time."""
     from anabranch.coordinator.store import Store
 
     return closing(Store.open_existing(settings.store))

@@ -1,5 +1,5 @@
-"""``anabranch container``: runs one process of a job. The process takes a seat, or stands by for a seat, and runs the
-seat's lanes."""
+"""``anabranch container``: runs one process of a job, which takes a seat, or stands by for one, and runs the seat's
+lanes."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ def _run(
     ended: threading.Event,
     replacer: Replacer,
 ) -> Restarts | None:
-    """Start Spark, and run lanes in it until the job has ended or the process must end. Sets ``ended`` at the end.
+    """Start Spark, and run lanes until the job has ended or the process must end. Then set ``ended``.
 
     Returns:
-        If only a new process can help, the record of replacements to pass on to the new process; otherwise None.
+        The record of replacements, if only a new process can help; otherwise None.
     """
     from anabranch.container import executors
     from anabranch.container.reconciler import Container
@@ -129,15 +129,14 @@ def _run(
 
 
 def _trace(lane: str, error: BaseException) -> None:
-    """Write the full traces of a failure to this process's log."""
     from anabranch.container import root_cause
 
     logs.say(f"lane {lane} failed:\n{root_cause.text_of(error)}", level="error")
 
 
 def _code(client: Client, sha256: str, in_image: bool) -> Path:
-    """The folder with the code with which the job was started. With ``in_image``, this is the working folder; raises
-    ConflictError if the code there is different."""
+    """The folder with the job's code. With ``in_image``, the working folder; raises ConflictError if its code is
+    different."""
     if in_image:
         here = Path.cwd()
         if artifact.fingerprint(here) != sha256:
@@ -161,8 +160,8 @@ def _settings(running: RunningDeployment, master: str | None, rack: str | None) 
 
 
 def stops_because(graph: Graph, settings: Settings) -> str:
-    """Why the container doesn't continue to run without its coordinator: a setting forbids this, or an output is of a
-    kind that can't be fenced, so that records could be written twice. Empty if the container continues.
+    """Why the container doesn't continue without its coordinator: a setting forbids this, or an output can't be fenced,
+    so records could be written twice. Empty if the container continues.
     """
     if settings.job.on_coordinator_loss != "continue":
         return f'the job has on_coordinator_loss = "{settings.job.on_coordinator_loss}"'
@@ -237,9 +236,9 @@ def check_ended_well(client: Client, job: str, deployment: int) -> None:
 def _seated(
     client: Client, me: Registration, leaving: _Leaving, made: Container
 ) -> tuple[float, RegistrationResponse | None]:
-    """Wait for a seat. Until a seat is free, the process stands by, warms its session and maintains standbys.
+    """Wait for a seat. Meanwhile, the process stands by, warms its session and maintains standbys.
 
-    Returns the time at which the seat was requested, and the coordinator's answer. The answer is None if the job isn't
+    Returns when the seat was requested, and the coordinator's answer; None instead of the answer if the job isn't
     running any more, or the process should end.
     """
 
@@ -264,8 +263,7 @@ def _seated(
 
 
 class _Leaving:
-    """The first SIGINT or SIGTERM makes the container end its lanes and leave; a second signal ends the process at
-    once."""
+    """The first SIGINT or SIGTERM makes the container end its lanes and leave; the second ends the process at once."""
 
     def __init__(self, replacer: Replacer) -> None:
         self.event = threading.Event()

@@ -1,4 +1,4 @@
-"""``anabranch coordinator``: serves the jobs of a store. If several coordinators use one store, one of them leads."""
+"""``anabranch coordinator``: serves the jobs of a store."""
 
 from __future__ import annotations
 
@@ -119,8 +119,7 @@ def _greet(settings: CoordinatorSettings, store: Store, url: str, local: bool) -
 
 
 def _check_reach(settings: CoordinatorSettings, host: str, url: str | None) -> None:
-    """Raises UsageError if other machines could reach the coordinator and no token is set, or if the coordinator's URL
-    is invalid."""
+    """Raises UsageError if other machines could reach the coordinator and no token is set, or if its URL is invalid."""
     if settings.token is None and not _is_loopback(host):
         raise UsageError(
             f"{host} can be reached from elsewhere, and [coordinator] token isn't set",
@@ -135,8 +134,7 @@ def _check_reach(settings: CoordinatorSettings, host: str, url: str | None) -> N
 
 
 def default_port(host: str, url: str | None) -> int:
-    """The port on which the coordinator listens by default. If the configured ``url`` names ``host``, this is the port
-    of that URL, at which verbs look for the coordinator."""
+    """The port of ``url``, where verbs look for the coordinator, if this URL names ``host``; otherwise ``PORT``."""
     for each in (url or "").split(","):
         looked_for = urlsplit(each.strip())
         if looked_for.hostname == host or (looked_for.hostname == "localhost" and host == "127.0.0.1"):
@@ -145,8 +143,8 @@ def default_port(host: str, url: str | None) -> int:
 
 
 def _collect_seldom() -> None:
-    """Keep pauses for garbage collection short and rare: the collector ignores all objects that exist now, and runs
-    seldom. (Long polls need many objects, none of which is garbage.)"""
+    """Let the garbage collector run seldom, and ignore all objects that exist now, for short pauses. (Long polls need
+    many objects, none of which is garbage.)"""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
@@ -155,8 +153,8 @@ def _collect_seldom() -> None:
 def launcher_of(settings: CoordinatorSettings, url: str, config: Path | None) -> Launcher:
     """A launcher of containers that use the coordinator at ``url``, with this process's configuration and environment.
 
-    Of the settings in the environment, containers get only those of the sections ``COORDINATOR`` and ``SPARK``, which
-    depend on the machine. All other settings come from the coordinator: ``start`` has stored them there.
+    Of the settings in the environment, containers get only the sections ``COORDINATOR`` and ``SPARK``, which depend on
+    the machine. ``start`` has stored all others in the coordinator.
     """
     assert settings.logs is not None
     named = [] if config is None else ["--config", str(config.resolve())]
@@ -177,7 +175,7 @@ def launcher_of(settings: CoordinatorSettings, url: str, config: Path | None) ->
 
 
 def _tokens(settings: CoordinatorSettings) -> Tokens:
-    """The configured tokens. Raises ConfigError if the two are equal, or if one is empty or can't be resolved."""
+    """The configured tokens. Raises ConfigError if they are equal, or if one is empty or can't be resolved."""
     operate, read = _token("token", settings.token), _token("read_token", settings.read_token)
     if operate is not None and operate == read:
         raise ConfigError("the settings coordinator.token and coordinator.read_token are equal", "set another one")

@@ -42,8 +42,8 @@ def dashboard(
 
 
 def address(url: str, job: str | None = None, token: str | None = None) -> str:
-    """The address of a page. The token is in the fragment, which browsers don't send and servers don't log. Before
-    doing anything else, the page removes the token from the address.
+    """The address of a page. The token is in the fragment, which browsers don't send and servers don't log, and which
+    the page removes at once.
     """
     path = "/" if job is None else f"/jobs/{quote(job, safe='')}"
     fragment = path if token is None else f"/login?{urlencode({'token': token, 'next': path})}"
@@ -51,8 +51,8 @@ def address(url: str, job: str | None = None, token: str | None = None) -> str:
 
 
 def _redirect(token_path: Path, address: str) -> str:
-    """The URL of a new file that redirects to ``address`` and that only this user can read. Without this file, the
-    address with the token would be among the browser's arguments, which all users of the machine can see.
+    """The URL of a new file, for this user only, that redirects to ``address``. Otherwise, all users of the machine
+    could see the token among the browser's arguments.
     """
     path = token_file.sibling(token_path, ".token.html")
     own_files.make_folder(path.parent)
@@ -63,9 +63,8 @@ def _redirect(token_path: Path, address: str) -> str:
 
 
 def _url(settings: CoordinatorSettings, job: str | None) -> str:
-    """The URL of the coordinator that serves the job. If ``job`` is None, the URL of the configured coordinator or, if
-    none is configured, of the coordinator that leads on a store that several machines can reach, or of any coordinator
-    on this machine that uses the store."""
+    """The URL of the coordinator that serves the job. Without a job, that of the configured coordinator, of the one
+    that leads on a store that several machines can reach, or of any on this machine that uses the store."""
     if job is not None:
         with connect.client(settings, job) as client:
             return client.url

@@ -55,8 +55,8 @@ bootstrap_servers = "{}"
 """
 
 _JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.io.tmpdir={}"
-"""Java options for the tour's processes. The processes run for about a minute. With only the fast compiler, they use
-half the CPU time. Java's temporary files are put in the given folder, so nothing is left in /tmp.
+"""Java options for the tour's processes, which run for about a minute. With only the fast compiler, they use half the
+CPU time. Java's temporary files are in the given folder, so nothing is left in /tmp.
 """
 
 
@@ -111,7 +111,7 @@ def _toured(place: Path, kafka: bool, step: bool, interruptions: Interruptions) 
 
 
 def _workspace(folder: Path | None, interruptions: Interruptions) -> Path:
-    """The folder of the tour. If ``folder`` is None, a temporary folder, which is removed at the end."""
+    """The tour's folder; by default, a temporary folder, which is removed at the end."""
     if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise AnabranchError(f"{folder} isn't an empty folder", "name a new one")
     place = (folder or Path(tempfile.gettempdir()) / f"anabranch-demo-{uuid.uuid4().hex[:8]}").resolve()

@@ -1,5 +1,4 @@
-"""``anabranch deploy``: replaces the running version of a job with another version, which takes over state and
-positions."""
+"""``anabranch deploy``: replaces the running version of a job with another one, which takes over its state."""
 
 from __future__ import annotations
 
@@ -72,7 +71,7 @@ def deploy(
 
 
 def _check_with_drain(chosen: ChangeOptions, drop_state: tuple[str, ...]) -> None:
-    """Raises UsageError if an option is given that can't be used with ``--drain``."""
+    """Raises UsageError for an option that can't be used with ``--drain``."""
     if chosen.detach:
         raise UsageError("deploy --drain waits for the drain", "leave --detach out")
     if chosen.now:
@@ -85,7 +84,7 @@ def _check_with_drain(chosen: ChangeOptions, drop_state: tuple[str, ...]) -> Non
 
 
 def _check_without_drain(up_to: str, reset_state: bool) -> None:
-    """Raises UsageError if an option is given that is only for ``--drain``."""
+    """Raises UsageError for an option that is only for ``--drain``."""
     for name, given in (("--up-to", up_to != DrainMode.PLANNED), ("--reset-state", reset_state)):
         if given:
             raise UsageError(f"{name} is for deploy --drain", f"add --drain, or leave {name} out")
@@ -94,12 +93,8 @@ def _check_without_drain(up_to: str, reset_state: bool) -> None:
 def _after_drain(
     client: Client, file: JobFile, settings: Settings, up_to: str, timeout: float, reset_state: bool
 ) -> int:
-    """Drain a job, and then start the new version. The new version is prepared before the drain, so that errors in
-    it are found while the old version still runs. Returns the number of the new deployment.
-
-    Raises:
-        ConflictError: the job can't be drained now.
-        JobFailedError, OutOfTimeError: as for :func:`drain.wait` and :func:`start.wait`.
+    """Drain a job, and start the new version. It is prepared before the drain, so its errors are found while the old
+    version still runs. Returns the number of the new deployment.
     """
     name, end = file.graph.job, time.monotonic() + timeout
     prepared = start.prepare(client, file, settings, client.model(name), drained=True)
@@ -112,7 +107,7 @@ def _after_drain(
 
 
 def planned(client: Client, file: JobFile, settings: Settings) -> Prepared:
-    """The new version of a job, planned with the factor and the number of containers that the job has now.
+    """The new version of a job, planned with the job's present factor and number of containers.
 
     Raises:
         StateError: an output stream is gone, or contains records of a lane that the store doesn't know.
@@ -142,8 +137,8 @@ def wished(
     dry: bool = False,
     now: bool = False,
 ) -> DeployRequest:
-    """The request to deploy the new version. With ``dry``, the coordinator only makes the plan. Without ``dry``, this
-    function also registers schemas, creates new streams and tables, and hands over the code.
+    """The request to deploy the new version. If ``dry``, the coordinator only makes the plan. Otherwise, also registers
+    schemas, creates new streams and tables, and hands over the code.
     """
     if not dry:
         registered = preparation.formats(prepared.file, settings, prepared.formats, register=True)
@@ -156,16 +151,13 @@ def wished(
 
 
 def _between(file: JobFile) -> dict[str, str]:
-    """The job's intermediate streams, each with the name of the ``partition_by`` that writes the stream."""
+    """The job's intermediate streams, each with the name of the ``partition_by`` that writes it."""
     return {stages.stream_of(file.graph, node): node.name for node in file.graph.nodes if is_boundary(node)}
 
 
 def follow(client: Client, job: str, told: DeployResult, timeout: float | None, json: bool) -> None:
-    """Print what a deployment changes, and wait until the change is done. If ``timeout`` is None, don't wait.
-
-    Raises:
-        JobFailedError, OutOfTimeError: as for :func:`scale.wait`.
-        ConflictError: the deployment was undone.
+    """Print what a deployment changes, and wait until the change is done, unless ``timeout`` is None. Raises the errors
+    of :func:`scale.wait`, and ConflictError if the deployment was undone.
     """
     said = f"deployment {told.deployment}"
     said += f", of version {told.version_of} again" if told.version_of != told.deployment else ""
@@ -191,8 +183,8 @@ def _check(client: Client, job: str, told: DeployResult) -> None:
 
 
 def _check_between(wanted: dict[str, str], former: set[str]) -> None:
-    """Raises ConflictError if an earlier version of the job already used one of the new intermediate streams: the old
-    records in the stream would be processed again.
+    """Raises ConflictError if an earlier version of the job used one of the new intermediate streams, whose old records
+    would be processed again.
     """
     for stream, name in wanted.items():
         if stream in former:

@@ -1,4 +1,4 @@
-"""``anabranch doctor``: checks Java, Python, Spark and everything else that a job needs, and prints a line for each
+"""``anabranch doctor``: checks everything that a job needs, such as Java, Python and Spark, and prints a line for each
 check."""
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def doctor(
 
 
 def _fix(settings: Settings) -> None:
-    """Fetch the jars that the systems and formats in the settings need, and archive Spark's classes. Otherwise, Spark
-    would look for the jars in a Maven repository, and JVMs would load Spark's classes without an archive."""
+    """Archive Spark's classes, and fetch the jars that the settings' systems and formats need, which Spark would
+    otherwise look for in a Maven repository."""
     systems = Systems(settings)
     wanted = [system.session_needs().jars for system in systems.all if _is_wanted(system, systems, settings)]
     wanted += [modules.jars(settings.formats, module) for module in modules.needed(settings)]
@@ -111,8 +111,7 @@ def _spark(_: Settings) -> str:
 
 
 def _class_archive() -> str:
-    """The archive from which JVMs load Spark's classes, or why they don't load them from an archive. Jobs also run
-    without one."""
+    """The archive from which JVMs load Spark's classes, or why they don't use one. Jobs also run without one."""
     from anabranch.spark.session import class_archive, java_program
 
     java = java_program.resolve()
@@ -124,8 +123,7 @@ def _class_archive() -> str:
 
 
 def _internals(settings: Settings) -> Iterator[tuple[str, bool, str]]:
-    """Check whether Spark has the private surface that anabranch uses. Yields a line for all probes together, and a
-    line for each probe that fails."""
+    """A line for all probes of Spark's private surface, and a line for each that fails."""
     from anabranch.spark.session import session
 
     progress.say("starting Spark to check it ...")
@@ -162,8 +160,8 @@ def _store(settings: Settings) -> str:
 
 
 def _of_systems(settings: Settings) -> dict[str, Callable[[Settings], str]]:
-    """The checks that each system defines, and a check that the system's Spark connector is available. If a system has
-    no settings, and no stream uses it, only checks that need no connection are made.
+    """Each system's own checks, and a check of its Spark connector. If a system has no settings, and no stream uses it,
+    only checks that need no connection are made.
     """
     found: dict[str, Callable[[Settings], str]] = {}
     systems = Systems(settings)
@@ -187,8 +185,8 @@ def _checked(check: Callable[[], str], _: Settings) -> str:
 
 
 def _connector(system: System, wanted: bool, _: Settings) -> str:
-    """Where a system's Spark connector comes from. If it must come from a Maven repository, and ``wanted`` is set,
-    raises AnabranchError if the repository doesn't have it. (This isn't checked if there is no ``mvn`` here.)"""
+    """Where a system's Spark connector comes from. Raises AnabranchError if the connector is ``wanted``, and the Maven
+    repository that it must come from doesn't have it. (Without ``mvn``, this isn't checked.)"""
     needs = system.session_needs()
     packages = needs.conf.get("spark.jars.packages", "")
     for each in packages.split(",") if packages and wanted else ():
@@ -199,9 +197,8 @@ def _connector(system: System, wanted: bool, _: Settings) -> str:
 
 
 def _module(module: str, settings: Settings) -> str:
-    """Where a format's Spark module comes from. Raises AnabranchError if the module must come from a Maven repository,
-    and the repository doesn't have it: the job couldn't start without it. (This isn't checked if there is no ``mvn``
-    here.)"""
+    """Where a format's Spark module comes from. Raises AnabranchError if the Maven repository that it must come from
+    doesn't have it. (Without ``mvn``, this isn't checked.)"""
     where = modules.found(settings.formats, module)
     if isinstance(where, Path):
         return str(where)
@@ -217,7 +214,7 @@ def _module(module: str, settings: Settings) -> str:
 
 
 def _is_in_maven(package: str) -> bool | None:
-    """Whether a Maven repository has the package; None if this can't be checked, because there is no ``mvn`` here."""
+    """Whether a Maven repository has the package; None without ``mvn``."""
     maven = shutil.which("mvn")
     if maven is None:
         return None

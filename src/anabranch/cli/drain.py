@@ -1,5 +1,4 @@
-"""``anabranch drain``: lets a job finish everything that it should still read, emit all windows, fire all timers, and
-end."""
+"""``anabranch drain``: lets a job finish what it should still read, and end."""
 
 from __future__ import annotations
 
@@ -69,14 +68,13 @@ def wished(deployment: int, up_to: str, dry: bool = False) -> DrainNotification:
 
 
 def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float) -> None:
-    """Wait until a job has drained. Meanwhile, print its progress.
+    """Wait until a job has drained, and print its progress meanwhile.
 
     Raises:
         JobFailedError: the job has failed, or was stopped.
         ConflictError: the drain was cancelled.
         OutOfTimeError: the drain took longer than ``timeout`` seconds; or a function has been working on one message
-            for a minute, and the job has no ``message_timeout``. The error also names the messages on which functions
-            have been working for a long time.
+            for a minute, and the job has no ``message_timeout``.
     """
     status: JobStatus | None = None
     last = ""
@@ -104,7 +102,7 @@ def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float
 
 
 def _has_drained(job: str, status: JobStatus) -> bool:
-    """Whether the job has drained. Raises an error if the job will not drain any more; see :func:`wait`."""
+    """Whether the job has drained. Raises an error if it won't drain any more; see :func:`wait`."""
     if status.state == DeploymentState.DRAINED:
         return True
     if status.drain is None and status.state == DeploymentState.RUNNING:
@@ -121,8 +119,8 @@ def _has_drained(job: str, status: JobStatus) -> bool:
 
 
 def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatus | None:
-    """A job's status. If ``client`` gets no answer at the moment, the status is looked up anew, because after the end
-    of a ``run``, it is in the store. None if that fails, too, or if the status that is found there isn't final.
+    """A job's status. If ``client`` gets no answer, the status is looked up anew, because the store has it after the
+    end of a ``run``. None if that fails, too, or finds a status that isn't final.
     """
     try:
         return client.status(job)
@@ -135,8 +133,7 @@ def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatu
 
 
 def listed(told: DrainAccepted, status: JobStatus) -> list[str]:
-    """What a drain would do, as text: a line for each stage, then a line about the duration, and a line about what
-    follows."""
+    """What a drain would do: a line for each stage, one about the duration, and one about what follows."""
     lanes = {each.lane.id: each for each in status.lanes}
     lines = []
     for number, (stage, names) in enumerate(told.stages.items(), 1):

@@ -1,5 +1,5 @@
-"""``anabranch fence``: takes a container's seat away, so that its lanes are fenced. Outputs that can be fenced then
-refuse what the container writes."""
+"""``anabranch fence``: takes a container's seat away, so its lanes are fenced. Outputs that can be fenced then refuse
+what the container writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defines the option ``--now`` of the verbs that change a job, and prints what closing lanes are waiting for."""
+"""The option ``--now`` of the verbs that change a job, and a message about what closing lanes are waiting for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Now = Annotated[
 
 
 def said(now: bool) -> None:
-    """If ``now`` is set, remind the user of what this option allows."""
+    """If ``now`` is set, remind the user of what it allows."""
     if now:
         progress.say("--now: at-least-once output and foreach_batch calls of running batches may be repeated")
 

@@ -1,4 +1,4 @@
-"""``anabranch inspect``: shows how much state the folders of a job's lanes contain. Changes nothing."""
+"""``anabranch inspect``: shows how much state the folders of a job's lanes contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converts between JSON lines and the records of a stream, including their keys."""
+"""Converts between JSON lines and the records of a stream."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _PATIENCE = 1.0
 
 
 def batches(descriptor: int) -> Iterator[list[bytes]]:
-    """The lines of a file or pipe, in lists of up to 50,000. If the writer pauses, or a list has been growing for more
-    than a second, the lines that were read so far are yielded without waiting for more."""
+    """The lines of a file or pipe, in lists of up to 50,000. If the writer pauses, or a list has grown for more than a
+    second, the list is yielded at once."""
     rest, lines, since = b"", list[bytes](), 0.0
     while chunk := os.read(descriptor, 1 << 20):
         since = since if lines else time.monotonic()
@@ -49,14 +49,14 @@ def batches(descriptor: int) -> Iterator[list[bytes]]:
 def records(
     lines: Sequence[bytes], first: int, key: str | None, at: datetime
 ) -> tuple[pa.RecordBatch, AnabranchError | None]:
-    """All lines before the first invalid line, as records, and the error for that line (None if all lines are valid).
+    """All lines before the first invalid line, as records, and the error for that line (None if there is none).
 
     Empty lines are skipped.
 
     Args:
         first: the number of the first line, for the error.
-        key: the field that becomes the message key. If a line's field is null or missing, the key is null. With
-            ``key``, each line must be an object.
+        key: the field that becomes the message key, null if the field is null or missing. Each line must then be an
+            object.
         at: the timestamp of the records.
     """
     keys: list[bytes | None] = []
@@ -84,8 +84,8 @@ def records(
 
 
 def key_bytes(value: Any) -> bytes | None:
-    """A JSON value as a message key: text as UTF-8, integers as 8 bytes big-endian, null as None, and everything else
-    as a JSON array with the value. Raises OverflowError for an integer that doesn't fit into 8 bytes.
+    """A JSON value as a message key: text as UTF-8, integers as 8 bytes big-endian, null as None, everything else as a
+    JSON array with the value. Raises OverflowError for an integer that doesn't fit into 8 bytes.
     """
     if value is None:
         return None
@@ -97,7 +97,7 @@ def key_bytes(value: Any) -> bytes | None:
 
 
 def values(batch: pa.RecordBatch, *, keys: bool) -> Iterator[bytes]:
-    """A line for each record: its value, or with ``keys`` its key, a tab and its value. Null is written as ``null``."""
+    """A line for each record: its value or, with ``keys``, its key, a tab and its value. None becomes ``null``."""
     shown: list[bytes | None] = batch.column("value").to_pylist()
     if not keys:
         yield from (b"null" if value is None else value for value in shown)

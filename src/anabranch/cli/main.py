@@ -59,14 +59,13 @@ _ORDER = [
     "assign",
     "inspect",
 ]
-"""The order of verbs in the help text. Verbs that aren't listed here come last."""
+"""The order of verbs in the help text. Other verbs come last."""
 
 
 class _Verbs(TyperGroup):
-    """The verbs in this package. A verb is in the module with its name: as a function with this name, or as a Typer
-    ``app``.
+    """The verbs. Each is a function, or a Typer ``app``, in the module with its name.
 
-    Verbs are imported on demand, because importing all of them takes more than a second.
+    They are imported on demand, because importing all of them takes more than a second.
     """
 
     def __init__(self, **given: Any) -> None:
@@ -84,7 +83,7 @@ class _Verbs(TyperGroup):
 
 
 def _imported(name: str) -> Any:
-    """The verb with this name; None if there is no such verb."""
+    """The verb with this name, or None."""
     path = f"{cli.__name__}.{name}"
     if path == __name__ or not name.isidentifier() or importlib.util.find_spec(path) is None:
         return None
@@ -106,7 +105,7 @@ def _imported(name: str) -> Any:
 
 
 def _literal(command: Any) -> Any:
-    """Escape brackets in help texts. Otherwise, rich would treat ``[coordinator]`` as markup and drop it."""
+    """Escape brackets in help texts, so rich doesn't drop ``[coordinator]`` as markup."""
     for each in (command, *command.params):
         if getattr(each, "help", None):
             each.help = each.help.replace("[", "\\[")
@@ -142,7 +141,7 @@ def _anabranch(
 _INTERRUPTED = 130
 _FORMAT = "ANABRANCH_LOG_FORMAT"
 started_with: list[str] = []
-"""The interpreter's arguments, if this process was started as ``anabranch``; empty if another program has imported this
+"""The interpreter's arguments if this process was started as ``anabranch``; empty if another program imports this
 module."""
 
 
@@ -183,8 +182,8 @@ def _chosen(variable: str, default: str, known: Collection[str]) -> str:
 
 
 def _end(code: int) -> NoReturn:
-    """End the process as Python does: wait for threads and pools, and run the registered exit functions. But don't tear
-    down imported modules: with Spark, this would take as long as stopping Spark.
+    """End the process as Python does: wait for threads and pools, and run exit functions. But don't tear down imported
+    modules: with Spark, that would take as long as stopping Spark.
     """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()

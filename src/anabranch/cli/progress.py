@@ -23,18 +23,16 @@ def say(line: str) -> None:
 
 
 def shared(store: str) -> None:
-    """Warn if other users can read the folder of a store. (Folders that anabranch creates now are readable only by
-    their owner, but the user or an older version can have created the folder.)"""
+    """Warn if other users can read a store's folder. (If this version of anabranch creates the folder, they can't.)"""
     file = address.path_of(store)
     if file is not None and own_files.is_shared(file.parent):
         say(f"warning: other users can look into {file.parent}: chmod -R go= {file.parent}")
 
 
 def kept(settings: Settings, kept: JobModel | None) -> None:
-    """If the factor or the number of containers of a drained job differs from the settings, print that the job keeps
-    its former values.
+    """Say that a drained job keeps its factor and number of containers, if the settings have others.
 
-    ``kept`` is the job model of the drained job; None if the job wasn't drained.
+    ``kept`` is the drained job's model; None if the job wasn't drained.
     """
     if kept is None:
         return
@@ -48,8 +46,7 @@ def kept(settings: Settings, kept: JobModel | None) -> None:
 
 
 def rejected(report: LaneReport) -> str:
-    """What a lane has rejected, as text: the numbers of dead letters, dropped records and groups of late rows. Empty if
-    there are none."""
+    """A lane's numbers of dead letters, dropped records and groups of late rows, as text; empty if all are 0."""
     late = sum(report.event_time.late.values())
     dropped = (("dropped", report.event_time.dropped), ("late groups", report.event_time.late_groups))
     counts = (("dead", report.progress.dead_letters), ("of them late", late), *dropped)
@@ -116,7 +113,7 @@ def containers(status: JobStatus) -> list[tuple[ContainerStatus, str]]:
 
 
 def staffing(status: JobStatus) -> list[str]:
-    """How many processes stand by, and the state of the coordinator's launcher, one line each."""
+    """How many processes stand by, and the state of the launcher, one line each."""
     resting = [f"standing by: {status.standing_by}"] if status.standing_by else []
     return resting + ([] if status.launching is None else [_launching(status.job, status.launching)])
 

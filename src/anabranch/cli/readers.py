@@ -1,4 +1,4 @@
-"""Shows the jobs that read a stream, and the records that the stream keeps for these jobs, as text and as JSON."""
+"""Shows the jobs that read a stream, and the records that it keeps for them, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["forget", "lines", "of", "overdue", "plain"]
 
 
 def of(system: System, stream: str) -> list[ReaderLag]:
-    """The jobs that read a stream, ordered by name; empty if the stream's system doesn't track readers."""
+    """The jobs that read a stream, by name; empty if the stream's system doesn't track readers."""
     readers = system.readers()
     return [] if readers is None else sorted(readers.lags(stream), key=lambda lag: lag.job)
 
@@ -45,8 +45,8 @@ def lines(stream: str, readers: Sequence[ReaderLag], now: float) -> list[str]:
 
 
 def overdue(stream: str, readers: Sequence[ReaderLag]) -> list[str]:
-    """Lines about the records that a stream keeps beyond its retention because jobs haven't read them yet, and a line
-    about what the user can do; empty if there are no such records."""
+    """What a stream keeps beyond its retention because jobs haven't read it yet, and what the user can do, as lines;
+    empty if there is nothing."""
     found = [
         f"kept beyond the retention, because job {lag.job} must still read them: {output.count(lag.overdue, 'record')}"
         for lag in readers

@@ -1,6 +1,4 @@
-"""Replaces this Python process and its Java process with new ones. The new Python process has the same pid, and its
-lanes continue as after a crash.
-"""
+"""Replaces this Python process, which keeps its pid, and its Java process. Lanes continue as after a crash."""
 
 from __future__ import annotations
 
@@ -27,10 +25,10 @@ VARIABLE = "ANABRANCH_RESTARTS"
 STOPS_WITHIN = 60.0
 """How many seconds a process has to stop everything that it has started."""
 _SEEN_WITHIN = 1.0
-"""For how many seconds to check whether the Java process has ended after it has stopped answering."""
+"""For how many seconds to check whether a Java process that doesn't answer has ended."""
 _ENDS_WITHIN = 5.0
-"""Like ``_SEEN_WITHIN``, for a process that was told to end: the signal may have reached the Java process, too, which
-then stops Spark before it ends."""
+"""The same for a process that was told to end: the signal may have reached the Java process, too, which then stops
+Spark before it ends."""
 TOLD_WITHIN = 0.1
 """For how many seconds, after the Java process has ended, to wait for the handler of a signal that may have reached
 both processes."""
@@ -40,8 +38,8 @@ class Replacer:
     """Replaces the process of a verb that runs lanes, and remembers earlier replacements.
 
     A process can be replaced only if it was started as ``anabranch`` and has started Java itself, and never after it
-    was told to end. The new process gets the original environment of this process, and its original arguments without
-    options that have taken effect (see :meth:`is_done`).
+    was told to end. The new process gets the original environment and arguments, without options that have taken effect
+    (see :meth:`is_done`).
     """
 
     def __init__(self, may: bool = True) -> None:
@@ -60,8 +58,8 @@ class Replacer:
             progress.say(f"this is new process {self.restarts.number} of {restarts.MOST}: {self.restarts.why}")
 
     def replace(self, why: str) -> None:
-        """Replace the process, because it can't continue. If the process was told to end, end it instead. Returns only
-        if the process can't be replaced, has been replaced too often, or would restart a job that is to stop."""
+        """Replace the process, because it can't continue, or end it if it was told to end. Returns only if the process
+        can't be replaced, has been replaced too often, or would restart a job that is to stop."""
         latest = time.monotonic() + TOLD_WITHIN
         while self._code is None and time.monotonic() < latest:
             time.sleep(0.01)
@@ -73,13 +71,13 @@ class Replacer:
             self.now(following)
 
     def told_to_end(self, number: int) -> None:
-        """Record that this process was told to end by a signal. From now on, the process is ended, with the exit code
-        for this signal, where it would otherwise be replaced."""
+        """Record that a signal told this process to end. Instead of being replaced, it then ends with the signal's exit
+        code."""
         self._code = 128 + number if number == signal.SIGINT else 0
 
     def take_java(self, kill: Callable[[], None], is_child: bool) -> None:
-        """Record that the Java process has started. ``kill`` ends the Java process at once. ``is_child`` says whether
-        the Java process is a child of this process.
+        """Record that the Java process has started. ``kill`` ends it at once. ``is_child`` says whether it is a child
+        of this process.
         """
         self._kill_java = kill
         self.is_possible = self._may and bool(self._words) and is_child
@@ -88,9 +86,9 @@ class Replacer:
     def session(
         self, settings: Settings, home: str, printed: Path | None, cores: int, ended: threading.Event
     ) -> Iterator[Any]:
-        """A Spark session for the duration of the block, started by :func:`anabranch.spark.session.session.start`.
+        """A Spark session for the block, from :func:`anabranch.spark.session.session.start`.
 
-        If the Java process ends, this process is replaced or, if it must not be replaced, ended. If the block raises
+        If the Java process ends, this process is replaced or, if that isn't allowed, ended. If the block raises
         ProcessBrokenError, this process is replaced after ``STOPS_WITHIN`` seconds at the latest. ``ended`` is set when
         watchdogs have nothing left to watch.
         """
@@ -133,7 +131,7 @@ class Replacer:
         self._is_stopping = is_stopping
 
     def is_done(self, option: str) -> None:
-        """Record that an option has taken effect, so that a new process doesn't repeat it."""
+        """Record that an option has taken effect, so a new process doesn't repeat it."""
         self._words = [word for word in self._words if word != option]
 
     def within(self, seconds: float, following: Restarts) -> None:
@@ -150,8 +148,7 @@ class Replacer:
         self.now(following)
 
     def now(self, following: Restarts) -> NoReturn:
-        """Replace the process at once. Of everything that it has started, only the Java process is ended first. If the
-        process was told to end, it ends instead."""
+        """Replace the process at once, or end it if it was told to end. Only the Java process is ended first."""
         self._kill_java()
         self._end_if_told(following.why)
         _say(f"a new process follows: {following.why.splitlines()[0]}")

@@ -1,6 +1,4 @@
-"""``anabranch reset``: forgets the positions and the state of a job that isn't running. Streams and tables stay as they
-are.
-"""
+"""``anabranch reset``: forgets the positions and the state of a job that isn't running."""
 
 from __future__ import annotations
 
@@ -53,7 +51,7 @@ def reset(
 
 
 def remove(settings: Settings, folder: str) -> None:
-    """Delete the folder of a job's lanes, on any file system. Does nothing if the folder doesn't exist."""
+    """Delete the folder of a job's lanes, if it exists, on any file system."""
     local = local_folder(folder)
     if local is not None:
         with suppress(FileNotFoundError):

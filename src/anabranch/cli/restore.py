@@ -47,14 +47,13 @@ def restore(
 
 
 def place(uri: str) -> str:
-    """The URI of a backup. A path without a scheme is a path on this machine, even if Hadoop's default file system is a
-    different one."""
+    """The URI of a backup. A path without a scheme is on this machine, whatever Hadoop's default file system is."""
     local = local_folder(uri)
     return uri if local is None else f"file://{Path(local).expanduser().absolute()}"
 
 
 def as_json(found: Manifest) -> dict[str, Any]:
-    """A backup's manifest for JSON, with the number and total size of the files instead of their list."""
+    """A backup's manifest for JSON, with the number and total size of the files instead of a list."""
     return {
         "id": found.id,
         "job": found.job,

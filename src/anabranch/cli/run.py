@@ -1,5 +1,4 @@
-"""``anabranch run``: runs a job in this process, with a coordinator and one container, until the job is stopped or has
-caught up."""
+"""``anabranch run``: runs a job in this process, with a coordinator and one container."""
 
 from __future__ import annotations
 
@@ -89,8 +88,8 @@ def execute(
     Args:
         available_now: whether the job ends when its inputs have been read up to their current end offsets.
         show: what to draw below the table of lanes.
-        reset_state: whether a job that was drained begins without state.
-        replacer: replaces this process if that is necessary; by default, the process is never replaced.
+        reset_state: whether a drained job begins without state.
+        replacer: replaces this process if necessary; by default, it is never replaced.
 
     Raises:
         AnabranchError: the job failed, or can't be started.
@@ -153,8 +152,7 @@ def _checked(
     file: JobFile, settings: Settings, plan: Plan, coordinator: Coordinator, drained: bool
 ) -> tuple[set[str] | None, dict[str, Format]]:
     """What the job wrote before (None if its outputs must still be created), and the formats of its streams. Raises
-    AnabranchError if an output stream is gone or contains records of an unknown lane, or if a format can't be
-    determined.
+    AnabranchError if an output stream is gone or contains records of an unknown lane, or if a format isn't known.
     """
     name = file.graph.job
     lanes: dict[str, Lane] = {}
@@ -168,7 +166,7 @@ def _checked(
 def _prepared(
     file: JobFile, settings: Settings, plan: Plan, formats: dict[str, Format], known: set[str] | None
 ) -> Prepared:
-    """Everything that the job needs to start. If the job starts anew, its outputs are created."""
+    """Everything that the job needs to start. Creates the outputs of a job that starts anew."""
     prepared = Prepared(file, settings, plan, preparation.resolved(file, formats), formats, known)
     for warning in plan.warnings:
         progress.say(f"warning: {warning}")
@@ -188,12 +186,9 @@ def _serve(
     printed: Path,
     trail: AuditTrail,
 ) -> JobStatus:
-    """Serve and run the job, and return its last status.
-
-    Args:
-        served: the stack to which the coordinator's HTTP server is added. The caller closes the stack after Spark has
-            been stopped, so the coordinator answers until then.
-        printed: a file to which traces of failures are appended.
+    """Serve and run the job, and return its last status. The coordinator's HTTP server is closed with ``served``: the
+    caller closes this stack after Spark has been stopped, so the coordinator answers until then. Traces of failures are
+    appended to ``printed``.
     """
     from anabranch.container.reconciler import Container
     from anabranch.container.restarts import ProcessBrokenError
@@ -239,8 +234,6 @@ def _serve(
 
 
 def _measured(coordinator: Coordinator, name: str) -> AbstractContextManager[None]:
-    """A context manager that exports the job's metrics, if environment variables ask for this."""
-
     def collect() -> list[Metric]:
         return metrics.families([coordinator.status(name)], coordinator.membership.invalid_heartbeats)
 
@@ -255,7 +248,7 @@ def _trace(printed: Path, lane: str, error: BaseException) -> None:
 
 
 def _token(settings: Settings) -> str:
-    """The token that other processes need to ask for the job's status or to stop the job."""
+    """The token with which other processes ask for the job's status or stop the job."""
     given = settings.coordinator.token
     if given is not None:
         return secrets.resolved("coordinator.token", given)
@@ -268,7 +261,7 @@ def _registration(job: str) -> Registration:
 
 
 class _Signals:
-    """The first SIGINT or SIGTERM stops the job, like ``anabranch stop``; a second signal ends the process at once."""
+    """The first SIGINT or SIGTERM stops the job, like ``anabranch stop``; the second ends the process at once."""
 
     def __init__(self, coordinator: Coordinator, job: str, replacer: Replacer) -> None:
         self.received: int | None = None

@@ -42,12 +42,8 @@ def scale(
 
 
 def followed(client: Client, job: str, change: ScaleResult | RewindResult, timeout: float | None) -> str:
-    """Print how many lanes a change closes and starts, and wait until the change is done. If ``timeout`` is None, don't
-    wait. Returns the text to print afterwards.
-
-    Raises:
-        JobFailedError, OutOfTimeError: as for :func:`wait`.
-        ConflictError: the change was undone.
+    """Print how many lanes a change closes and starts, and wait until it is done, unless ``timeout`` is None. Returns
+    the text to print afterwards. Raises the errors of :func:`wait`, and ConflictError if the change was undone.
     """
     progress.say(f"job {job}: {len(change.closing)} lane(s) are closed, {len(change.lanes)} follow them")
     if timeout is None:
@@ -72,8 +68,8 @@ def wished(factor: int | None, containers: int | None, dry: bool = False, now: b
 
 
 def wait(client: Client, job: str, timeout: float) -> None:
-    """Wait until a job is neither changing nor starting any more. (If a job wasn't running, its deployment starts it.)
-    Meanwhile, print its progress.
+    """Wait until a job is neither changing nor starting any more, and print its progress meanwhile. (A job that wasn't
+    running is started by its deployment.)
 
     Raises:
         JobFailedError: the job isn't running after the change.
@@ -115,7 +111,7 @@ def _check(client: Client, job: str, changed: ScaleResult | RewindResult) -> Non
 
 
 def gone_back(client: Client, job: str, to: str) -> ConflictError:
-    """The error for a job whose change was undone, with the reason. ``to`` describes what the job has gone back to."""
+    """The error for a job whose change was undone, with the reason. ``to`` describes to what the job has gone back."""
     last = next((each for each in client.changes(job) if each.outcome == "undone"), None)
     why = "" if last is None else f": {last.reason}"
     return ConflictError(f"job {job} has gone back to {to}{why}", f"see anabranch events {job}")

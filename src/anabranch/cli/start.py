@@ -1,5 +1,5 @@
-"""``anabranch start``: hands a job over to a coordinator, so that containers can run the job, or continues a job that
-the coordinator knows."""
+"""``anabranch start``: hands a job over to a coordinator, for containers to run, or continues a job that the
+coordinator knows."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def _hand_over(client: Client, file: JobFile, settings: Settings, available_now:
 
 
 def prepare(client: Client, file: JobFile, settings: Settings, model: JobModel | None, drained: bool) -> Prepared:
-    """Prepare a job for its start. ``model`` is the job's current model; None if there is none. ``drained`` says
-    whether the job was drained or reset.
+    """Prepare a job for its start. ``model`` is the job's current model, if there is one. ``drained`` says whether the
+    job was drained or reset.
     """
     name = file.graph.job
     progress.kept(settings, model if drained else None)
@@ -91,10 +91,8 @@ def hand_over(client: Client, prepared: Prepared, settings: Settings, available_
 
 
 def program(client: Client, prepared: Prepared, settings: Settings, dry: bool = False) -> Program:
-    """Everything that containers need to run a job. Unless ``dry`` is set, also hands over the job's code.
-
-    Args:
-        settings: the job's settings; they can differ from the settings with which the job was planned.
+    """What containers need to run a job with these settings, which can differ from those with which the job was
+    planned. Unless ``dry``, hands over the job's code.
     """
     from anabranch.spark.query import resolution
 
@@ -110,8 +108,7 @@ def program(client: Client, prepared: Prepared, settings: Settings, dry: bool = 
 
 
 def _code(client: Client, home: Path, in_image: bool) -> str:
-    """Hand over the job's code, and return its hash. If containers get the code from their image, only compute the
-    hash."""
+    """The hash of the job's code. Hands over the code, unless containers get it from their image."""
     if in_image:
         return artifact.fingerprint(home)
     code = artifact.pack(home)
@@ -120,8 +117,8 @@ def _code(client: Client, home: Path, in_image: bool) -> str:
 
 
 def _known_model(client: Client, job: str) -> tuple[JobModel | None, bool]:
-    """The model of a job's current generation, and whether the job was drained or reset. The model is None if the job
-    is new or was reset.
+    """The model of a job's current generation (None if the job is new or was reset), and whether the job was drained or
+    reset.
     """
     try:
         state = client.status(job).state
@@ -138,8 +135,8 @@ def _kept_formats(client: Client, job: str) -> Mapping[str, Format]:
 
 
 def wait(client: Client, job: str, timeout: float, detach: bool) -> None:
-    """Wait until a job runs or has ended; with ``detach``, don't wait. Raises JobFailedError if the job has failed, and
-    the same errors as :func:`waiting.until`.
+    """Wait until a job runs or has ended, unless ``detach``. Raises JobFailedError if the job has failed, and the
+    errors of :func:`waiting.until`.
     """
     if detach:
         return

@@ -1,5 +1,4 @@
-"""``anabranch stop``: ends a job at a batch boundary, or at once. A later start continues after the last committed
-batch."""
+"""``anabranch stop``: ends a job at a batch boundary, or at once."""
 
 from __future__ import annotations
 
@@ -62,7 +61,7 @@ def stop(
 
 
 def _status(where: CoordinatorSettings, job: str) -> JobStatus | None:
-    """The job's status; None if the process that serves the job is ending, or if no coordinator can answer now."""
+    """The job's status; None if the process that serves the job is ending, or no coordinator can answer now."""
     try:
         return connect.status(where, job)
     except AWAY:

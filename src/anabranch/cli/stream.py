@@ -192,8 +192,7 @@ _Found = Iterator[tuple[int, Offsets, pa.RecordBatch]]
 
 
 def _records(system: System, name: str, partition: int | None, start: str, follow: bool) -> _Found:
-    """The records from ``start`` up to the end offsets at the time of the call; with ``follow``, also all later
-    records."""
+    """The records from ``start`` up to the present end offsets; with ``follow``, also all later ones."""
     known = system.partitions(name)
     if partition is not None and not 0 <= partition < known:
         raise NotFoundError(f"{name} has no partition {partition}", f"its partitions are 0 to {known - 1}")
@@ -237,9 +236,7 @@ def _first(found: _Found, most: int | None) -> _Found:
 
 
 def _stopped(error: AnabranchError, written: int, line: int) -> AnabranchError:
-    """The error for a ``put`` that failed at or after line ``line``. ``written`` is the number of records that were
-    written from earlier lines.
-    """
+    """The error for a ``put`` that failed at or after line ``line``, after ``written`` records from earlier lines."""
     part: int = getattr(error, "published", 0)
     rest = f"then put the rest (tail -n +{line})"
     if part:

@@ -1,5 +1,4 @@
-"""Reads a stream's retention from options, and shows it as text. The retention limits the records that the stream
-keeps."""
+"""Reads a stream's retention from options, and shows it as text."""
 
 from __future__ import annotations
 
@@ -16,9 +15,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 def parsed(age: str | None, size: str | None) -> Retention | None:
-    """The retention that the options ask for; None if neither option is given. Raises UsageError if an option is
-    invalid.
-    """
+    """The retention that the options ask for; None without options. Raises UsageError for an invalid option."""
     if age is None and size is None:
         return None
     return Retention(ms=None if age is None else _ms(age), bytes=None if size is None else _bytes(size))

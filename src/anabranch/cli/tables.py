@@ -1,5 +1,5 @@
-"""Draws tables and a job's progress on a terminal. Import this module only where tables are drawn: importing rich takes
-as long as everything else that a verb does."""
+"""Draws tables and a job's progress. Import this module only where tables are drawn: importing rich takes as long as
+everything else that a verb does."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Status(Protocol):
 
 
 def wide(record: bool = False) -> Console:
-    """A console for tables on stdout. If stdout is a terminal, tables are cut to its width. With ``record``, the output
-    can be exported, and isn't cut.
+    """A console for tables on stdout. On a terminal, tables are cut to its width. With ``record``, the output can be
+    exported, and isn't cut.
     """
     console = Console()
     return console if console.is_terminal and not record else Console(width=_WIDE, record=record)
@@ -77,7 +77,7 @@ def lanes(status: JobStatus) -> Group:
 
 
 def watch(coordinator: Status, job: str, until: threading.Event, show: Show | None) -> None:
-    """Show a job's progress until ``until`` is set. ``show`` returns what to draw below the table."""
+    """Show a job's progress until ``until`` is set, and below the table what ``show`` returns."""
     console = Console(stderr=True)
     if not console.is_terminal:
         last, told = "", set[str]()

@@ -20,7 +20,7 @@ _STYLE = "body{font-family:sans-serif;margin:2em}figure{display:inline-block;mar
 
 def show(console: Console, before: Traffic | None, after: Traffic | None, why_not: str = "") -> None:
     """Print how many partitions each rack reads from each rack, before and after a change, and how many are read across
-    racks. If racks aren't known, only ``why_not`` is printed."""
+    racks. If racks aren't known, print only ``why_not``."""
     if why_not:
         console.print(f"racks are ignored when tasks are placed: {why_not}")
     if after is None:
@@ -34,7 +34,7 @@ def show(console: Console, before: Traffic | None, after: Traffic | None, why_no
 
 
 def page(title: str, text: str, before: Traffic | None, after: Traffic | None) -> str:
-    """An HTML page with a plan: pictures of the traffic, if racks are known, and the plan's text."""
+    """An HTML page with a plan's text and, if racks are known, pictures of the traffic."""
     figures = [
         f"<figure><figcaption>{escape(caption)}: {found.across} of {found.total} across racks</figcaption>"
         f"{matrix.svg(_matrix(found))}</figure>"

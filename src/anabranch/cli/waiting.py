@@ -18,7 +18,7 @@ __all__ = ["SETTLED", "answered", "until"]
 SETTLED = frozenset(DeploymentState) - {DeploymentState.PLANNED, DeploymentState.STARTING, DeploymentState.CHANGING}
 """The states of a job that was started, and isn't starting or changing any more."""
 _LAUNCHED_WITHIN = 5.0
-"""The seconds after which a coordinator with a launcher has reported that it launches containers."""
+"""After how many seconds a coordinator with a launcher has reported that it launches containers."""
 _FIRST, _LONGEST = 0.5, 5.0
 _POLL = 0.1
 
@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 
 def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -> T:
-    """The result of ``ask``, which asks a coordinator. While the coordinator can't be reached, the call is repeated,
-    and a message is printed once. As soon as ``unless`` returns True, the error is raised instead.
+    """A coordinator's answer to ``ask``. While it can't be reached, ``ask`` is repeated, and a message is printed once.
+    As soon as ``unless`` returns True, the error is raised instead.
     """
     pause, said = _FIRST, False
     while True:
@@ -44,7 +44,7 @@ def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -
 
 
 def until(client: Client, job: str, states: Collection[str], timeout: float) -> JobStatus:
-    """Wait until a job is in one of the states, and return its status. Meanwhile, print the job's state.
+    """Wait until a job is in one of the states, and return its status. Print the job's state meanwhile.
 
     Raises:
         OutOfTimeError: the job isn't in one of the states after ``timeout`` seconds.

@@ -1,4 +1,4 @@
-"""Warms up the session of a container while it stands by, by running :mod:`anabranch.cli.warming` in a thread."""
+"""Warms up the session of a container while it stands by, with :mod:`anabranch.cli.warming` in a thread."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ _ENDS_WITHIN = 10.0
 
 
 class WarmUp:
-    """Warms up a session in a thread. At the end of the ``with`` block, the thread is asked to end early. On a cluster,
-    nothing is warmed up.
+    """At the end of the ``with`` block, the warm-up is asked to end early. On a cluster, nothing is warmed up.
 
     ``is_done`` is True when the warm-up has ended, successfully or not.
     """
@@ -37,7 +36,7 @@ class WarmUp:
         self._thread.start()
 
     def end(self) -> None:
-        """Tell the thread to end early, and wait up to ten seconds for its end."""
+        """Ask the warm-up to end early, and wait up to ten seconds for its end."""
         self._over.set()
         if self.begun:
             self._thread.join(_ENDS_WITHIN)

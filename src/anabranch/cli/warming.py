@@ -1,4 +1,4 @@
-"""Warms up a Spark session, such as that of a container that stands by: a small job runs in it and is discarded."""
+"""Warms up a Spark session: a small job runs in it and is discarded."""
 
 from __future__ import annotations
 
@@ -37,14 +37,11 @@ _ROWS, _BATCHES = 200, 2
 def warm(spark: Any, leaving: threading.Event) -> None:
     """Run some batches of a job with event time, state and two stages.
 
-    Afterwards, Java and Python have loaded and compiled the code that the first lanes of a process need. The warm-up
-    job has its own streams, store and lanes, in a temporary folder.
+    Afterwards, Java and Python have loaded and compiled the code that a process's first lanes need. The job's streams,
+    store and lanes are in a temporary folder.
 
     Args:
-        leaving: if this is set, the warm-up job ends as soon as each lane that has started has run its first batch.
-
-    Raises:
-        JobFailedError: the warm-up job failed.
+        leaving: if this is set, the job ends as soon as each lane that has started has run its first batch.
     """
     from anabranch.container.reconciler import Container
 
@@ -65,10 +62,10 @@ def warm(spark: Any, leaving: threading.Event) -> None:
 
 
 class _Until:
-    """Passes the container's calls on to the coordinator, and sets ``reached`` when all lanes have run their batches.
-    When ``leaving`` is set, the first batch of each started lane is enough.
+    """Sets ``reached`` when all lanes have run their batches, or each started lane its first batch if ``leaving`` is
+    set.
 
-    (If a query is stopped before the end of its first batch, processes are left behind that wait for connections to
+    (A query that is stopped before the end of its first batch leaves processes behind that wait for connections to
     Spark, and log errors.)
     """
 
@@ -98,7 +95,7 @@ def _file(folder: Path) -> JobFile:
 
 
 def _settings(folder: Path) -> Settings:
-    """The settings of the warm-up job. Neither a file nor the environment affects them."""
+    """The settings of the warm-up job, independent of files and the environment."""
     return Settings.model_validate(
         {
             "job": {

@@ -1,7 +1,7 @@
 """Checks network addresses, ``HOST:PORT`` and ``http://HOST:PORT``.
 
-Libraries accept any port number, and resolvers take a number above 65535 modulo 65536. Without these checks, a
-connection could go to an unintended port.
+Libraries accept any port number, and resolvers take a number above 65535 modulo 65536, so a connection could go to an
+unintended port.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PLACE = re.compile(r"(\[[^\]\s]+\]|[^:\[\]\s/@]+):(\d+)", re.ASCII)
 
 
 def host_and_port(text: str) -> tuple[str, int]:
-    """The host, without the brackets of an IPv6 address, and the port. Raises ValueError if ``text`` isn't a valid
+    """The host, without the brackets of an IPv6 address, and the port. Raises ValueError unless ``text`` is a valid
     ``HOST:PORT``."""
     found = _PLACE.fullmatch(text)
     if found is None:
@@ -28,7 +28,7 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 
 def check_urls(text: str) -> str:
-    """Return ``text`` if it is a coordinator's URL, or several URLs separated by commas; otherwise raise ValueError."""
+    """Return ``text`` if it is a coordinator's URL, or several separated by commas; otherwise raise ValueError."""
     for each in text.split(","):
         url = each.strip()
         try:
@@ -45,8 +45,7 @@ def check_urls(text: str) -> str:
 
 
 def check_link(text: str) -> str:
-    """Return ``text`` if it is a web address whose names in braces are all in ``LINKED``; otherwise raise
-    ValueError."""
+    """Return ``text`` if it is a web address with no names but ``LINKED`` in braces; otherwise raise ValueError."""
     rest = _IN_BRACES.sub("", text)
     unknown = next((name for name in _IN_BRACES.findall(text) if name not in LINKED), None)
     if unknown is not None:

@@ -12,8 +12,8 @@ __all__ = ["AssignmentSettings"]
 
 
 class AssignmentSettings(Section):
-    """How tasks are assigned to seats. Balance always comes first: depending on the ``strategy``, all containers get as
-    equal a share as possible of the tasks of each stage (``none``), of all tasks together (``min_traffic``), or of both
+    """How tasks are assigned to seats. Balance comes first: depending on ``strategy``, containers get as equal a share
+    as possible of each stage's tasks (``none``), of all tasks together (``min_traffic``), or of both
     (``balance_subtopology``).
     """
 

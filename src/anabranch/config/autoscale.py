@@ -12,10 +12,10 @@ __all__ = ["AutoscaleSettings"]
 
 
 class AutoscaleSettings(Section):
-    """Lets the coordinator choose a job's factor, from ``min`` to ``max``. The coordinator aims for a factor at which
-    Python functions work on each bucket for at most the share ``target_busy`` of the time, and no record waits longer
-    than ``target_lag_seconds``. After a change, the factor stays the same for ``cooldown``, unless records wait too
-    long. In the first generation of a deployment, ``cooldown`` doesn't keep the factor from being raised.
+    """Lets the coordinator choose a job's factor, from ``min`` to ``max``, so that Python functions work on each bucket
+    for at most the share ``target_busy`` of the time, and no record waits longer than ``target_lag_seconds``. After a
+    change, the factor stays the same for ``cooldown``, unless records wait too long. In a deployment's first
+    generation, ``cooldown`` doesn't keep the factor from being raised.
     """
 
     min: int = 1

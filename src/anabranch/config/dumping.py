@@ -1,5 +1,5 @@
-"""Brings settings into the form in which a coordinator stores them: everything that was set, except the section
-``[coordinator]``. Recognized secrets must be references; ``[spark.conf]`` isn't searched for secrets."""
+"""Brings settings into the form in which a coordinator stores them: everything that was set, except ``[coordinator]``.
+Secrets must be references. Not all secrets are recognized, and ``[spark.conf]`` isn't searched."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ _UNSEARCHED = "spark.conf."
 
 
 def dumped(settings: Settings) -> dict[str, Any]:
-    """Everything that was set outside of ``[coordinator]``, with absolute paths, as plain data for
-    :func:`anabranch.config.restored`.
+    """Everything that was set outside of ``[coordinator]``, as plain data for :func:`anabranch.config.restored`.
 
     Raises:
-        ConfigError: a recognized secret is given literally, but only references to secrets may be stored.
+        ConfigError: a recognized secret is given literally.
     """
     stored: dict[str, Any] = settings.model_dump(mode="json", exclude_unset=True, exclude={"coordinator"})
     formats = settings.formats
@@ -59,15 +58,15 @@ def dumped(settings: Settings) -> dict[str, Any]:
 
 
 def _free(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The sections whose settings are defined by a kind of table or by a user's class, and are therefore unknown to
-    this module: the name and the settings of each section.
+    """The names and settings of the sections that a kind of table or a user's class defines, so that this module
+    doesn't know them.
     """
     yield from ((f"outputs.{name}", output.options) for name, output in settings.outputs.items())
     yield from ((f"systems.{name}", section.options) for name, section in settings.systems.others.items())
 
 
 def _texts(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """All texts in nested settings, each with the dotted name of its setting."""
+    """All texts in nested settings, with the settings' dotted names."""
     for name, value in options.items():
         if isinstance(value, Mapping):
             yield from _texts(value, f"{before}{name}.")
@@ -78,6 +77,6 @@ def _texts(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, 
 
 
 def _has_password(text: str) -> bool:
-    """Whether a text is a URL with a password that is given literally."""
+    """Whether a text is a URL with a literal password."""
     without, references = hidden(text)
     return any(not any(name in login[1] for name in references) for login in _LOGIN.finditer(without))

@@ -1,5 +1,4 @@
-"""Reads the settings from ``anabranch.toml`` in the job file's folder or, if that folder has none, in the working
-folder. Environment variables take precedence over the file."""
+"""Reads the settings from ``anabranch.toml`` and, with precedence, from environment variables."""
 
 from __future__ import annotations
 
@@ -26,13 +25,13 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
 
     Args:
         file: the configuration file, which must exist; None to look for ``anabranch.toml``.
-        beside: a job file. ``anabranch.toml`` is looked for in this file's folder, then in the working folder.
+        beside: a job file. ``anabranch.toml`` is looked for in its folder, then in the working folder.
         over: sections of settings that take precedence over the file and the environment.
 
     Raises:
         NotFoundError: ``file`` doesn't exist.
-        ConfigError: the file isn't TOML; or the file, the environment or ``over`` contains an unknown name (the message
-            gives known names) or a value that isn't allowed.
+        ConfigError: the file isn't TOML; or there is an unknown name (the message gives known names) or a value that
+            isn't allowed.
     """
     path = _find(file, beside)
     parsed: dict[str, Any] = {}
@@ -50,11 +49,8 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
 
 
 def restored(dumped: Mapping[str, Any]) -> Settings:
-    """The settings from which :func:`anabranch.config.dumped` made this data. Environment variables of this process
-    take precedence.
-
-    Raises:
-        ConfigError: as for :func:`load`.
+    """The settings from which :func:`anabranch.config.dumped` made this data, but environment variables take
+    precedence.
     """
     try:
         settings = Settings(**_merge(dict(dumped), _environment()))
@@ -64,8 +60,8 @@ def restored(dumped: Mapping[str, Any]) -> Settings:
 
 
 def of_job(job: str, dumped: Mapping[str, Any]) -> Settings:
-    """The settings with which a job was started, from the data that the coordinator has stored. Environment variables
-    are ignored.
+    """The settings with which a job was started, from the data that the coordinator has stored, without environment
+    variables.
 
     Raises:
         ConfigError: this version of anabranch doesn't know one of the settings, or doesn't allow its value.

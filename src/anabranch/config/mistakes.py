@@ -48,7 +48,7 @@ def _known_names(location: list[str]) -> Iterator[str]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The advice for an unknown name: the most similar known name or, if none is similar, all known names."""
+    """Advice for an unknown name: the most similar known name or, if none is similar, all known names."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(names)}"

@@ -1,5 +1,5 @@
 """Resolves references to secrets in settings: ``${env:NAME}`` and ``${file:PATH}``. A reference is resolved where the
-secret is used, and the secret itself is never stored.
+secret is used, and the secret is never stored.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def has_reference(text: str) -> bool:
 
 
 def hidden(text: str) -> tuple[str, dict[str, str]]:
-    """``text`` with a placeholder in place of each reference, and a dict from each placeholder to its reference. Use
-    this for texts that are parsed before their references are resolved.
+    """``text`` with a placeholder for each reference, and the references by placeholder. For texts that are parsed
+    before their references are resolved.
     """
     references: dict[str, str] = {}
 
@@ -36,8 +36,8 @@ def resolved(setting: str, text: str) -> str:
     """``text`` with its references resolved. Line breaks at the end of a file are removed.
 
     Raises:
-        ConfigError: the variable isn't set or the file can't be read. The message names the variable or file and
-            ``setting``, but shows no value.
+        ConfigError: a variable isn't set or a file can't be read. The message names ``setting`` and the variable or
+            file, but shows no value.
     """
     return _REFERENCE.sub(lambda found: _value(setting, found[1], found[2]), text)
 

@@ -8,7 +8,6 @@ __all__ = ["Section"]
 
 
 class Section(BaseModel):
-    """A section. Sections are immutable. An unknown name in a section is an error, unless the section's class allows
-    further names."""
+    """An immutable section. An unknown name is an error, unless the section's class allows further names."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

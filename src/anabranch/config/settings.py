@@ -67,9 +67,7 @@ class Settings(Section):
 
     @property
     def patterns(self) -> dict[str, str]:
-        """The patterns of inputs, by input. A pattern is a regular expression that the names of the input's streams
-        match.
-        """
+        """By input, the regular expression that the names of the input's streams match, if there is one."""
         return {stream: each.pattern for stream, each in self.streams.items() if each.pattern is not None}
 
     @property
@@ -78,5 +76,5 @@ class Settings(Section):
         return frozenset(stream for stream, each in self.streams.items() if each.delivery == "at-least-once")
 
     def is_plain(self, stream: str) -> bool:
-        """Whether the job only promises at-least-once output to a stream, rather than exactly-once output."""
+        """Whether the job promises only at-least-once output to a stream."""
         return self.job.trigger == "real-time" or stream in self.at_least_once

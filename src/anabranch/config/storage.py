@@ -11,15 +11,15 @@ __all__ = ["StorageSettings", "local_folder"]
 
 
 class StorageSettings(Section):
-    """Where lanes' folders are. ``root`` is the folder that contains them all: a path, or a URI in a storage that can
-    ensure that a folder has only one owner. See docs/reference/storage-roots.md.
+    """Where lanes' folders are. ``root`` is a path, or a URI in a storage that can ensure that a folder has only one
+    owner. See docs/reference/storage-roots.md.
     """
 
     root: str = "./.anabranch/lanes"
 
 
 def local_folder(uri: str) -> Path | None:
-    """The local path of a storage root, or of a folder below it; None if the folder isn't on a local disk.
+    """The local path of a storage root, or of a folder below it; None if it isn't on a local disk.
 
     In a path without a scheme, ``#``, ``?`` and ``%`` have no special meaning, as in Spark.
     """

@@ -13,7 +13,7 @@ from anabranch.config.section import Section
 __all__ = ["OF_FORMATS", "StreamSettings"]
 
 OF_FORMATS = {"schema_file": ("avro", "protobuf", "confluent"), "message": ("protobuf",), "subject": ("confluent",)}
-"""The settings that are allowed only for streams in certain formats, each with these formats."""
+"""The settings that are only for streams in certain formats, with these formats."""
 
 
 class StreamSettings(Section):
@@ -26,8 +26,8 @@ class StreamSettings(Section):
     """The stream's name in its system. Default: the name in the job."""
 
     pattern: str | None = None
-    """A regular expression. The input consists of all streams of the system whose whole names match, including streams
-    that are created later, but not streams that the job writes or reads by name."""
+    """A regular expression. The input consists of all streams of the system whose whole names match, also those that
+    are created later, but not those that the job writes or reads by name."""
 
     format: Literal["json", "string", "raw", "avro", "protobuf", "confluent"] = "json"
 

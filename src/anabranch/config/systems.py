@@ -1,4 +1,4 @@
-"""The sections ``[systems]``, ``[systems.embedded]``, ``[systems.kafka]``, and the sections of other systems."""
+"""The section ``[systems]``, and the sections of all systems."""
 
 from __future__ import annotations
 
@@ -53,8 +53,7 @@ class EmbeddedSettings(SystemSettings):
 
 
 class KafkaSettings(SystemSettings):
-    """How to reach a Kafka cluster, and the prefix of the names that a job uses there. The settings apply to
-    administration, sources and outputs.
+    """How to reach a Kafka cluster, for administration, sources and outputs, and the prefix of a job's names there.
 
     Passwords can be references: ``${env:NAME}``, ``${file:PATH}``.
     """
@@ -105,9 +104,8 @@ class KafkaSettings(SystemSettings):
 class OtherSystemSettings(SystemSettings):
     """The section ``[systems.NAME]`` of a system that anabranch doesn't ship.
 
-    ``class`` is the system's class, a :class:`anabranch.systems.contract.System`, as ``module:Class``. This class
-    determines which other settings there are. A relative ``path`` or ``root`` is resolved from the configuration file's
-    folder.
+    ``class`` is the system's class, a :class:`anabranch.systems.contract.System`, as ``module:Class``. It determines
+    the other settings. A relative ``path`` or ``root`` is resolved from the configuration file's folder.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -138,7 +136,7 @@ class OtherSystemSettings(SystemSettings):
 
 
 class SystemsSettings(Section):
-    """The systems that streams can live in. ``default`` is the system of all streams that aren't bound to a system."""
+    """``default`` is the system of all streams that aren't bound to another one."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     __pydantic_extra__: dict[str, OtherSystemSettings] = Field(init=False)
@@ -167,19 +165,17 @@ class SystemsSettings(Section):
 
     @property
     def rack(self) -> str | None:
-        """The rack of this process, from the first section that sets ``rack``."""
+        """The rack of this process: that of the first section with a ``rack``."""
         racks = (getattr(section, "rack", None) for section in self.sections.values())
         return next((str(rack) for rack in racks if rack is not None), None)
 
     def with_rack(self, rack: str) -> SystemsSettings:
-        """A copy of these sections, in which every setting ``rack`` has this value."""
+        """A copy in which every setting ``rack`` has this value."""
         mine = {name: section for name, section in self.sections.items() if hasattr(section, "rack")}
         return self.model_copy(update={n: section.model_copy(update={"rack": rack}) for n, section in mine.items()})
 
     def check(self, setting: str, name: str) -> None:
-        """Raise one of pydantic's errors unless ``name``, the value of the setting ``setting``, is the name of a
-        system.
-        """
+        """Raise one of pydantic's errors unless ``name``, the value of ``setting``, is the name of a system."""
         if name not in self.sections:
             raise PydanticCustomError(
                 "unknown_system",

@@ -1,4 +1,4 @@
-"""Computes the progress of a running batch from the reports of its Spark tasks. No clock, no threads, no Spark."""
+"""Computes the progress of a running batch from the reports of its Spark tasks, without clock, threads or Spark."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["PlannedBatch", "ProgressSample", "Tracker"]
 
 _MOST_BUCKETS = 64
 _WINDOW = 10.0
-"""In seconds. The speed of a batch is measured over at least this time or, if the batch's first record was finished
-more recently, over the time since then."""
+"""In seconds. A batch's speed is measured over at least this time or, if less has passed, over the time since its first
+finished record."""
 _NO_TIME = 0.1
 _SURE_AFTER = 1.0
 """The shortest time, in seconds, from the first finished record until the remaining time can be predicted."""
 
 Partition = tuple[int, int]
-"""The number of a source, and the number of one of the source's partitions."""
+"""The numbers of a source and of one of its partitions."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class PlannedBatch:
     """A planned batch, with what is needed to compute its progress.
 
     Attributes:
-        ranges: for each partition, the first offset that the batch reads, and the end offset at which it stops.
-        labels: for each operator that calls a function, the sources from which the operator's rows come.
+        ranges: for each partition, the first offset that the batch reads, and the end offset.
+        labels: for each operator that calls a function, the sources of its rows.
         stateful: whether rows are brought together by key before one of these operators.
         state_tasks: the number of Spark tasks in which rows are brought together by key.
-        slots: for each slot whose rows come from a single partition, that partition.
+        slots: the partition of each slot whose rows come from a single partition.
         name: returns the text form of a bucket, given the numbers of source, partition and bucket.
     """
 
@@ -52,8 +52,8 @@ class PlannedBatch:
 
 @dataclass(frozen=True)
 class ProgressSample:
-    """The progress of a batch. ``worked`` gives the seconds for which functions have worked on each bucket, by the
-    numbers of the task (at factor 1) and the bucket.
+    """``worked`` gives the seconds for which functions have worked on each bucket, by the numbers of task (at factor 1)
+    and bucket.
     """
 
     progress: BatchProgress
@@ -61,8 +61,7 @@ class ProgressSample:
 
 
 class Tracker:
-    """Follows the progress of one batch, whose writing began at ``since``. ``before`` are the :attr:`ratios` of the
-    previous batch."""
+    """Follows a batch whose writing began at ``since``. ``before`` are the :attr:`ratios` of the previous batch."""
 
     def __init__(self, planned: PlannedBatch, since: float, before: Mapping[str, float] | None = None) -> None:
         self._planned = planned
@@ -74,9 +73,9 @@ class Tracker:
         self._most = 0.0
         self._together: float | None = None
         self.ratios: dict[str, float] = dict(self._before)
-        """Maps each operator to the number of rows that reached the operator per planned record, and "state" to the
-        share of the batch's time since Spark tasks began to get rows that were brought together by key. Figures that
-        this batch hasn't measured yet are those of an earlier batch.
+        """The number of rows that reached each operator per planned record and, as "state", the share of the batch's
+        time since Spark tasks began to get rows that were brought together by key. Figures that this batch hasn't
+        measured yet are those of an earlier batch.
         """
 
     @property
@@ -127,9 +126,9 @@ class Tracker:
         return ProgressSample(progress, worked)
 
     def _operators(self, heard: Sequence[TaskCounts]) -> dict[str, Operator]:
-        """The operators, by label. Of each Spark task, only the newest attempt counts. If an operator runs in several
-        Spark stages, only the Spark stage with the most rows counts. Reading is an exception: each source can be read
-        in a separate Spark stage, and all of these count.
+        """The operators, by label. Of each Spark task, only the newest attempt counts; of an operator's Spark stages,
+        only the one with the most rows. For reading, however, all Spark stages count, because each source can be read
+        in a separate one.
         """
         newest: dict[tuple[str, int, int], TaskCounts] = {}
         for each in heard:
@@ -194,7 +193,7 @@ class Tracker:
         return min(parts, default=0.0)
 
     def _of(self, operator: Operator) -> float | None:
-        """The progress of an operator, from 0 to 1; None if it isn't known how many rows the operator will get."""
+        """An operator's progress, from 0 to 1; None if it isn't known how many rows the operator will get."""
         planned = self._planned
         if operator.tasks and operator.label == READING:
             return min(1.0, operator.rows / planned.rows) if planned.rows else 1.0
@@ -209,8 +208,8 @@ class Tracker:
         return min(1.0, operator.rows / (ratio * planned.rows)) if ratio else None
 
     def _slowest(self, operator: Operator) -> float:
-        """The remaining seconds of the bucket that will be finished last, at the bucket's own speed; 0.0 if that isn't
-        known for any bucket."""
+        """The remaining seconds of the bucket that will be finished last, at its own speed; 0.0 if that isn't known for
+        any."""
         longest = 0.0
         for task in operator.tasks:
             if task.fresh:
@@ -224,20 +223,18 @@ class Tracker:
 
     def _ratio(self, operator: Operator) -> float | None:
         """The number of rows that reach an operator per planned record, as measured in earlier batches. Without a
-        measurement, the ratio is 1 for an operator in a later Spark stage than the one that reads the sources, if the
-        operator has received rows and at least one of its Spark tasks is still running; otherwise None. (Rows are
-        required because a Spark task without rows ends at once, so it says nothing about the other Spark tasks.)
+        measurement, 1 for an operator after the sources' Spark stage that has received rows and has a running Spark
+        task; otherwise None. (A Spark task without rows ends at once, so it says nothing about the others.)
         """
         known = self._before.get(operator.label)
         under_way = any(not task.told.ended for task in operator.tasks)
         return 1.0 if known is None and operator.late and operator.rows and under_way else known
 
     def _behind(self, operator: Operator) -> float:
-        """The seconds that an operator in a later Spark stage than the one that reads the sources needs for its
-        remaining rows, at the speed of its running Spark tasks. (Finished Spark tasks aren't counted, because they may
-        have been much faster.) The result is 0 for any other operator. It is also 0 if the number of remaining rows or
-        the speed isn't known, or if the Spark tasks report how many rows they have received from each partition; for
-        this case, see :meth:`_slowest`.
+        """The seconds that an operator after the sources' Spark stage needs for its remaining rows, at the speed of its
+        running Spark tasks, because finished ones may have been much faster. 0 for any other operator; also 0 if the
+        remaining rows or the speed aren't known, or if Spark tasks report the rows received from each partition (see
+        :meth:`_slowest`).
         """
         ratio = self._ratio(operator) if operator.late and operator.label != PUBLISHING else None
         if ratio is None or any(task.told.received for task in operator.tasks):
@@ -253,8 +250,8 @@ class Tracker:
         return 1.0 if end <= first else min(1.0, max(0, received.offset + 1 - first) / (end - first))
 
     def _by_received(self, operator: Operator, received: Sequence[tuple[TaskCounts, Received]]) -> float:
-        """An operator's progress, from 0 to 1. The total number of the operator's rows is estimated from the rows that
-        it has received so far, and from the share of each partition's planned records from which these rows come.
+        """An operator's progress, from 0 to 1. The total number of its rows is estimated from the rows received so far,
+        and from the share of each partition's planned records that they come from.
         """
         expected: dict[Partition, float] = defaultdict(float)
         seen = covered = 0.0
@@ -289,9 +286,8 @@ class Tracker:
 
     def _speed(self, part: float, now: float) -> tuple[float, bool]:
         """The share of the batch that is finished per second, and whether this speed was measured for long enough. The
-        time before the first finished record isn't included, because it doesn't depend on the size of the batch: in
-        this time, Spark prepares the batch and starts Spark tasks. If nothing was finished during the measured time,
-        the result is the average speed since the writing of the batch began.
+        time before the first finished record doesn't count, because it doesn't depend on the batch's size. If nothing
+        was finished during the measured time, the speed is the average since the writing of the batch began.
         """
         if part > 0:
             self._speeds.append((now, part))
@@ -306,8 +302,8 @@ class Tracker:
         return part / max(now - self._since, _SURE_AFTER), now - begun >= _WINDOW
 
     def _buckets(self, operators: Mapping[str, Operator]) -> dict[str, int]:
-        """The number of processed rows by bucket, for the ``_MOST_BUCKETS`` buckets with the fewest processed rows.
-        Only the operator that has processed the fewest rows is considered.
+        """The processed rows by bucket, for the ``_MOST_BUCKETS`` buckets with the fewest, in the operator that has
+        processed the fewest.
         """
         functions = [each for each in operators.values() if each.label not in (READING, PUBLISHING)]
         if not functions:

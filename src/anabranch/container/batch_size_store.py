@@ -1,7 +1,7 @@
-"""Stores how large a lane's batches can be, so that later processes and lanes know a suitable size for their first
-batch. The files are next to the folders of the job's lanes.
+"""Stores how large a lane's batches can be, next to the folders of the job's lanes, for the first batches of later
+processes and lanes.
 
-The files only save time, so a damaged file is treated as missing, and a failure to write is ignored.
+This only saves time, so a damaged file is treated as missing, and a failure to write is ignored.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ _OTHER = 1.5
 
 
 class BatchSizeStore:
-    """Stores the batch size of a lane. All lanes of a stage and group share a file, which contains the size that was
-    written last for each factor.
-    """
+    """All lanes of a stage and group share a file, with the size that was written last for each factor."""
 
     def __init__(self, lane_folders: LaneFolders, lane: Lane) -> None:
         self._lane_folders = lane_folders
@@ -38,7 +36,7 @@ class BatchSizeStore:
         self._noted = monotonic()
 
     def note(self, rows: int, *, ends: bool = False) -> None:
-        """Record that a batch of the lane can have up to ``rows`` records. With ``ends``, which the last call sets, a
+        """Record that a batch of the lane can have up to ``rows`` records. In the last call, ``ends`` is set, and a
         size is written even shortly after the previous one.
         """
         low, high = sorted((rows, self._rows))
@@ -55,8 +53,8 @@ class BatchSizeStore:
 
 
 def remembered(lane_folders: LaneFolders, lane: Lane, *, quick: bool) -> int:
-    """The size for a lane's first batch, according to what earlier lanes have stored; 0 if nothing can be read. For
-    ``quick``, see :func:`anabranch.pace.stored_sizes.first`.
+    """The size for a lane's first batch, by what earlier lanes have stored; 0 if nothing can be read. For ``quick``,
+    see :func:`anabranch.pace.stored_sizes.first`.
     """
     try:
         return stored_sizes.first(_read(_tree(lane_folders, lane), lane), lane.factor, _partitions(lane), quick=quick)

@@ -1,10 +1,9 @@
 """Assigns active tasks to containers: balanced, and at the least cost of all balanced placements.
 
-In the network, a task has arcs to three kinds of nodes: to each rack with a replica of a partition that the task reads,
-to a node for "any container", and to the container in which it runs. The node for "any container" has arcs to all
-racks, and a rack has arcs to its containers. With ``balance_subtopology``, each stage has nodes of its own. A task
-costs the same in all containers of a rack, except for the container in which it runs. So the least cost is the same as
-in a network with an arc from each task to each container.
+In the network, a task has arcs to each rack with a replica of a partition that the task reads, to a node for "any
+container", which has arcs to all racks, and to the container in which the task runs. A rack has arcs to its containers.
+With ``balance_subtopology``, each stage has nodes of its own. A task costs the same in all containers of a rack, except
+in the one in which it runs. So the least cost is the same as with an arc from each task to each container.
 """
 
 from __future__ import annotations
@@ -26,19 +25,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Placement:
-    """The container of each task. ``cost`` is the cost of the placement or, if active tasks and standbys are placed
-    together, a lower bound on the cost."""
+    """The container of each task. ``cost`` is a lower bound on the cost if active tasks and standbys are placed
+    together."""
 
     containers: Whole
     cost: int
 
 
 def place(it: Instance, *, moves_first: bool = False) -> Placement:
-    """Place the stateful tasks in such a way that the stateless tasks can still be balanced, and then the stateless
-    tasks.
+    """Place the stateful tasks, leaving room for balanced stateless tasks, and then those.
 
-    Each of these two steps finds a placement with the least cost and, among such placements, the fewest moves; with
-    ``moves_first``, the fewest moves and, among such placements, the least cost.
+    Each step finds the least cost and then the fewest moves or, with ``moves_first``, the fewest moves and then the
+    least cost.
     """
     return complete(it, stateful(it, moves_first=moves_first), moves_first=moves_first)
 
@@ -55,7 +53,7 @@ def stateful(it: Instance, *, moves_first: bool = False) -> Placement:
 
 
 def complete(it: Instance, placed: Placement, *, moves_first: bool = False) -> Placement:
-    """Place the stateless tasks, given ``placed``, the placement of the stateful tasks."""
+    """Place the stateless tasks, given the placement of the stateful tasks."""
     stateless = np.flatnonzero(~it.stateful)
     if not len(stateless):
         return placed
@@ -67,7 +65,7 @@ def complete(it: Instance, placed: Placement, *, moves_first: bool = False) -> P
 
 
 def counts(it: Instance) -> tuple[Bounds, Bounds]:
-    """The bounds of the number of stateful tasks, and of the total number of tasks, in each container."""
+    """The bounds of each container's number of stateful tasks, and of its number of all tasks."""
     if it.problem.loads == "flexible":
         return between(int(it.stateful.sum()), it.slots), between(len(it.tasks), it.slots)
     sizes = [Counter(it.stage_of[kind].tolist()) for kind in (it.stateful, ~it.stateful)]
@@ -84,9 +82,7 @@ def counted(it: Instance, containers: Whole) -> tuple[int, int]:
 def _solve(
     it: Instance, tasks: Whole, own: Bounds, total: Bounds, later: Whole, moves_first: bool
 ) -> tuple[Whole, int]:
-    """The containers of ``tasks``, and the cost. ``own`` bounds the number of these tasks in each container. The tasks
-    that are placed ``later`` can still fill containers up to ``total``.
-    """
+    """The containers of ``tasks``, and the cost. For ``own``, ``total`` and ``later``, see :func:`_limit`."""
     count, racks = len(it.slots), len(it.racks)
     numbers = np.zeros(len(it.tasks), np.int64)
     stages, numbers[tasks] = np.unique(it.stage_of[tasks] if it.by_stage else 0 * tasks, return_inverse=True)
@@ -146,9 +142,8 @@ def _solve(
 
 
 def _seats(net: Network, it: Instance, sizes: Whole, containers: Whole) -> Whole:
-    """Add a node for each stage and container. The flow through a node is the floor or the ceiling of the container's
-    share of the stage's tasks.
-    """
+    """Add a node for each stage and container. The flow through it is the floor or the ceiling of the container's share
+    of the stage's tasks."""
     seats = net.nodes(len(sizes) * len(containers)).reshape(len(sizes), len(containers))
     for number, size in enumerate(sizes.tolist()):
         share = between(size, it.slots)
@@ -159,8 +154,8 @@ def _seats(net: Network, it: Instance, sizes: Whole, containers: Whole) -> Whole
 def _limit(
     net: Network, it: Instance, containers: Whole, sink: Whole, own: Bounds, total: Bounds, later: Whole
 ) -> None:
-    """Add the bounds ``own`` on the number of tasks in each container, and leave room for the tasks that are placed
-    ``later``, so that these can still fill containers up to ``total``."""
+    """Add the bounds ``own`` on the number of tasks in each container. The tasks that are placed ``later`` can still
+    fill containers up to ``total``."""
     if not len(later):
         net.arcs(containers, sink, own.upper, own.lower)
         return

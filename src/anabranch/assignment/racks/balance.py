@@ -1,9 +1,8 @@
-"""Determines how close the containers' numbers of standbys (their loads) can be to the containers' shares, and which
-loads are closest.
+"""Finds the loads (numbers of standbys) that are closest to the containers' shares.
 
 The distance is the sum over containers of d * d / slots, where d is how far a load is below the floor or above the
-ceiling of the container's share. Each container's term is convex, so a further standby never costs less than the
-previous one. What each further standby adds to a container's term is a slope of the container.
+ceiling of the container's share. This is convex, so a further standby never costs less than the previous one. What each
+further standby adds to a container's term is a *slope* of the container.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from anabranch.assignment.racks.shares import Bounds
 __all__ = ["Slopes", "groups_nearest", "nearest"]
 
 _FINEST = 720_720
-"""A number that is divisible by 1 to 16. If the least common multiple of the slots is larger, each container's factor
-1 / slots is rounded down to a multiple of 1 / ``_FINEST``, but not to 0."""
+"""Divisible by 1 to 16. If the least common multiple of the slots is larger, each container's factor 1 / slots is
+rounded down to a multiple of 1 / ``_FINEST``, but not to 0."""
 
 
 @dataclass(frozen=True)
 class Slopes:
-    """The cost of the next standby in each container, as a function of the number of standbys that the container has
-    already got in this step. ``prior`` is the number of standbys that it had before this step.
+    """What the next standby costs in each container, by the number of standbys that the container has got in this step.
+    Before this step, it had ``prior`` standbys.
 
-    While the number is between ``lower`` and ``upper``, a standby costs nothing. ``most`` is the largest number of
-    standbys that the container can get. ``beyond`` says by how much ``prior`` already exceeds the container's share.
+    Between ``lower`` and ``upper``, a standby costs nothing. ``most`` is the largest number of standbys that the
+    container can get, ``beyond`` by how much ``prior`` already exceeds the container's share.
     """
 
     lower: Whole
@@ -56,16 +55,13 @@ class Slopes:
         return many
 
     def far(self, loads: Whole) -> int:
-        """The distance of these loads from the containers' shares, without the distance by which ``prior`` already
-        exceeds the shares."""
+        """The distance of these loads from the containers' shares, not counting ``beyond``."""
         short = np.maximum(self.lower - loads, 0)
         over = np.maximum(loads - self.upper, 0) + self.beyond
         return int(((short**2 + over**2 - self.beyond**2) * self.weight).sum())
 
     def least(self, count: int) -> int:
-        """The smallest slope at which all containers together can take ``count`` standbys, none of which costs more
-        than that slope.
-        """
+        """The smallest slope such that the containers can take ``count`` standbys that cost at most this slope each."""
         low, high = -1, 1
         while self.up_to(low).sum() >= count:
             low *= 2
@@ -80,8 +76,8 @@ class Slopes:
         return Slopes(*(each[containers] for each in (self.lower, self.upper, self.beyond, self.most, self.weight)))
 
     def steps(self, highest: int) -> tuple[Whole, Whole, Whole]:
-        """The slopes up to ``highest``, as three arrays: container, slope, and number of the container's standbys with
-        that slope.
+        """The slopes up to ``highest``, as three arrays: container, slope, number of the container's standbys with that
+        slope.
         """
         containers, slopes, counts = [], [], []
         for number in range(len(self.weight)):
@@ -100,8 +96,8 @@ class Slopes:
 
 
 def nearest(slopes: Slopes, count: int) -> Bounds:
-    """The bounds of all loads that are closest to their shares, if only ``slopes.most`` limits the standbys of a
-    container. ``count`` is the total number of standbys.
+    """The bounds of all loads for ``count`` standbys that are closest to their shares, if only ``slopes.most`` limits a
+    container.
     """
     slope = slopes.least(count)
     return Bounds(slopes.up_to(slope - 1), slopes.up_to(slope))
@@ -110,12 +106,12 @@ def nearest(slopes: Slopes, count: int) -> Bounds:
 def groups_nearest(
     slopes: Slopes, place_of: Whole, sizes: Whole, open_: Whole, copies: int
 ) -> tuple[Bounds, Whole, Whole]:
-    """Like :func:`nearest`, but for groups of tasks, in which each task has at most one standby in a place.
-    ``open_`` (group, place) says whether a group can have standbys in a place.
+    """Like :func:`nearest`, but each task of a group has at most one standby in a place. ``open_`` (group, place) says
+    where a group can have standbys.
 
     Returns:
         The bounds of loads, and the lower and upper bounds of a group's standbys in a place. Loads are closest to their
-        shares if and only if they satisfy all of these bounds.
+            shares exactly if they satisfy all of these bounds.
     """
     groups, places = open_.shape
     count = int(sizes.sum())

@@ -1,9 +1,9 @@
-"""Assigns standbys of tasks to places by a flow, and then fits them into the places' containers, for given loads.
+"""Assigns standbys of tasks to places by a flow, and then fits them into the places' containers.
 
-A place consists of all containers with the same rack (if racks are known) and the same values of all tags. A task has
-arcs to places, and places have arcs to containers. If a task can have several standbys in a place, such a network can
-put two of them in the same container. So the standbys are fitted into containers afterwards. If they don't fit, the
-problem can be solved again in a network with an arc for each task and container.
+A place consists of all containers with the same rack (if racks are known) and tags. Tasks have arcs to places, and
+places to containers. If a task can have several standbys in a place, the flow doesn't keep them out of the same
+container, so the standbys are fitted into containers afterwards. If they don't fit, the problem can be solved again in
+a network with an arc for each task and container.
 """
 
 from __future__ import annotations
@@ -30,18 +30,15 @@ class Question:
     """The standbys that must be placed.
 
     Attributes:
-        it: the problem.
         tasks: the tasks. ``taken``, ``lower``, ``upper`` and ``new`` have a row for each of them.
         copies: how many standbys of each task must be placed.
-        taken: the containers that a task already has: first the container of the active task, then those of the
-            standbys that have been placed already.
-        lower: the least number of standbys that a task must have in each place.
-        upper: the greatest number of standbys that a task can have in each place.
+        taken: the containers of the active task and of the standbys that have been placed already.
+        lower: the least number of standbys of a task in each place.
+        upper: the greatest number of standbys of a task in each place.
         new: the number of racks and tag values that the first standby in a place adds to the spread of its task; 0 if
             ``lower`` and ``upper`` already ensure the spread.
-        warm: the existing standbys, as three arrays: their rows, containers and values. A value says how much it is
-            worth to keep the standby. Keeping a greater number of standbys is always worth more than keeping fewer
-            standbys with higher values.
+        warm: the rows, containers and values of the existing standbys. A value says how much it is worth to keep a
+            standby; keeping more standbys is always worth more than keeping fewer with higher values.
     """
 
     it: Instance
@@ -56,8 +53,8 @@ class Question:
 
 def answered(ask: Question, loads: Bounds | Slopes, dense: bool = False) -> tuple[Whole, int] | None:
     """The containers of the standbys, and the cost of their traffic minus the cost of a move for each standby that
-    stays; None if no flow, or no fitting, satisfies these loads. ``dense`` says whether to use an arc for each task and
-    container; then nothing has to be fitted.
+    stays; None if no flow, or no fitting, satisfies these loads. With ``dense``, each task has an arc to each
+    container, and nothing has to be fitted.
 
     Raises:
         ConfigError: a dense network would have too many arcs.

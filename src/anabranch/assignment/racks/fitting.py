@@ -1,6 +1,4 @@
-"""Fits standbys of tasks into the containers of a place, given how many standbys each task has there and each container
-takes. The standbys of a task are in different containers.
-"""
+"""Fits standbys of tasks into the containers of a place, each standby of a task into another container."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ def fit(
     Args:
         copies: how many containers each task needs.
         barred: the containers that each task can't have.
-        loads: how many tasks each container takes. The sum of loads equals the sum of ``copies``.
+        loads: how many tasks each container takes: together, as many as ``copies``.
     """
     room = dict(loads)
     fullest = [(-left, container) for container, left in room.items() if left]
@@ -49,8 +47,7 @@ def fit(
 
 
 def _make_room(task: int, found: dict[int, list[int]], barred: Mapping[int, Set[int]], room: dict[int, int]) -> bool:
-    """Give a task one more container; for this, other tasks may move to containers that have room. Returns False if
-    that is impossible."""
+    """Give a task one more container, moving other tasks if necessary. Returns False if that is impossible."""
     runs: dict[int, list[int]] = {container: [] for container in room}
     for other, containers in found.items():
         for container in containers:
@@ -79,7 +76,6 @@ def _make_room(task: int, found: dict[int, list[int]], barred: Mapping[int, Set[
 
 
 def _shift(at: int | None, came: Mapping[int, tuple[int, int | None]], found: dict[int, list[int]]) -> None:
-    """Move each task on the path to the next container of the path."""
     while at is not None:
         mover, left = came[at]
         if left is not None:

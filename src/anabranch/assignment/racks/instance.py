@@ -1,5 +1,4 @@
-"""A problem in numbers: containers, tasks, racks and stages are indexes, and what each task reads from each rack is an
-array."""
+"""A problem in numbers: containers, tasks, racks and stages are indexes, and traffic is an array."""
 
 from __future__ import annotations
 
@@ -20,10 +19,9 @@ _LARGEST = 2**60
 
 
 class Traffic:
-    """How much each task reads from other racks: its ``total`` minus what is ``covered`` by replicas in its own rack.
+    """What each task reads from other racks: its ``total`` minus what is ``covered`` by replicas in its own rack.
 
-    ``tasks``, ``racks`` and ``covered`` are parallel arrays, sorted by task and rack. For missing pairs of task and
-    rack, nothing is covered.
+    ``tasks``, ``racks`` and ``covered`` are parallel arrays, sorted by task and rack. Missing pairs cover nothing.
     """
 
     def __init__(self, partitions: Sequence[Sequence[Partition]], rack_numbers: dict[str, int], scale: int) -> None:
@@ -61,15 +59,13 @@ class Traffic:
 
 
 class Instance:
-    """A problem in numbers. Containers, tasks, racks and stages are numbered in the order of their names, so that
-    neither the order of the input nor a hash affects the answer.
+    """Everything is numbered in the order of names, so neither the order of the input nor a hash affects the answer.
 
     Attributes:
         scale: the factor that makes weights whole numbers.
         by_traffic: whether traffic counts: only if racks are known and the strategy isn't ``none``.
-        spread_by: for the rack (if racks are known) and for each tag, an array of the containers' values, as numbers.
-        place_of: each container's place. Containers are in the same place if all their values in ``spread_by`` are
-            equal.
+        spread_by: for the rack (if racks are known) and for each tag, the containers' values, as numbers.
+        place_of: each container's place. Containers with equal values in ``spread_by`` are in the same place.
         on: each task's current container; -1 if the task is new, -2 if its container is gone.
     """
 
@@ -114,7 +110,7 @@ class Instance:
 
     @property
     def move_cost(self) -> int:
-        """The cost of a move, multiplied by ``scale`` as the weights are."""
+        """The cost of a move, scaled like the weights."""
         return self.problem.non_overlap_cost * self.scale
 
     @property
@@ -123,7 +119,7 @@ class Instance:
         return self.active_traffic.sum * self.traffic_cost + len(self.tasks) * self.move_cost
 
     def standby_on(self, task: Task) -> list[int]:
-        """The existing containers that have a standby of the task, in the order in which the task names them."""
+        """The existing containers that have a standby of the task, in the order of ``task.standby_on``."""
         found = (self.container_numbers.get(one) for one in task.standby_on)
         return list(dict.fromkeys(number for number in found if number is not None))
 
@@ -155,8 +151,8 @@ def unknown(problem: Problem) -> str | None:
 
 
 def _dimensions(containers: Sequence[Container], racks: Sequence[str]) -> list[Whole]:
-    """For the rack (if racks are known) and for each tag, the containers' values, numbered in the order of their names.
-    Raises ConfigError if only some of the containers have a tag."""
+    """For the rack (if racks are known) and each tag, the containers' values, as numbers. Raises ConfigError if only
+    some containers have a tag."""
     numbers = {name: number for number, name in enumerate(racks)}
     found = [np.array([numbers[container.rack or ""] for container in containers])] if racks else []
     for tag in sorted({tag for container in containers for tag in container.tags}):

@@ -1,10 +1,10 @@
 """Places active tasks and standbys together, because the best place for an active task may leave only expensive places
 for its standbys.
 
-The active tasks must be balanced, and the standbys must be spread and balanced at least as well as if the active tasks
-were placed first. Of all plans that meet these conditions, the plan with the least cost is wanted. A task and its
-standbys exclude each other from containers, and often from racks, so the plan can't be computed as a flow. A
-branch-and-bound search finds the plan; if the search ends early, it still gives a bound on the cost.
+The active tasks must be balanced, and the standbys spread and balanced at least as well as if the active tasks were
+placed first. Of all such plans, the cheapest is wanted. A task and its standbys exclude each other from containers, and
+often from racks, so this isn't a flow problem. A branch-and-bound search finds the plan; if the search ends early, it
+still gives a bound on the cost.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from anabranch.assignment.racks.standby import Standbys
 __all__ = ["MOST_OPTIONS", "place"]
 
 MOST_OPTIONS = 20_000
-"""If there are more options, the search would take more than a few seconds, so the sequential plan is used, with a
-bound."""
+"""With more options, the search would take more than a few seconds, so the sequential plan is used, with a bound."""
 _ROUNDS = 5
 
 
@@ -48,9 +47,9 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Rules:
-    """How far the loads of standbys can be from their shares, and how far tasks must be spread (0 if spread doesn't
-    come first for any standby). Both limits come from the sequential plan that the same job would have if nothing ran
-    yet, so they don't depend on where tasks run now.
+    """How far the loads of standbys can be from their shares, and how far tasks must be spread (0 if spread comes first
+    for no standby). Both come from the sequential plan that the job would have if nothing ran yet, so they don't depend
+    on where tasks run now.
     """
 
     slopes: Slopes
@@ -62,8 +61,8 @@ class _Rules:
 
 
 def place(it: Instance) -> tuple[Placement, Standbys]:
-    """Place stateful tasks with their standbys, then stateless tasks. The sum of the bounds of both results is a lower
-    bound on the total cost.
+    """Place stateful tasks with their standbys, then stateless tasks. The sum of both bounds is a lower bound on the
+    cost.
     """
     plan = _sequential(it)
     tasks, copies = plan.copies.tasks, plan.copies.containers.shape[1]

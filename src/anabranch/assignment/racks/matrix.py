@@ -15,8 +15,8 @@ _CELL, _LEFT, _TOP = 56, 120, 72
 
 @dataclass(frozen=True)
 class Matrix:
-    """How much each rack reads from every rack. ``weights`` maps pairs (the rack that is read from, the rack that
-    reads) to weights; missing pairs have the weight 0.
+    """``weights`` maps pairs of racks (the one that is read from, the one that reads) to weights. Missing pairs have
+    the weight 0.
     """
 
     sources: list[str]
@@ -49,8 +49,8 @@ def matrix(problem: Problem, answer: Answer) -> Matrix | None:
 
 
 def svg(found: Matrix) -> str:
-    """An SVG picture with a row for each rack that reads, and a column for each rack that is read from. The higher the
-    weight, the darker the cell; cells for traffic across racks are orange."""
+    """A picture with a row for each rack that reads, and a column for each rack that is read from. Cells with higher
+    weights are darker; cells for traffic across racks are orange."""
     most = max(found.weights.values(), default=0) or 1
     width, height = _LEFT + _CELL * len(found.sources) + 8, _TOP + _CELL * len(found.readers) + 8
     parts = [

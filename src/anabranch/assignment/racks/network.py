@@ -1,4 +1,4 @@
-"""Finds integer flows of least cost in a network with bounds on arcs and several costs in order of importance."""
+"""Finds the cheapest integer flows in a network with bounds on arcs and several costs in order of importance."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Network:
     """Nodes with supply or demand, and arcs with bounds and costs.
 
     Args:
-        spreads: for each cost, the largest possible difference between its totals for two flows. A cost counts only
+        spreads: for each cost, the largest possible difference between its totals for two flows. A cost decides only
             among the flows for which all preceding costs are least.
     """
 
@@ -33,8 +33,7 @@ class Network:
         self._length = 0
 
     def nodes(self, count: int, supply: ArrayLike = 0) -> Whole:
-        """Add nodes, each with its supply (negative: demand), and return their numbers. The sum of all supplies must be
-        0."""
+        """Add nodes, each with its supply (negative: demand), and return their numbers. All supplies must sum to 0."""
         self._supply.append(np.broadcast_to(np.asarray(supply, np.int64), (count,)))
         self._nodes += count
         return np.arange(self._nodes - count, self._nodes)
@@ -47,8 +46,8 @@ class Network:
         lower: ArrayLike = 0,
         costs: Sequence[ArrayLike] = (),
     ) -> slice:
-        """Add arcs, and return where their flows are in the result of :meth:`solve`. ``costs`` are in the order of
-        ``spreads``; missing costs are 0.
+        """Add arcs, with ``costs`` in the order of ``spreads`` (missing ones are 0), and return where their flows are
+        in the result of :meth:`solve`.
         """
         full = [*costs, *[0] * (len(self._spreads) - len(costs))]
         columns = np.broadcast_arrays(*(np.asarray(each, np.int64) for each in (tails, heads, lower, upper, *full)))
@@ -73,8 +72,7 @@ class Network:
         return _flow(tails, heads, lower, upper, cost, np.concatenate(self._supply))
 
     def tight(self) -> tuple[Whole, Whole] | None:
-        """Lower and upper bounds of arcs that the flows of least cost, and no others, satisfy. None if no flow
-        satisfies the given bounds."""
+        """Bounds of arcs that exactly the flows of least cost satisfy; None if no flow satisfies the given bounds."""
         lower, upper, flow = self._in_turn()
         return None if flow is None else (lower, upper)
 
@@ -82,8 +80,8 @@ class Network:
         return [np.concatenate(column) for column in zip(*self._arcs, strict=True)]
 
     def _in_turn(self) -> tuple[Whole, Whole, Whole | None]:
-        """Minimize one cost after another, each among the flows for which the preceding costs are least. Returns the
-        lower and upper bounds that all such flows satisfy, and the last flow."""
+        """Minimize one cost after another. Returns the bounds that all flows of least cost satisfy, and one of these
+        flows."""
         tails, heads, lower, upper, *costs = self._columns()
         flow = None
         for cost in costs:
@@ -121,8 +119,8 @@ def _flow(tails: Whole, heads: Whole, lower: Whole, upper: Whole, cost: Whole, s
 
 
 def _reduced(tails: Whole, heads: Whole, lower: Whole, upper: Whole, cost: Whole, flow: Whole, nodes: int) -> Whole:
-    """The reduced cost of each arc. A flow has the least cost if and only if it is at the lower bound of each arc whose
-    reduced cost is positive, and at the upper bound of each arc whose reduced cost is negative.
+    """The reduced cost of each arc. A flow has the least cost exactly if it is at the lower bound of each arc with a
+    positive, and at the upper bound of each arc with a negative reduced cost.
     """
     onward, back = flow < upper, flow > lower
     start = np.concatenate([tails[onward], heads[back]])

@@ -1,6 +1,4 @@
-"""An assignment problem, in the form of PROBLEM.json, and its answer: containers in racks, tasks, and where their data
-is.
-"""
+"""An assignment problem, in the form of PROBLEM.json, and its answer."""
 
 from __future__ import annotations
 
@@ -24,8 +22,8 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Container(_Record, frozen=True, kw_only=True):
-    """A place where tasks can run. ``tags`` are further properties, such as a zone or a cluster, over whose values
-    standbys should be spread.
+    """A place where tasks can run. Standbys should be spread over racks and over the values of each tag, such as a
+    zone.
     """
 
     id: str
@@ -35,8 +33,8 @@ class Container(_Record, frozen=True, kw_only=True):
 
 
 class Partition(_Record, frozen=True, kw_only=True):
-    """A partition that a task reads. ``racks`` are the racks of its replicas; None stands for a broker without a rack.
-    ``racks`` is empty if the racks aren't known.
+    """A partition that a task reads. ``racks`` are the racks of its replicas, None for a broker without a rack; empty
+    if they aren't known.
     """
 
     stream: str
@@ -65,7 +63,7 @@ class Task(_Record, frozen=True, kw_only=True):
 
 
 class Problem(_Record, frozen=True, kw_only=True):
-    """What to assign, and by which rules. If ``reliable_standbys`` is given, ``standby_order`` has no effect. Raises
+    """What to assign, and by which rules. ``reliable_standbys`` takes precedence over ``standby_order``. Raises
     ConfigError if a container, a task, or a partition of a task is named twice, or if the problem can't be solved as it
     is."""
 
@@ -112,11 +110,9 @@ class Answer(_Record, frozen=True, kw_only=True):
         cost: what the strategy minimizes: ``traffic_cost`` * ``traffic`` + ``non_overlap_cost`` * ``moved``. Without
             racks, or with the strategy ``none``, only moves count.
         traffic: the weight of partitions that are read from other racks; None if racks aren't known.
-        lower_bound: the lower bound.
         gap: ``cost`` minus ``lower_bound``.
-        moved: how many tasks and standbys move. New tasks and standbys don't count, nor do standbys whose container is
-            gone.
-        needed_moves: the number of moves of active tasks that balance requires, if it was determined; see
+        moved: how many tasks and standbys move, not counting new ones, and standbys whose container is gone.
+        needed_moves: the number of moves of active tasks that balance requires, if known; see
             :func:`~anabranch.assignment.racks.reasons.compared`.
         saved_by_moves: what the other moves of active tasks save, compared with the cheapest placement that has only
             the ``needed_moves``.
@@ -149,10 +145,10 @@ class Answer(_Record, frozen=True, kw_only=True):
 
 
 def read(raw: bytes, name: str = "this") -> Problem:
-    """Parse the content of a file as a problem. ``name`` is the file's name, for messages.
+    """Parse a file's content as a problem. ``name`` is the file's name, for messages.
 
     Raises:
-        UsageError: the content isn't JSON, or doesn't have the form of a problem. The message names the place.
+        UsageError: the content isn't JSON, or isn't a problem. The message names the place.
         ConfigError: the problem can't be solved as it is.
     """
     try:

@@ -9,12 +9,11 @@ __all__ = ["Program"]
 
 _MOST_NODES = 2_000
 _EXACT = 2**46
-"""Above this sum of costs, the solver, which uses floating point, can't distinguish costs exactly."""
+"""With a larger sum of costs, the solver's floating point can't distinguish costs exactly."""
 
 
 class Program:
-    """A program that is built row by row. Costs are whole numbers; the solver's bound is rounded up to a whole
-    number."""
+    """Costs are whole numbers; the solver's bound is rounded up to a whole number."""
 
     def __init__(self) -> None:
         from ortools.math_opt.python import mathopt
@@ -32,17 +31,16 @@ class Program:
         return range(begin, begin + count)
 
     def row(self, lower: float, upper: float, terms: Iterable[tuple[int, int]]) -> None:
-        """Add a row: the sum of variable * factor must be between ``lower`` and ``upper``. ``terms`` are pairs
-        (variable, factor).
+        """Add a row: the sum of variable * factor over ``terms``, pairs (variable, factor), must be between ``lower``
+        and ``upper``.
         """
         row = self._model.add_linear_constraint(lb=lower, ub=upper)
         for variable, factor in terms:
             row.set_coefficient(self._variables[variable], factor)
 
     def least(self) -> tuple[list[int] | None, int | None]:
-        """The values of the best solution that was found, and a lower bound on the cost of any solution. The values are
-        None if no solution was found. The bound is None if no bound was found. Both are None if the costs are too large
-        for the solver."""
+        """The best solution that was found, and a lower bound on the cost of any solution. Each is None if none was
+        found; both are None if the costs are too large for the solver."""
         from ortools.math_opt.python import mathopt
 
         if sum(map(abs, self.costs)) > _EXACT:

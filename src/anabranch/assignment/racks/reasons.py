@@ -18,8 +18,8 @@ __all__ = ["compared", "explained"]
 
 def explained(problem: Problem, answer: Answer) -> dict[str, str]:
     """For each task, in words: its container and its former container, what it reads across racks, and why it isn't in
-    a cheaper rack or in its former container. If the task has standbys, the text also gives their containers, which of
-    these are new, and (if racks are known) over how many racks the task and its standbys are spread.
+    a cheaper rack or in its former container; also its standbys' containers, and (if racks are known) over how many
+    racks the task and its standbys are spread.
     """
     it = Instance(problem)
     found = {}
@@ -30,8 +30,8 @@ def explained(problem: Problem, answer: Answer) -> dict[str, str]:
 
 
 def compared(problem: Problem, answer: Answer) -> Answer:
-    """The answer with ``needed_moves`` and ``saved_by_moves``. In joint mode, the answer is unchanged, because active
-    tasks also move for their standbys.
+    """The answer with ``needed_moves`` and ``saved_by_moves``; unchanged in joint mode, in which active tasks also move
+    for their standbys.
     """
     if problem.mode == "joint":
         return answer

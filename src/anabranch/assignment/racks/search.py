@@ -1,5 +1,4 @@
-"""The integer program that places active tasks together with their standbys: the options of each task, which options
-exclude each other, and how many tasks each container takes."""
+"""The integer program that places active tasks together with their standbys."""
 
 from __future__ import annotations
 
@@ -21,9 +20,8 @@ _STANDBY = ("standby", 0)
 
 
 def is_collapsed(it: Instance) -> bool:
-    """Whether a task and all its standbys must be in different racks, so that the containers of a rack are equivalent.
-    This is so if spread comes first for all standbys, there are enough racks, and tags don't divide the containers in
-    another way than racks do."""
+    """Whether a task and all its standbys must be in different racks, so the containers of a rack are equivalent:
+    spread comes first for all standbys, there are enough racks, and tags divide the containers no further."""
     first, rest = standby.copies_of(it)
     return not rest and not standby.crosses(it) and first < len(it.rack_of_place)
 
@@ -32,11 +30,10 @@ class Search:
     """Searches for the best plan.
 
     Args:
-        it: the problem.
         slopes: the shares of standbys.
-        far: the largest distance that loads of standbys may have from these shares.
-        spread: the least number of racks and tag values in which tasks must be, summed over the tasks. Not needed if
-            the containers of a rack are equivalent: then each task is in as many racks as possible.
+        far: the largest distance of loads of standbys from these shares.
+        spread: the least spread, summed over the tasks. Not needed if the containers of a rack are equivalent: then
+            each task is in as many racks as possible.
     """
 
     def __init__(self, it: Instance, slopes: Slopes, far: int, spread: int) -> None:
@@ -104,8 +101,8 @@ class Search:
         homes: set[int],
         apart: dict[int, list[int]],
     ) -> None:
-        """Add the options of the active task or of the standbys. The use of a container counts as ``moves`` moves, or
-        one move less if the container is in ``homes``.
+        """Add the options of the active task or of the standbys. A container counts as ``moves`` moves, or one move
+        less if it is in ``homes``.
         """
         it = self.it
         racks = np.arange(len(it.racks))

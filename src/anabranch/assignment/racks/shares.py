@@ -1,5 +1,4 @@
-"""How many tasks each container should have: the floor or the ceiling of its share, which is proportional to its
-slots."""
+"""Each container's share of tasks: the floor or the ceiling of a number that is proportional to its slots."""
 
 from __future__ import annotations
 
@@ -25,12 +24,12 @@ class Bounds:
         return cls(counts, counts)
 
     def less(self, loads: Whole) -> Bounds:
-        """The bounds of what can be added if containers already have these loads."""
+        """What can be added if containers already have these loads."""
         return Bounds(np.maximum(self.lower - loads, 0), self.upper - loads)
 
 
 def between(count: int, slots: Whole) -> Bounds:
-    """The floor and the ceiling of each container's share of ``count``: ``count * slots / sum of all slots``."""
+    """The floor and the ceiling of each container's share: ``count * slots / sum of all slots``."""
     parts, whole = count * slots, int(slots.sum())
     return Bounds(parts // whole, -(-parts // whole))
 
@@ -39,8 +38,8 @@ def first_counts(
     stateful: Mapping[int, int], stateless: Mapping[int, int], slots: Whole, by_stage: bool
 ) -> list[Whole]:
     """The numbers of stateful tasks and of all tasks in each container according to KIP-925: the first containers get
-    the remainder, as far as all shares can be satisfied at once. ``stateful`` and ``stateless`` contain the number of
-    tasks of each stage.
+    the remainder, as far as all shares can be satisfied at once. The arguments contain the number of tasks of each
+    stage.
     """
     count = len(slots)
     net = Network(count * count, count * count)

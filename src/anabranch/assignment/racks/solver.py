@@ -15,12 +15,12 @@ __all__ = ["solve"]
 
 
 def solve(problem: Problem) -> Answer:
-    """The cheapest assignment that was found; its ``gap`` says how far its cost can be from the least cost. The
-    assignment doesn't depend on the order of containers, tasks and partitions.
+    """The cheapest assignment that was found; its ``gap`` says how far it can be from the optimum. The order of
+    containers, tasks and partitions doesn't matter.
 
     Raises:
         ConfigError: weights and costs are too large for an exact comparison, a tag is missing from some containers, or
-            there are too many standbys to place them exactly.
+            there are too many standbys to place exactly.
     """
     it = Instance(problem)
     if problem.mode == "joint":

@@ -1,8 +1,8 @@
-"""Assigns standbys to containers: never to the container of their active task or of another standby of the task, spread
-over racks, balanced, with little traffic across racks, and with few moves.
+"""Assigns standbys to containers: each to another one than the active task and the task's other standbys, spread over
+racks, balanced, with little traffic across racks, and with few moves.
 
-The problem's ``standby_order`` says whether spread (``reliability``) or cost (``cost``) comes first. If its
-``reliable_standbys`` is given, spread comes first for this number of each task's standbys, and cost for the others.
+The problem's ``standby_order`` says whether spread (``reliability``) or ``cost`` comes first. With
+``reliable_standbys``, spread comes first for this number of each task's standbys, and cost for the others.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["Standbys", "at_least", "copies_of", "crosses", "most_spread", "movab
 
 @dataclass(frozen=True)
 class Standbys:
-    """The containers of standbys. ``containers`` has a row for each of ``tasks``. ``bound`` is a lower bound on the
-    cost of any assignment of standbys; 0 if another bound already includes it.
+    """``containers`` has a row for each of ``tasks``. ``bound`` is a lower bound on the cost of any assignment of
+    standbys; 0 if another bound includes it.
     """
 
     tasks: Whole
@@ -35,7 +35,7 @@ def place(it: Instance, active: Whole) -> Standbys:
     """Place the requested number of standbys of each stateful task, but no more than there are other containers.
 
     If racks and tags divide the containers in several ways, the standbys of a task for which spread comes first are
-    placed one after another. Then the result isn't always optimal, and the bound shows how far it can be from the
+    placed one after another. Then the result may not be optimal, and the bound shows how far it can be from the
     optimum.
     """
     tasks = np.flatnonzero(it.stateful)
@@ -55,7 +55,7 @@ def place(it: Instance, active: Whole) -> Standbys:
 
 
 def copies_of(it: Instance) -> tuple[int, int]:
-    """For how many standbys of a task spread comes first, and for how many further standbys cost comes first."""
+    """For how many standbys of a task spread comes first, and for how many others cost does."""
     copies = min(it.problem.standbys, len(it.slots) - 1)
     first = it.problem.reliable_standbys
     if first is None:
@@ -81,7 +81,7 @@ def spread(it: Instance, tasks: Whole, active: Whole, copies: Whole) -> int:
 
 
 def rebuilt(it: Instance, tasks: Whole, copies: Whole) -> int:
-    """How many standbys move: those that could stay in their containers, but are placed elsewhere."""
+    """How many standbys could stay in their containers, but are placed elsewhere."""
     stay = sum(
         len(set(it.standby_on(it.tasks[task])).intersection(where))
         for task, where in zip(tasks.tolist(), copies.tolist(), strict=True)
@@ -91,23 +91,21 @@ def rebuilt(it: Instance, tasks: Whole, copies: Whole) -> int:
 
 
 def most_spread(it: Instance, tasks: int, copies: int) -> int:
-    """An upper bound on :func:`spread`. ``tasks`` is the number of tasks with standbys, ``copies`` the number of
-    standbys of each."""
+    """An upper bound on :func:`spread` for ``tasks`` tasks with ``copies`` standbys each."""
     if not copies:
         return 0
     return tasks * sum(min(1 + copies, len(np.unique(values))) for values in it.spread_by)
 
 
 def _shape(values: Whole) -> tuple[int, ...]:
-    """The same values, renumbered in the order of their first occurrence. The results for two arrays are equal if they
-    divide the containers in the same way."""
+    """Renumbers values in the order of their first occurrence: equal results divide the containers in the same way."""
     seen: dict[int, int] = {}
     return tuple(seen.setdefault(value, len(seen)) for value in values.tolist())
 
 
 def at_least(it: Instance, tasks: Whole, copies: int, active: Whole | None = None) -> int:
-    """The cost of the standbys' traffic if each task's standbys could use the containers with the least traffic,
-    without regard to other tasks. If ``active`` is given, standbys can't use the container of their active task.
+    """The cost of the traffic if each task's standbys could use the containers with the least traffic, without regard
+    to other tasks. If ``active`` is given, a standby can't use the container of its active task.
     """
     sizes = np.tile(np.bincount(it.rack_of, minlength=len(it.racks)), (len(tasks), 1))
     if active is not None:
@@ -125,9 +123,9 @@ def movable(it: Instance, tasks: Whole, copies: int) -> int:
 
 
 def _warm(it: Instance, tasks: Whole, taken: Whole, copies: int) -> tuple[Whole, Whole, Whole]:
-    """The existing standbys that could stay: rows, containers, and what each standby is worth. The first ``copies``
-    standbys of a task are worth more than its other standbys. An answer names those for which spread comes first before
-    the others, so nothing moves when an answer becomes the input of the next problem.
+    """The existing standbys that could stay: rows, containers and values. A task's first ``copies`` standbys have
+    higher values: an answer names those for which spread comes first before the others, so nothing moves when it
+    becomes the next problem.
     """
     pairs = [
         (row, container, len(tasks) * copies + 1 + (place < copies))
@@ -177,7 +175,7 @@ def _solve(it: Instance, tasks: Whole, taken: Whole, copies: int, reliable: bool
 
 
 def _gain(it: Instance, taken: Whole) -> Whole:
-    """An array (row, place): the number of racks and tag values that a standby there adds to a task's spread."""
+    """By row and place, the number of racks and tag values that a standby there adds to a task's spread."""
     gain = np.zeros((len(taken), len(it.rack_of_place)), np.int64)
     for values in it.spread_by:
         has = np.zeros((len(taken), int(values.max()) + 1), bool)

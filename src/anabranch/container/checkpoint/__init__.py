@@ -1,2 +1,2 @@
-"""Lanes' checkpoint folders: how a lane gets its folder, which process owns the folder, whether the lane can continue
-from the folder, and how a damaged folder is repaired."""
+"""Lanes' checkpoint folders: how a lane gets one, which process owns it, whether the lane can continue from it, and how
+it is repaired."""

@@ -116,7 +116,7 @@ def _has_ended(claim: Claim) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of a process in ``/proc/PID/stat``; [] if there is no such process on this machine."""
+    """The fields of a process in ``/proc/PID/stat``; [] if there is none on this machine."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

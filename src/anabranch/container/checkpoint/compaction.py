@@ -1,5 +1,5 @@
-"""Copies the folder of a stopped lane without foreign state, which is the state of tasks that belong to other lanes.
-The copy is next to the original.
+"""Copies the folder of a stopped lane without foreign state, which belongs to tasks of other lanes. The copy is next to
+the original.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ __all__ = ["StoredState", "look", "rewrite"]
 
 @dataclass(frozen=True)
 class StoredState:
-    """The content of a stopped lane's folder after the lane's last batch. ``keys`` is the number of columns of the
-    lane's stage key.
-    """
+    """A stopped lane's folder after its last batch. ``keys`` is the number of columns of the lane's stage key."""
 
     lane: Lane
     folder: Folder
@@ -34,8 +32,8 @@ class StoredState:
 
 
 def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> StoredState:
-    """Read the folder of a stopped lane. Unless the lane will continue in a copy anyway, the folder is taken first, so
-    that no other process uses it meanwhile.
+    """Read the folder of a stopped lane. Unless the lane will continue in a copy anyway, takes the folder first, to
+    keep other processes out.
 
     Raises:
         ConflictError: another process has the folder.

@@ -24,7 +24,7 @@ ORDER = ("commits", "offsets", METADATA, "sources", _STATE, STREAMS, STARTING, O
 log = logs.get_logger()
 
 _unused: set[str] = set()
-"""The copies that this process has begun to make, and that no lane uses yet. This process has locked these folders."""
+"""The copies that this process has begun to make and locked, and that no lane uses yet."""
 
 
 def clone(
@@ -36,14 +36,13 @@ def clone(
     again: bool = False,
 ) -> Folder:
     """A copy of a folder, with another query id. If the folder has a standby, the standby becomes the copy, and only
-    files that are missing or outdated in the standby are copied.
+    files that are missing or outdated there are copied.
 
     Args:
         keeping: the partitions of each stream that the copy keeps; None for all.
         adding: by stream, partitions that weren't read before, with their start offsets.
         new: streams that weren't read before.
-        again: whether to replace a copy that this process has made before, unless a lane uses the copy; see
-            :func:`note_used`.
+        again: whether to replace a copy that this process has made before and that no lane uses; see :func:`note_used`.
 
     Raises:
         ConflictError: the target exists, or another process is making the same copy.
@@ -63,21 +62,21 @@ def note_used(copy: Folder) -> None:
 
 
 def bare(folder: Folder, target: str) -> Folder:
-    """Like :func:`clone`, but the copy contains no state, only the schemas of the state."""
+    """Like :func:`clone`, but of the state, only the schemas are copied."""
     names = [name for name in (*ORDER, PROGRESS) if name != _STATE]
     with _copied(folder, target, [*names, *_schemas(folder)]) as copy:
         return copy
 
 
 def standby(folder: Folder, number: int) -> Folder:
-    """The folder of a standby, which needn't exist. A standby is a copy next to the lane's folder that is kept up to
-    date while the lane runs. It only saves time: it can disappear or be out of date at any moment.
+    """The folder of a standby, which needn't exist: a copy next to the lane's folder that is kept up to date while the
+    lane runs. It only saves time, so it may disappear or be out of date.
     """
     return folder.other(f"{_beside(folder)}{number}")
 
 
 def standbys(folder: Folder) -> list[Folder]:
-    """The existing standbys. The standby with the latest committed batch comes first."""
+    """The existing standbys, the one with the latest committed batch first."""
     found = folder.tree.fs.globStatus(folder.tree.path_of(f"{_beside(folder)}*"))
     numbers = [str(each.getPath().getName()).rpartition("-")[2] for each in found or ()]
     there = [standby(folder, int(number)) for number in numbers if number.isdecimal()]
@@ -85,15 +84,13 @@ def standbys(folder: Folder) -> list[Folder]:
 
 
 def _beside(folder: Folder) -> str:
-    """The prefix of the names of the folder's standbys."""
+    """The prefix of the names of a folder's standbys."""
     lane, _, epoch = folder.uri.rpartition("/")
     return f"{lane}/{_STANDBY}-{epoch}-"
 
 
 def refresh(folder: Folder, standby: Folder) -> int:
-    """Bring a standby of the folder up to date, even while the folder's lane is running. Returns the last committed
-    batch in the standby.
-    """
+    """Bring a standby up to date, even while the folder's lane runs. Returns the standby's last committed batch."""
     filesystem.update(folder.tree, standby.tree, ORDER, lives=True)
     return standby.committed()
 
@@ -128,7 +125,7 @@ def _copied(
 
 
 def _becomes(folder: Folder, copy: Folder) -> bool:
-    """Move a standby to the place of the copy. Returns whether that was possible."""
+    """Move a standby to the place of the copy. Returns False if that is impossible."""
     try:
         return folder.tree.move(copy.tree)
     except Exception as error:
@@ -152,20 +149,19 @@ def _fill(folder: Folder, copy: Folder, names: Sequence[str], *, warm: bool) -> 
 
 
 def _schemas(folder: Folder) -> list[str]:
-    """The names of the subfolders with the schemas of state."""
     found = (_found(folder, f"{_STATE}/{each}") for each in checkpoint_layout.SCHEMAS)
     return [*itertools.chain.from_iterable(found)]
 
 
 def _found(folder: Folder, pattern: str) -> list[str]:
-    """The names of the existing files in the folder that match a pattern."""
+    """The files in the folder whose names match a pattern."""
     begin = f"{folder.tree.fs.makeQualified(folder.tree.path).toString()}/"
     found = folder.tree.fs.globStatus(folder.tree.at(pattern))
     return [str(each.getPath().toString()).removeprefix(begin) for each in found or ()]
 
 
 def relocate(folder: Folder) -> None:
-    """Make Spark's metadata about the state of a ``process`` refer to the schemas in this folder. The metadata contains
+    """Make Spark's metadata about the state of a ``process`` refer to this folder's schemas. The metadata contains
     absolute paths into the original folder, which will be deleted.
     """
     whole = folder.tree.fs.makeQualified(folder.tree.at(_STATE)).toString()

@@ -1,6 +1,6 @@
 """Checks and repairs a lane's folder before Spark reads it. An incomplete batch is forgotten or run again if this
-neither loses nor repeats a record. Otherwise, the lane fails permanently, with a message that says which file is
-damaged and what each remedy costs.
+neither loses nor repeats a record. Otherwise, the lane fails permanently, with a message that names a damaged file and
+the cost of each remedy.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ log = logs.get_logger()
 
 
 def checkpoint(folder: Folder, lane: Lane, *, thorough: bool = False) -> Checkpoint:
-    """The files that a lane's folder contains now, for :mod:`soundness`."""
+    """The files that a lane's folder contains now."""
     return folder.checkpoint(lane.state_partitions if lane.stateful else 0, thorough=thorough)
 
 
 def check(folder: Folder, lane: Lane) -> None:
-    """Raises DamagedError if a lane can't continue from its folder as it is. Call this only if no query is running in
-    the folder."""
+    """Raises DamagedError if a lane can't continue from its folder as it is. Call this only if no query is running
+    there."""
     faults = soundness.faults(checkpoint(folder, lane))
     if faults:
         raise damaged(lane, folder.uri, faults)
 
 
 def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
-    """If the last batches are incomplete in the folder, for example after a power cut, go back to the last batch from
-    which the lane can continue without losing or repeating records; see :func:`soundness.resumption`. Returns where the
-    lane then continues, or None if no batch is incomplete. If the file with the query's id is unreadable, the query
-    gets a new id. Call this only if no query is running in the folder.
+    """If the last batches are incomplete, for example after a power cut, go back to the last batch from which the lane
+    can continue without losing or repeating records; see :func:`soundness.resumption`. Returns where the lane then
+    continues, or None if no batch is incomplete. If the query's id is unreadable, the query gets a new one. Call this
+    only if no query is running in the folder.
 
     Args:
         published: the last batch that is in an output, at least in part, -1 if none.

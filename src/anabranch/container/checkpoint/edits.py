@@ -1,6 +1,6 @@
 """Edits the plans of batches in a checkpoint folder. These plans determine where the next batch begins.
 
-Unless a function's docstring says otherwise, the folder must be a new copy, in which no query has run.
+The folder must be a new copy, in which no query has run, unless a function's docstring says otherwise.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ class NewStream:
     """A stream that a lane begins to read.
 
     Attributes:
-        id: the stream's current id.
         after: the stream whose source directly precedes this stream's source in the query.
         offset: an offset in Spark's form, without partitions.
     """
@@ -48,8 +47,8 @@ def reset_time(folder: Folder, now: Progress) -> None:
 
 
 def mend_time(folder: Folder) -> None:
-    """Set the processing time of the pending batch to the batch's watermark. Call this if the clock was set back before
-    the batch was planned. The folder can be a lane's own folder, but no query may be running in it."""
+    """Set the pending batch's processing time to its watermark, because the clock was set back before the batch was
+    planned. The folder may be a lane's own, if no query is running in it."""
     last = folder.planned()
     folder.tree.write(f"offsets/{last}", offset_log.format(folder.entry(last).planned_in_time()))
 
@@ -62,9 +61,9 @@ def keep(folder: Folder, partitions: Mapping[str, Iterable[int]]) -> None:
 
 
 def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
-    """Make the next batch begin at these positions, which are offsets by stream and partition.
+    """Make the next batch begin at these offsets, by stream and partition.
 
-    Afterwards, the folder's last batch, which another lane has run, seems to have ended at these positions.
+    The folder's last batch, which another lane has run, then seems to have ended there.
     """
     last = folder.planned()
     entry = folder.entry(last)
@@ -74,8 +73,7 @@ def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
 
 
 def add_stream(folder: Folder, stream: NewStream) -> None:
-    """Make the next batch read one more stream. Does nothing if the lane already reads the stream, or if no batch was
-    planned."""
+    """Make the next batch read one more stream, unless the lane already reads it, or no batch was planned."""
     last = folder.planned()
     if last < 0 or stream.name in folder.sources(last):
         return
@@ -88,8 +86,8 @@ def add_stream(folder: Folder, stream: NewStream) -> None:
 
 
 def widen(folder: Folder, partitions: Mapping[str, Mapping[int, int]]) -> None:
-    """Make the next batch read more partitions, from the given offsets by stream and partition. Call this only if no
-    batch is pending.
+    """Make the next batch read more partitions, from these offsets by stream and partition. Call this only if no batch
+    is pending.
     """
     last = folder.planned()
     if last >= 0 and partitions:

@@ -1,5 +1,4 @@
-"""Accesses the files below a folder, on a local disk or through Hadoop's FileSystem, and updates copies of such a
-folder."""
+"""Accesses the files below a folder, on a local disk or through Hadoop's FileSystem, and updates copies of it."""
 
 from __future__ import annotations
 
@@ -28,20 +27,19 @@ __all__ = ["File", "Tree", "update"]
 
 _LOCAL = "file:///"
 _AT_ONCE = 8
-"""How many files are copied at once. Most files are small, so most of the time is spent on requests."""
+"""How many files are copied at once. Most are small, so requests take most of the time."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file. ``size`` is in bytes; ``changed`` is when the file was written, on the storage's clock."""
+    """``size`` is in bytes; ``changed`` is when the file was written, on the storage's clock."""
 
     size: int
     changed: float
 
     def is_copy_of(self, other: File) -> bool:
-        """Whether this file has the same content as another file of the same name in the same storage. Files of a
-        checkpoint are written once, or replaced as a whole. So a copy that was made after the last change has the
-        current content.
+        """Whether this file is a current copy of ``other``, a file of the same name in the same storage: equally large,
+        and written later. (Files of a checkpoint are written once, or replaced as a whole.)
         """
         return self.size == other.size and self.changed > other.changed
 
@@ -60,21 +58,18 @@ class Tree:
 
     @functools.cached_property
     def local(self) -> Path | None:
-        """The tree's path if the tree is on a local disk; otherwise None. Local files are read and written without
-        Hadoop, which would start two processes for each file that it creates. (Only copies to or from another storage
-        are made with Hadoop.)"""
+        """The tree's path on a local disk, or None. Local files are read and written without Hadoop, which would start
+        two processes for each file that it creates."""
         return Path(self.path.toUri().getPath()) if str(self.fs.getUri()) == _LOCAL else None
 
     @functools.cached_property
     def far(self) -> FarFiles:
-        """The tree's files, for a tree that isn't on a local disk."""
+        """Access to the files of a tree that isn't on a local disk."""
         return FarFiles(self._spark, self.fs)
 
     @property
     def uri(self) -> str:
-        """The tree's full URI. For ``hdfs:///lanes``, this includes the name node, which Hadoop's configuration
-        defines, and which Spark doesn't fill in.
-        """
+        """The full URI. For ``hdfs:///lanes``, it includes the name node, which Spark doesn't fill in."""
         return str(self.fs.makeQualified(self.path).toString())
 
     def other(self, uri: str) -> Tree:
@@ -85,13 +80,12 @@ class Tree:
         return self.path_of(self.path, name) if name else self.path
 
     def files(self, name: str) -> dict[str, File]:
-        """The file of this name, or all files below a folder of this name, by their names in the tree; {} if there is
-        nothing of this name."""
+        """The file of this name, or all files below the folder of this name, by name; {} if there is none."""
         return self._local_files(self.local, name) if self.local is not None else self._far_files(name)
 
     def copy(self, name: str, target: Tree, *, lives: bool) -> None:
-        """Copy a file to the same name in another tree. If ``lives`` is set, other processes use both trees, so the
-        target file must appear completely or not at all, and it isn't an error if the source file has disappeared.
+        """Copy a file to the same name in another tree. With ``lives``, because other processes use both trees, the
+        target file appears completely or not at all, and the source file may have disappeared.
         """
         try:
             if not lives:
@@ -127,8 +121,8 @@ class Tree:
             stream.close()
 
     def read_entry(self, name: str) -> str:
-        """The text of an entry of a log. If this process has just written the entry to an object store, the first call
-        gets it from memory."""
+        """The text of a log's entry. If this process has just written it to an object store, the first call gets it
+        from memory."""
         known = None if self.local is not None else self.far.just_written(self.at(name))
         return self.read(name) if known is None else known
 
@@ -143,8 +137,8 @@ class Tree:
             stream.close()
 
     def sha256(self, name: str, *, durable: bool = False) -> str:
-        """The checksum of a file's content. With ``durable``, the content of a file on a local disk is also written
-        through to the disk, so that no power cut can destroy it."""
+        """The checksum of a file's content. With ``durable``, a file on a local disk is also written through to the
+        disk."""
         if self.local is None:
             return self._hadoop.sha256(self.fs, self.at(name))
         with self.local.joinpath(name).open("rb") as file:
@@ -156,9 +150,9 @@ class Tree:
         """Write a file so that it appears completely or not at all.
 
         Args:
-            new: whether it is an error if the file exists already. This isn't checked on a local disk.
-            durable: whether to wait until the file is on the disk, so that a power cut can neither empty the file nor
-                bring back a former one.
+            new: whether it is an error if the file exists. Not checked on a local disk.
+            durable: whether to wait until the file is on the disk, so a power cut can neither empty it nor bring back a
+                former one.
 
         Raises:
             StateError: the file can't be written on the local disk. (Another storage raises its own error.)
@@ -181,7 +175,7 @@ class Tree:
             ) from error
 
     def remove(self, name: str, *, durable: bool = False) -> None:
-        """Remove a file. With ``durable``, no power cut can bring back a file on a local disk."""
+        """Remove a file. With ``durable``, a power cut can't bring it back on a local disk."""
         if self.local is not None:
             at = self.local / name
             at.unlink(missing_ok=True)
@@ -203,8 +197,7 @@ class Tree:
         return {name: file.size for name, file in self.files("").items()}
 
     def move(self, target: Tree) -> bool:
-        """Move the whole tree to another path in the same storage. Returns whether the tree was moved; False, for
-        example, if it doesn't exist."""
+        """Move the whole tree to another path in the same storage. Returns whether this was possible."""
         if not self.has(""):
             return False
         if self.local is None or target.local is None:
@@ -225,9 +218,8 @@ class Tree:
 
     @contextlib.contextmanager
     def _put(self, name: str) -> Iterator[str]:
-        """Yields the name under which to write the file ``name``: a temporary name, except on an object store. The file
-        gets its own name at the end of the block, so it appears completely or not at all, and a former file of this
-        name stays until then.
+        """Yields the name under which to write the file ``name``: a temporary one, except on an object store. The file
+        gets its own name at the end of the block, so it appears completely or not at all.
         """
         if self.local is None and self.far.is_object_store:
             yield name  # on an object store, a file appears only when it is complete
@@ -272,13 +264,12 @@ class Tree:
 
 
 def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> int:
-    """For each name in this order, make the target's file or folder of that name equal to the source's. Returns how
-    many files were copied. ``lives`` says whether other processes use both trees meanwhile.
+    """For each name in this order, make the target's file or folder equal to the source's. Returns how many files were
+    copied. ``lives`` says whether other processes use the trees meanwhile.
 
     Raises:
         OSError: the target has a folder where a file should be.
-        Exception: the storage's own error, if a file couldn't be read or written. Another call copies what is still
-            missing.
+        Exception: the storage's own error. Another call copies what is still missing.
     """
     copied = 0
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copies") as pool:

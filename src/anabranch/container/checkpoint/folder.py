@@ -88,8 +88,7 @@ class Folder:
         return offset_log.parse(self.tree.read_entry(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
 
     def positions(self) -> dict[str, dict[int, int]]:
-        """The position in each partition after the last committed batch, by stream and partition; {} if no batch was
-        committed."""
+        """The positions after the last committed batch, by stream and partition; {} if no batch was committed."""
         last = self.committed()
         if last < 0:
             return {}
@@ -97,15 +96,15 @@ class Folder:
         return self._positions(entry)
 
     def batch(self, number: int) -> Batch:
-        """A planned batch, with the positions at which it begins ({} if the folder has no plan of the batch before)."""
+        """A planned batch, with the positions at which it begins ({} without a plan of the batch before)."""
         return self.batch_of(number, self.entry(number), self.before(number))
 
     def before(self, number: int) -> Entry | None:
-        """The plan of the batch before ``number``; None if the folder doesn't have it."""
+        """The plan of the batch before ``number``, or None."""
         return self.entry(number - 1) if self.exists(f"offsets/{number - 1}") else None
 
     def batch_of(self, number: int, entry: Entry, before: Entry | None) -> Batch:
-        """A planned batch, given its entry and the entry of the batch before it."""
+        """A planned batch, given its entry and that of the batch before."""
         now = entry.progress() or Progress()
         return Batch(
             number=number,
@@ -119,7 +118,7 @@ class Folder:
         )
 
     def settled(self) -> bool:
-        """Whether the last batch was committed, and Spark's watermark requires no further batch. True if no batch was
+        """Whether the last batch was committed, and Spark's watermark requires no further batch. Also True if none was
         planned."""
         last = self.planned()
         if last < 0:
@@ -129,17 +128,17 @@ class Folder:
         return self.next_watermark(last) <= self.entry(last).watermark
 
     def next_watermark(self, batch: int) -> int:
-        """Spark's watermark, in Unix ms, for the batch that follows the committed batch ``batch``."""
+        """Spark's watermark, in Unix ms, for the batch after the committed batch ``batch``."""
         return int(self.commit(batch)[1].get("nextBatchWatermarkMs", 0))
 
     def commit(self, batch: int) -> tuple[str, dict[str, Any], list[str]]:
-        """The parts of the commit file of a batch: the version, Spark's data about the batch, and further lines."""
+        """A batch's commit file: the version, Spark's data about the batch, and further lines."""
         name = f"commits/{batch}"
         version, *rest = self.tree.read(name).split("\n")
         return version, self._parsed(name, rest[0] if rest else ""), rest[1:]
 
     def _parsed(self, name: str, text: str) -> dict[str, Any]:
-        """The JSON object in a file. Raises DamagedError if the file contains anything else."""
+        """The JSON object in a file. Raises DamagedError if there is none."""
         try:
             return dict(json.loads(text))
         except (ValueError, TypeError) as error:
@@ -159,13 +158,13 @@ class Folder:
         return self._positions(self.entry(batch))
 
     def stream_ids(self) -> dict[str, str]:
-        """The ids that the streams had when the lane began to read them. A stream that was deleted and created again
-        has another id. {} if no ids are stored.
+        """The ids that the streams had when the lane began to read them, if they are stored. A stream that was deleted
+        and created again has another id.
         """
         return self._document(STREAMS) if self.exists(STREAMS) else {}
 
     def note_streams(self, ids: Mapping[str, str]) -> None:
-        """Store the ids of the streams that the lane reads, unless they are stored already."""
+        """Store the ids of the streams that the lane reads, unless some are stored already."""
         if not self.exists(STREAMS):
             self.tree.write(STREAMS, json.dumps(dict(sorted(ids.items()))), new=True)
 
@@ -179,8 +178,7 @@ class Folder:
         self.tree.write(OUTPUTS, json.dumps(noted), durable=False)
 
     def outputs(self) -> dict[str, Any]:
-        """Where the lane's outputs ended; {} if that isn't known, for example because a power cut has left the file
-        empty."""
+        """Where the lane's outputs ended; {} if that isn't known, as when a power cut has left the file empty."""
         try:
             return self._document(OUTPUTS) if self.exists(OUTPUTS) else {}
         except DamagedError as error:
@@ -188,9 +186,9 @@ class Folder:
             return {}
 
     def note_starting(self, offsets: Mapping[str, int]) -> dict[str, int]:
-        """Store the lane's start offsets, by whole SSP in text form, unless offsets are stored already or a batch is
-        planned. Returns the stored offsets; {} if there are none because a batch is planned. (If offsets weren't
-        stored, a lane that starts at the end offsets of its inputs would start elsewhere when it is started again.)
+        """Store the lane's start offsets, by whole SSP in text form, unless offsets are stored or a batch is planned.
+        Returns the stored offsets; {} if there are none. (Without them, a lane that starts at its inputs' end offsets
+        would start elsewhere the next time.)
         """
         if not self.exists(STARTING):
             if self.planned() >= 0:
@@ -199,22 +197,22 @@ class Folder:
         return self._document(STARTING)
 
     def begin_at(self, offset: Mapping[str, Any]) -> None:
-        """Make the query's only source begin at this offset, regardless of the source's options, unless the folder
-        already says where the source begins. This works for sources that read their first offset from this folder, such
-        as Spark's Kafka connector.
+        """Make the query's only source begin at this offset, whatever its options say, unless the folder already says
+        where it begins. This works for sources that read their first offset from the folder, such as Spark's Kafka
+        connector.
         """
         if not self.exists(_BEGIN):
             self.tree.fs.mkdirs(self.tree.at(_BEGIN.rpartition("/")[0]))
             self.tree.write(_BEGIN, f"\0v1\n{json.dumps(offset)}", new=True)
 
     def note_broken(self, batch: int) -> None:
-        """Record that a batch was broken off. The batch may have left state in the folder, and its threads may still
-        write more."""
+        """Record that a batch was broken off. It may have left state in the folder, and its threads may still write
+        more."""
         self.tree.write(_BROKEN, json.dumps({"batch": batch}))
 
     def take_back(self) -> None:
-        """Forget the pending batch. Call this only if no part of the batch was published or can still be published.
-        State of the batch may stay in the folder; :meth:`clear_broken` removes it from a successor's copy.
+        """Forget the pending batch. Call this only if no part of it was published or can still be published. Its state
+        may stay in the folder; :meth:`clear_broken` removes that from a successor's copy.
         """
         if self.pending:
             name = f"offsets/{self.planned()}"
@@ -222,9 +220,8 @@ class Folder:
             self.tree.remove(name, durable=True)  # successors continue from the batch before
 
     def clear_broken(self, former: Folder) -> None:
-        """Remove from this folder, which is a copy of ``former``, the leftovers of a batch that was broken off in
-        ``former``. If no batch is planned, forget where the query began, too. Call this only if no query has run in the
-        copy.
+        """Remove from this folder, a copy of ``former``, what a batch that was broken off there has left. If no batch
+        is planned, forget where the query began, too. Call this only if no query has run in the copy.
         """
         if self.planned() < 0:
             self.begin_anew()
@@ -232,18 +229,17 @@ class Folder:
             self.clear_leftovers(anew=False)
 
     def begin_anew(self) -> None:
-        """Forget all batches with their state, and where the query began. Call this only if the lane can start over,
-        because nothing has been published."""
+        """Forget all batches, their state, and where the query began. Call this only if nothing has been published."""
         for name in (*leftovers.OF_BATCHES, "sources"):
             self.tree.fs.delete(self.tree.at(name), True)
 
     def checkpoint(self, partitions: int, *, thorough: bool = False) -> Checkpoint:
-        """The folder's current files, for checking whether the lane can continue from this folder."""
+        """The folder's files, for checking whether the lane can continue from them."""
         return Checkpoint(self.tree.sizes(), self.tree.read_bytes, partitions, thorough)
 
     def resume(self, at: Resumption) -> None:
-        """Forget all batches after the batch of ``at``, and the commit of this batch if it must run again. Call this
-        only if no part of the later batches has been published.
+        """Forget all batches after that of ``at``, and that batch's commit if it must run again. Call this only if no
+        part of the later batches has been published.
         """
         if at.batch < 0:
             self.begin_anew()
@@ -254,9 +250,8 @@ class Folder:
                 self.tree.remove(f"{log_name}/.{number}.crc")
 
     def mend_metadata(self) -> None:
-        """Give the query a new id if the file with its id is unreadable: Spark refuses to start a query that has
-        planned a batch but has no id. Nothing depends on the id staying the same: each copy of the folder also gets a
-        new id.
+        """Give the query a new id if its id is unreadable: without one, Spark refuses to start a query that has planned
+        a batch. Nothing depends on the id staying the same.
         """
         if self.planned() < 0:
             return
@@ -273,9 +268,9 @@ class Folder:
         self.tree.write(METADATA, json.dumps({"id": str(uuid.uuid4())}))
 
     def clear_leftovers(self, *, anew: bool) -> None:
-        """Remove what killed processes have left, so that Spark can start a query here and run a pending batch from its
-        beginning. Call this only if no query is running in the folder, in this process or another one. ``anew`` says
-        that the lane has written nothing, so it starts over if no batch was planned.
+        """Remove what killed processes have left, so Spark can start a query here and run a pending batch from its
+        beginning. Call this only if no process runs a query in the folder. ``anew`` says that the lane has written
+        nothing, so it starts over if no batch was planned.
         """
         found = leftovers.classify(self.tree.all_files())
         if not anew:
@@ -309,8 +304,8 @@ class Folder:
         return progress.from_builtins(told["progress"]), told["ssps"]
 
     def plan(self, entry: Entry) -> int:
-        """Write the entry of the next batch. The batch runs when the query is started with the trigger ``once``, or
-        when the held query is told to run it.
+        """Write the entry of the next batch, which runs when the query is started with the trigger ``once``, or when
+        the held query is told to run it.
 
         Raises:
             StateError: a batch is pending; finish it first.
@@ -329,7 +324,7 @@ class Folder:
         return {self._streams.get(name, name): number for name, number in self.entry(batch).streams().items()}
 
     def plan_again(self, entry: Entry) -> None:
-        """Replace the entry of the pending batch. Call this only if no part of the batch was published.
+        """Replace the entry of the pending batch, of which nothing may have been published.
 
         Raises:
             StateError: no batch is pending.
@@ -341,16 +336,15 @@ class Folder:
     def lock(self, unless: Callable[[], bool] = lambda: False) -> None:
         """Take the folder for this process. Idempotent.
 
-        A local folder is taken with an OS lock, until this JVM ends. Any other folder is taken with a claim, until the
-        claim is released. The JVM of a killed driver may stay alive for a moment, and keeps the lock until it can't
-        write any more.
+        A local folder is taken with an OS lock, until this JVM ends. (The JVM of a killed driver may live on for a
+        moment.) Any other folder is taken with a claim, until the claim is released.
 
         Args:
             unless: returns whether to stop waiting for an owner that may or may not be alive.
 
         Raises:
-            ConflictError: another process has the folder, or it isn't known yet whether it still does. If the error is
-                a FencedError, the other process is certainly alive.
+            ConflictError: another process has the folder, or may have it. If the error is a FencedError, the other
+                process is certainly alive.
         """
         if self.tree.local is None:
             claims.take(self._spark, self.tree.uri, unless)
@@ -364,7 +358,7 @@ class Folder:
         _locked[path] = holder
 
     def check_owner(self) -> None:
-        """Check that this process still owns the folder. A local folder isn't checked, because it can't be lost.
+        """Check that this process still owns the folder. A local folder can't be lost, and isn't checked.
 
         Raises:
             FencedError: another process has taken the folder.
@@ -373,7 +367,6 @@ class Folder:
             claims.check(self._spark, self.tree.uri)
 
     def release(self) -> None:
-        """Let another process take the folder, because nothing here writes to it any more. Does nothing to a local
-        folder."""
+        """Let another process take the folder, because nothing here writes to it any more. A local one stays locked."""
         if self.tree.local is None:
             claims.release(self._spark, self.tree.uri)
