@@ -100,9 +100,7 @@ class WantedLane(Document, frozen=True, kw_only=True):
 
 
 class HeartbeatResponse(Document, frozen=True, kw_only=True):
-    """What the container should run. The container stops all other lanes at a batch boundary or, with ``at_once``,
-    breaks off their batches.
-    """
+    """What the container should run. The container stops all other lanes."""
 
     alive: bool
     """Whether the container still has its seat. If not, it stops everything, and exits with a code other than 0."""

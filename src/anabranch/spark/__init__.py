@@ -1,3 +1,2 @@
-"""Most of the code that builds on Spark: sessions, the queries of lanes, operators as calls on DataFrames, user
-functions in Python workers, the conversion of records' values to columns and back, and the private parts of Spark that
-anabranch uses."""
+"""Most of the code that builds on Spark: sessions, lanes' queries, operators, user functions in Python workers, the
+conversion of records' values to columns and back, and the private parts of Spark that anabranch uses."""

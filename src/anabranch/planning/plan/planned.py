@@ -67,9 +67,6 @@ class Plan(Document, frozen=True, kw_only=True):
     """The plan that ``anabranch plan`` shows, and with which a job is started or deployed.
 
     Attributes:
-        model: the job model.
-        lanes: the planned lanes.
-        outputs: the outputs with their promises.
         reads_per_ssp: how many lanes read each partition, by whole SSP in text form.
         warnings: what might differ from the user's expectations.
         traffic: the traffic between racks; None if racks aren't known.

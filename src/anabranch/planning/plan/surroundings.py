@@ -33,7 +33,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a plan needs in addition to the graph: settings, and facts about streams, as returned by their systems."""
+    """The settings, and the facts about streams from their systems, that a plan needs in addition to the graph."""
 
     factor: int
     containers: int

@@ -22,7 +22,7 @@ _SYSTEM_STATE = frozenset({"join"})
 
 def keeps_state(graph: Graph, group: str) -> bool:
     """Whether the operator of this name has state that survives a drain. (The state of windows and joins doesn't: a
-    drain emits all windows, and ends the wait of all rows in a join.)
+    drain emits all windows, and ends all waiting in joins.)
     """
     node = next((each for each in graph.nodes if each.name == group), None)
     return node is not None and rule(node).stateful and "window" not in node.args and node.kind not in _SYSTEM_STATE
@@ -81,7 +81,6 @@ def begun(
         graph: the graph of the next deployment.
         lanes: all lanes that the job ever had, by id.
         new_id: returns 8 random hex digits per call.
-        reset_state: whether to drop all state.
 
     Raises:
         ConflictError: state that should be kept belongs to tasks that the plan doesn't have, or to a lane that read
@@ -151,8 +150,8 @@ def _ends(lanes: Iterable[Lane]) -> dict[SSP, int]:
 def _with_former(
     planned: Sequence[Lane], kept: Mapping[str, Sequence[Lane]], new_id: Callable[[], str]
 ) -> tuple[list[tuple[Lane, Lane | None]], dict[str, list[str]]]:
-    """The new lanes, each with the lane whose state it takes over, if any; and the ids of the new lanes that replace a
-    planned lane, by the id of the planned lane. Planned lanes that aren't replaced are missing from this dict."""
+    """The new lanes, each with the lane whose state it takes over, if any; and, by the id of a planned lane, the ids of
+    the new lanes that replace it. A planned lane that isn't replaced is missing from this dict."""
     new: list[tuple[Lane, Lane | None]] = []
     become: dict[str, list[str]] = {}
     tasks = {name for lane in planned for name in lane.tasks}

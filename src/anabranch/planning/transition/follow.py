@@ -143,7 +143,7 @@ def _lanes(
 
 def _dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """The dead-letter streams of a lane whose inputs now have more streams. If the first stream of an input has a
-    dead-letter stream, all streams of the input share this dead-letter stream."""
+    dead-letter stream, all streams of the input share it."""
     found = dict(lane.dead_letters)
     for streams in matched.values():
         if streams[0] in found:
@@ -152,8 +152,7 @@ def _dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str,
 
 
 def fed(new: Sequence[Lane]) -> list[Lane]:
-    """The new lanes. In each, ``upstream`` names the lanes that will write the lane's inputs: successors replace lanes
-    that close."""
+    """The new lanes. Their ``upstream`` names successors in place of lanes that close."""
     followers: dict[str, list[str]] = {}
     for lane in new:
         for name in lane.predecessors:

@@ -51,8 +51,7 @@ def spoken_for(names: Iterable[str], lanes: Mapping[str, Lane]) -> tuple[str, ..
 
 
 def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
-    """Complete a lane once all of its predecessors are closed. Returns the lane with its start offsets, and with what
-    it takes over from the predecessors.
+    """Complete a lane whose predecessors are all closed: with its start offsets, and with what it takes over from them.
 
     Raises:
         StateError: the final positions of the predecessors don't fit together, because the store was damaged.

@@ -53,8 +53,8 @@ def rescaled(
 
 
 def check_grouper(model: JobModel, containers: int) -> None:
-    """Raise ConflictError if the tasks of a job can't be regrouped while the job runs, or can't be regrouped for this
-    number of containers.
+    """Raise ConflictError if a job's tasks can't be regrouped while the job runs, at all or for this number of
+    containers.
     """
     if not model.stages:
         raise ConflictError(f"job {model.job!r} has no stages, so its tasks can't be changed", "start another plan")

@@ -32,10 +32,10 @@ def between_stages(lanes: Iterable[Lane], graphs: Iterable[Graph]) -> dict[str, 
 
 
 def forgotten(lanes: Iterable[Lane], ends: Mapping[SSP, int]) -> list[Lane]:
-    """All lanes that a job ever had, in the form in which they are stored after the reset.
+    """All lanes that a job ever had, as they are stored after the reset.
 
     Args:
-        lanes: the lanes before the reset.
+        lanes: all lanes that the job ever had.
         ends: the end offsets of the job's intermediate streams.
     """
     return [

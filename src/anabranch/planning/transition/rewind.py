@@ -136,9 +136,8 @@ def _lowered(position: Position, lane: Lane, how: Rewind, ends: Mapping[str, int
 
 
 def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
-    """The later of two positions: ``position``, at which the predecessor of ``rewound`` ended, and the position at
-    which ``rewound`` ended. For a stateful lane, always ``position``, because the lane takes over the state of the
-    predecessor of ``rewound``."""
+    """The later of two positions: ``position``, at which the predecessor of ``rewound`` ended, and the one at which
+    ``rewound`` ended. For a stateful lane, ``position``, because the lane takes over that predecessor's state."""
     read = next((each.offset for each in rewound.final if each.ssp == position.ssp.whole), None)
     if lane.stateful or read is None:
         return position
@@ -148,8 +147,8 @@ def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
 
 
 def _all_at(position: Position, to: Callable[[int], int]) -> Position:
-    """Apply ``to`` to a position in a broadcast partition: to the offset, and to each of the parts, which are the
-    positions of single tasks."""
+    """Apply ``to`` to a position in a broadcast partition: to the offset, and to the parts, which are the positions of
+    single tasks."""
     least = to(position.offset)
     parts = {name: to(at) for name, at in position.parts.items()}
     return Position(ssp=position.ssp, offset=least, parts={name: at for name, at in parts.items() if at > least})
@@ -184,8 +183,7 @@ def _reached(present: Sequence[Lane], touched: Sequence[Lane], own: Collection[s
 
 
 def _check_clear(present: Sequence[Lane], reached: Sequence[Lane], own: Collection[str], to: Mapping[str, int]) -> None:
-    """Raise UsageError if cleared state would stay incomplete, because not all records that belong to it are read
-    again."""
+    """Raise UsageError if not all records that belong to cleared state are read again."""
     writers = [lane for lane in present if any(not lane.outputs.keys().isdisjoint(_streams(each)) for each in reached)]
     concerned = {lane.id: lane for lane in (*reached, *writers)}
     left = {ssp for lane in concerned.values() for ssp in _read(lane) if ssp.stream not in own and str(ssp) not in to}

@@ -222,7 +222,7 @@ def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
 
 
 def _run(work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of work that never awaits anything. Raises RuntimeError if the work does await something."""
+    """The result of work that never awaits anything. Raises RuntimeError if it does."""
     try:
         work.send(None)
     except StopIteration as ended:
@@ -235,7 +235,7 @@ def done(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
     """The result of work in an event loop.
 
     If an asyncio task that user code has started raises SystemExit, the loop stops. This function then runs the loop
-    again, so the exception reaches the code that awaits the asyncio task.
+    again, so the exception reaches the code that awaits the task.
     """
     task = loop.create_task(work)
     while not task.done():

@@ -37,7 +37,7 @@ _DEPTH = 100
 
 
 class _Repr(reprlib.Repr):
-    """Computes a shortened ``repr``, without computing the whole text of a large value."""
+    """Computes a shortened ``repr`` without the whole text of a large value."""
 
     def repr_bytes(self, value: bytes, level: int) -> str:
         return repr(value) if len(value) <= _SHORT else f"{value[: _SHORT // 2]!r}… ({len(value)} bytes)"
@@ -61,7 +61,7 @@ def described(error: BaseException, home: str = "") -> str:
     an exception group, and the causes.
 
     Args:
-        home: the job's folder. Frames in files outside this folder are left out; '' includes all frames.
+        home: the job's folder. Frames outside it are left out; '' includes all frames.
     """
     told = _attempted(lambda: "; caused by ".join(_chain(error, home)))
     return bounded(told if told is not None else _name(type(error)))
@@ -91,7 +91,7 @@ def bounded(text: str, limit: int = LIMIT) -> str:
 
 
 def shortened(value: object) -> str:
-    """The ``repr`` of a value, cut short. If ``repr`` raises an exception, the text names the value's type."""
+    """The ``repr`` of a value, cut short. If ``repr`` raises an exception, the text names the value's type instead."""
     told = _attempted(lambda: _REPR.repr(value))
     return bounded(told, _SHORT) if isinstance(told, str) else f"<a {_name(type(value))} that has no repr>"
 
@@ -105,7 +105,7 @@ def as_json(row: object) -> bytes:
 
 
 def _attempted(make: Callable[[], _T]) -> _T | None:
-    """The result of ``make``, which runs user code; None if ``make`` raises an exception of any kind."""
+    """The result of ``make``, which runs user code; None if it raises any exception."""
     try:
         return make()
     except BaseException:  # user code can raise anything
