@@ -31,8 +31,8 @@ class Results:
         self._names = frozenset(schema.names)
 
     def batch(self, rows: Sequence[Any]) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """Returns two values: a batch of the rows that can be converted, in order; and for each other row, by its
-        index, the reason why it can't be converted.
+        """A batch of the rows that can be converted, in order; and, by index, the reason why each other row can't be
+        converted.
         """
         try:
             arrays = self._arrays(rows)

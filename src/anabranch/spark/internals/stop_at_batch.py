@@ -58,8 +58,8 @@ def end(
     query is between two triggers, if ``hurry`` returns true, or if the query doesn't end by itself in time. If this
     Spark lacks the surface, this function calls ``stop()`` as soon as no batch is being written.
 
-    The query ends by itself once this function has set Spark's state of the query to "terminated". If the state were
-    set while a batch is being planned, Spark would abandon the batch. So this function first waits, for up to
+    The query ends by itself once this function has set Spark's state of the query to "terminated". Doing so while a
+    batch is being planned would make Spark abandon the batch. So this function first waits, for up to
     :data:`STOPS_WITHIN` seconds, until no batch is being planned.
 
     If the query had to be stopped, a batch may be planned but not committed when this function returns. The caller must

@@ -1,13 +1,13 @@
-"""Describes a private surface of Spark: the parts of which it consists, the features that need it, and what happens if
-this Spark lacks a part.
+"""Describes a private surface of Spark: its parts, the features that need it, and what happens if this Spark lacks a
+part.
 
 Parts that aren't public may be missing or different in the next version of Spark. So each module that uses such parts
 declares them in its ``SURFACE``, and callers of the module first ask whether this Spark has the surface::
 
-    if query_hold.SURFACE.works(spark):
-        ...  # the quick way
-    else:
-        ...  # the public, slower way
+if query_hold.SURFACE.works(spark):
+    ...  # the quick way
+else:
+    ...  # the public, slower way
 
 If there is no other way, callers use ``SURFACE.insist(spark)``.
 """
@@ -179,7 +179,7 @@ class Surface:
         return not any(each.missing(None) for each in self.needs if isinstance(each, PythonName))
 
     def probe(self, spark: SparkSession) -> Probe:
-        """Whether this Spark has the surface, and the surface works as expected. Tried only once per session."""
+        """Whether this Spark has the surface and it works as expected. Tried only once per session."""
         probed = self._probed
         if probed is None or probed[0] is not spark.sparkContext:
             found = self.look(spark)
@@ -192,13 +192,13 @@ class Surface:
         return probed[1]
 
     def works(self, spark: SparkSession) -> bool:
-        """Whether this Spark has the surface, and the surface works. If not, the caller must use the alternative that
+        """Whether this Spark has the surface and it works. If not, the caller must use the alternative that
         ``otherwise`` describes.
         """
         return self.probe(spark).works
 
     def insist(self, spark: SparkSession) -> None:
-        """Raises UnsupportedSparkError if this Spark lacks the surface, or if the surface doesn't work as expected."""
+        """Raises UnsupportedSparkError unless this Spark has the surface and it works as expected."""
         probe = self.probe(spark)
         if not probe.works:
             raise probe.refusal()
@@ -258,7 +258,7 @@ def _within(seconds: float, ask: Callable[[], str]) -> str | None:
 
 
 def _answer(ask: Callable[[], str]) -> str:
-    """The result of ``ask``. If ``ask`` raises an exception, a text that describes the exception."""
+    """The result of ``ask``, or a text that describes the exception that it raises."""
     try:
         return ask()
     except Exception as error:

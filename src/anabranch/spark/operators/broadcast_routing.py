@@ -44,7 +44,7 @@ class BroadcastRouting:
     key: Column
 
     def given(self, records: DataFrame) -> DataFrame:
-        """One row for each record and each task that gets the record. Two columns are added. ``task`` is the number of
+        """One row for each record and each task that gets the record, with two more columns. ``task`` is the number of
         the task at factor 1. ``bucket`` is the bucket of the virtual task; null stands for the bucket of the record's
         key.
         """
@@ -60,8 +60,8 @@ class BroadcastRouting:
         return rows.select(*[F.col(name) for name in records.columns], *given)
 
     def first(self) -> Column:
-        """A condition that is true for the records that this lane must reject if they are unreadable. These are the
-        records in those buckets of the task :data:`FIRST` that belong to this lane, so no other lane rejects them.
+        """A condition that is true for the records that this lane must reject if they are unreadable: those in its
+        buckets of the task :data:`FIRST`. So no other lane rejects them.
         """
         known = {ssp.partition: broadcasts.floors(self.lane, ssp, FIRST) for ssp in self.ssps}
         if all(at == NEVER for each in known.values() for at in each):

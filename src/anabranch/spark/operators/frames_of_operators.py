@@ -60,7 +60,6 @@ class Workers:
     """How functions of the job run in Python workers.
 
     Attributes:
-        home: the job's folder on this machine.
         threads: the largest number of buckets on which functions work at the same time in one Spark task.
         busy: called with the seconds that functions have worked on each bucket.
         routing: distributes rows among Spark tasks before the functions of the nodes ``routed`` get them; None if rows
@@ -83,7 +82,6 @@ class Context:
     """What operators need in addition to DataFrames.
 
     Attributes:
-        functions: the job's functions, by node.
         keys: the key columns after each node.
         times: the event-time column after each node.
         changed: those nodes of the stage whose results may have keys or event times that a function has changed.
@@ -94,10 +92,8 @@ class Context:
             from the watermark.
         following: adds the same watermark to another DataFrame of the same operator.
         shuffle_partitions: the number of Spark tasks after a shuffle inside the query.
-        factor: how many buckets each partition is divided into.
         own_state: a condition that is true for rows of state that belong to the lane's own tasks; None if all rows do.
         own_tasks: the lane's own tasks, by number, with their buckets; None if all tasks in the state are the lane's.
-        table: returns the table of a ``join_table``.
     """
 
     functions: Mapping[int, Callable[..., Any]]
@@ -159,9 +155,9 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 
 def _check_merge(node: Node, inputs: Sequence[DataFrame]) -> None:
-    """Raises GraphError if the inputs have a column with different types. Spark would make the types equal by casts,
-    which fail for some values. Different numeric types are allowed, because Spark widens them to a common type. A
-    column without a type (``NULL``) fits any type.
+    """Raises GraphError if the inputs have a column with different types. Spark would cast them to one type, which
+    fails for some values. Different numeric types are allowed, because Spark widens them. A column without a type
+    (``NULL``) fits any type.
     """
     first = {field.name.lower(): field for field in _visible(inputs[0])}
     for frame in inputs[1:]:
@@ -375,9 +371,9 @@ def _join(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> DataFrame:
     """The rows from the operator ``before`` that the stateful operator ``node`` accepts. They must have a key and, for
-    a ``join`` or for windows of event time, an event time. Other rows are left out or fail the lane, as the settings
-    say. If a function of the job may have changed keys or event times in this stage, the rows are rejected here.
-    Otherwise :class:`anabranch.spark.query.rejections.Rejections` finds and rejects their records.
+    a ``join`` or for windows of event time, an event time; the settings say what happens to other rows. If a function
+    of the job may have changed keys or event times in this stage, rows are rejected here. Otherwise
+    :class:`anabranch.spark.query.rejections.Rejections` finds and rejects their records.
     """
     fault = _keyless(context)
     if not any(i in context.changed for i in node.inputs):

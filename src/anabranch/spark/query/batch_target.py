@@ -1,4 +1,4 @@
-"""Determines the size of a lane's first batch, and how long later batches should take."""
+"""Determines the size of a lane's batches."""
 
 from __future__ import annotations
 
@@ -54,8 +54,7 @@ class LaneBatchTarget:
     @property
     def _target_seconds(self) -> float:
         """How long a batch should take. The target is shorter if batches can't be broken off, because a change must
-        wait for them. It isn't shorter if batches consist only of SQL, because such batches have fixed costs that take
-        a large part of their time.
+        wait for them. It isn't shorter for batches of only SQL, whose fixed costs take a large part of their time.
         """
         target = self.plan.settings.job.target_batch_seconds or math.inf
         return target * _AWAITED if self.outputs.repeats and self.plan.calls_functions else target
