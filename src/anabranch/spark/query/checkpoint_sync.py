@@ -1,8 +1,8 @@
 """Syncs a lane's checkpoint to the disk before any part of a batch becomes visible, because Spark itself doesn't sync
 its files.
 
-Without these syncs, the offset log's entries for the last batches could be empty after a power cut, although outputs
-already contain records of these batches.
+Without these syncs, a power cut could leave the offset log's last entries empty, although outputs already contain
+records of their batches.
 """
 
 from __future__ import annotations

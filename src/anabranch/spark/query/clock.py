@@ -186,24 +186,21 @@ def _without_cursors(of: Progress) -> Progress:
 
 
 def is_of_clock(offset: object) -> bool:
-    """Whether an offset in a query's progress belongs to a clock source. (The rows of a clock source don't come from a
-    stream, so they aren't counted.)
+    """Whether an offset in a query's progress belongs to a clock source, whose rows aren't counted because they don't
+    come from a stream.
     """
     told = json.loads(offset) if isinstance(offset, str) else offset
     return isinstance(told, dict) and told.get("source") == progress.SOURCE
 
 
 def carried(systems: Systems) -> str:
-    """The systems, serialized so that they can be the value of a source's option. References to secrets aren't
-    resolved.
-    """
+    """The systems, serialized as the value of a source's option. References to secrets aren't resolved."""
     return base64.b64encode(pickle.dumps(systems)).decode()
 
 
 class EventTimeSource(DataSource):
-    """The streaming source for a lane's event time. It has the options ``file`` (the path of the clock file),
-    ``systems`` (from :func:`carried`) and ``rows``. If ``rows`` is "false", the source has offsets, but returns no
-    rows.
+    """The streaming source for a lane's event time. Its options are ``file`` (the path of the clock file), ``systems``
+    (from :func:`carried`) and ``rows``. If ``rows`` is "false", it has offsets, but returns no rows.
     """
 
     @classmethod

@@ -41,9 +41,9 @@ class LaneTime:
 
     def begin(self, last: Batch | None, pending: bool) -> None:
         """Prepare the lane's clock file before the query starts. An old file is deleted. The new file has the event
-        time after ``last``, the last planned batch, whose records are read once more for this. If the batch is
-        ``pending``, no file is written, because the batch runs again anyway. If no batch was planned yet, the file has
-        the event time that ``inherited`` returns or, without ``inherited``, isn't written.
+        time after ``last``, the last planned batch, whose records are read once more for this. If that batch is
+        ``pending``, no file is written, because it runs again anyway. If no batch was planned yet, the file has the
+        event time that ``inherited`` returns; without ``inherited``, no file is written.
         """
         if self.path is None:
             return
@@ -76,7 +76,7 @@ class LaneTime:
         Clock(now, self.delays, positions, self.window, newest, batch.at, boottime()).write(self.path)
 
     def control(self, batch: Batch) -> Control:
-        """The control record that the lane writes with a batch, for the lanes that read this lane's output."""
+        """The control record that the lane writes with a batch, for the lanes that read its output."""
         return Control(
             lane=self.lane.id,
             watermark=batch.progress.watermark,
@@ -92,8 +92,8 @@ class LaneTime:
         return any(end > first for first, end in ranges)
 
     def _newest(self, batch: Batch) -> int:
-        """The time at which the last record was read. If this isn't known after a restart, the time at which the batch
-        was planned.
+        """The time at which the last record was read or, if this isn't known after a restart, at which the batch was
+        planned.
         """
         assert self.path is not None
         before = clock.read(self.path)

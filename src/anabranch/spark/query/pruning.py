@@ -23,8 +23,8 @@ Needs = dict[tuple[str, int], Set[str] | None]
 def needed(group: Group, source: Node, schema: StructType, context: Context) -> set[str] | None:
     """The columns of a source that the operators up to and including the stateful operator need; None for all columns.
 
-    To find out whether a column is needed, Spark analyzes these operators without the column. ``schema`` is the schema
-    of the source's DataFrame, including the hidden column.
+    To find out whether a column is needed, Spark analyzes these operators without it. ``schema`` is the schema of the
+    source's DataFrame, including the hidden column.
     """
     way = _way(group, source)
     if way is None:

@@ -24,7 +24,7 @@ class Rejections:
 
     Attributes:
         reports: the names of the ``read`` operators whose unreadable records this lane rejects.
-        dropping: the faults for which records are only counted, and don't become dead letters.
+        dropping: the faults for which records are only counted.
         keyless_rows: given some rows of each source, returns the rows that reach the lane's stateful operator with a
             null key.
         into_state: the name of the lane's stateful operator in messages; empty if there is no such operator.

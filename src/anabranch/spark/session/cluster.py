@@ -75,7 +75,7 @@ def check_master(master: str) -> None:
 
 
 def python(conf: Mapping[str, str]) -> str:
-    """The path of the interpreter for Python workers. The path must be the same on all machines. By default, it is the
+    """The path of the interpreter for Python workers, which must be the same on all machines. By default, it is the
     path of the interpreter that runs this process.
 
     Raises:
@@ -94,8 +94,8 @@ def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
     """Settings with which Spark sends this installation of anabranch, and the job's folder, to executors. Archives that
     ``conf`` already names are sent as well.
 
-    anabranch and the job's folder are packed into archives. The archives stay in a temporary folder until this process
-    ends, because executors that start later must also be able to fetch them.
+    They are packed into archives, which stay in a temporary folder until this process ends, because executors that
+    start later must also be able to fetch them.
 
     Raises:
         UsageError: the job's folder can't be packed; see :func:`anabranch.job_code.artifact.pack`.
