@@ -1,9 +1,8 @@
 """Temporary files of this process and its JVM, in one folder. The next process of the same user that makes such a
 folder removes those of processes that were killed.
 
-A process locks its folder, and the operating system releases the lock however the process ends. So an unlocked folder
-is certainly unused. The lock is on the folder itself, because systemd-tmpfiles, which removes old files from /tmp,
-doesn't touch the contents of a locked folder.
+A process locks its folder, and the operating system releases the lock however the process ends, so an unlocked folder
+is certainly unused. Only a lock on the folder itself keeps systemd-tmpfiles from removing old files in it.
 """
 
 from __future__ import annotations

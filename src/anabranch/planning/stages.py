@@ -36,8 +36,7 @@ class Stage:
 
     @property
     def keyed(self) -> bool:
-        """Whether the stage needs the keys of records, because it has a stateful operator or reads an intermediate
-        stream."""
+        """Whether the stage needs the keys of records."""
         return bool(self.stateful) or any(is_boundary(node) for node in self.sources)
 
     @property
@@ -70,7 +69,6 @@ def systems(graph: Graph, bound: Mapping[str, str], default: str) -> dict[str, s
     records from several systems is in the default system.
 
     Args:
-        graph: the job's graph.
         bound: the systems of the streams that settings bind.
         default: the system of the user's other streams.
     """
@@ -219,8 +217,7 @@ def timed(graph: Graph) -> set[int]:
 
 def untimed_refused(graph: Graph, stage: Stage) -> set[int]:
     """The boundaries at the end of the stage that refuse rows without event time. User code of the stage may have made
-    such rows, and all of them would reach windows of event time or a ``join``, from which Spark silently leaves them
-    out. Rows that may also reach other operators, be filtered, or get an event time on the way aren't refused.
+    such rows, and Spark would silently leave all of them out of windows of event time or a ``join``.
     """
     if not (all(node.kind == "read" for node in stage.sources) or any(rule(node).function for node in stage.nodes)):
         return set()  # the stage has no dead letters

@@ -53,7 +53,6 @@ def of(lanes: Iterable[Reading], where: Where) -> Traffic | None:
 
 
 def _source(mine: str, racks: Sequence[str | None]) -> str | None:
-    """The rack from which a container in the rack ``mine`` reads a partition."""
     if not racks or None in racks:
         return None
     return mine if mine in racks else racks[0]

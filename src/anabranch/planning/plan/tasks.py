@@ -23,9 +23,9 @@ __all__ = ["check_shuffled", "partition_counts", "stage_inputs", "stage_model", 
 def partition_counts(
     graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], around: Surroundings
 ) -> dict[str, int]:
-    """The partition counts of all inputs. An intermediate stream that doesn't exist yet, and whose count isn't given,
-    gets the largest count among the inputs of the stage that writes it. An input that stands for several streams has
-    the largest of their counts. Raises NotFoundError if a ``read`` names a stream that doesn't exist.
+    """The partition counts of all inputs. A new intermediate stream without a given count gets the largest count among
+    the inputs of the stage that writes it; an input that stands for several streams has their largest count. Raises
+    NotFoundError if a ``read`` names a stream that doesn't exist.
     """
     counts: dict[str, int] = {}
     for stage in cut:

@@ -22,7 +22,7 @@ _SYSTEM_STATE = frozenset({"join"})
 
 def keeps_state(graph: Graph, group: str) -> bool:
     """Whether the operator of this name has state that survives a drain. (The state of windows and joins doesn't: a
-    drain emits all windows, and ends all waiting in joins.)
+    drain removes all of it.)
     """
     node = next((each for each in graph.nodes if each.name == group), None)
     return node is not None and rule(node).stateful and "window" not in node.args and node.kind not in _SYSTEM_STATE
@@ -78,13 +78,12 @@ def begun(
     Args:
         planned: the lanes as planned for the factor and the containers of the drained deployment, from
             :func:`anabranch.planning.plan.lanes_of` or :func:`again`.
-        graph: the graph of the next deployment.
         lanes: all lanes that the job ever had, by id.
         new_id: returns 8 random hex digits per call.
 
     Raises:
-        ConflictError: state that should be kept belongs to tasks that the plan doesn't have, or to a lane that read
-            other streams, or to a seat in which the plan has no lane of the operator.
+        ConflictError: state that should be kept belongs to tasks that the plan doesn't have, to a lane that read other
+            streams, or to a seat that has no lane of the operator any more.
         StateError: as for :func:`positions`.
     """
     last = max((lane.deployment for lane in lanes.values()), default=0)
@@ -150,8 +149,8 @@ def _ends(lanes: Iterable[Lane]) -> dict[SSP, int]:
 def _with_former(
     planned: Sequence[Lane], kept: Mapping[str, Sequence[Lane]], new_id: Callable[[], str]
 ) -> tuple[list[tuple[Lane, Lane | None]], dict[str, list[str]]]:
-    """The new lanes, each with the lane whose state it takes over, if any; and, by the id of a planned lane, the ids of
-    the new lanes that replace it. A planned lane that isn't replaced is missing from this dict."""
+    """The new lanes, each with the lane whose state it takes over, if any; and, by the id of each planned lane that is
+    replaced, the ids of the new lanes that replace it."""
     new: list[tuple[Lane, Lane | None]] = []
     become: dict[str, list[str]] = {}
     tasks = {name for lane in planned for name in lane.tasks}
@@ -192,7 +191,7 @@ def _listed(streams: Iterable[tuple[str, str]]) -> str:
 
 
 def _shaped(mine: Sequence[Lane], former: Lane, name: str) -> Lane:
-    """A planned lane, but with the id ``name``, and with the seat, the tasks and the SSPs of a former lane."""
+    """A planned lane with the id ``name``, and with the seat, the tasks and the SSPs of a former lane."""
     model = next((lane for lane in mine if lane.seat == former.seat), mine[0])
     lane = msgspec.structs.replace(
         model,

@@ -27,8 +27,8 @@ _Group = tuple[str, str]
 
 @dataclass(frozen=True)
 class NextVersion:
-    """The next version of a job. ``model`` and ``lanes``, as planned or as they ran earlier, determine what stages read
-    and what the lanes of each group do, but neither how many lanes a group has nor their seats.
+    """The next version of a job. ``model`` and ``lanes`` determine what stages read and what the lanes of each group
+    do, but neither how many lanes a group has nor their seats.
     """
 
     deployment: int
@@ -44,14 +44,13 @@ def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_
     the start offset that its ``read`` declares.
 
     Args:
-        after: the next version.
-        present: the current generation, whose factor and containers are kept. If a new stage reads the same streams as
-            a stage of the current generation, the new stage gets that stage's tasks.
+        present: the current generation, whose factor and containers are kept. A new stage that reads the same streams
+            as one of its stages gets that stage's tasks.
         former: the lanes from which the new lanes continue. The change closes those that are open.
         new_id: returns 8 random hex digits per call.
 
     Raises:
-        ConflictError: it can't be determined where a new lane would begin; the message says why.
+        ConflictError: it can't be determined where a new lane would begin.
     """
     seats = [container.seat for container in present.containers]
     placed: dict[str, dict[str, tuple[str, ...]]] = {seat: {} for seat in seats}
@@ -113,8 +112,8 @@ class _Stage:
 
 
 def _stage(planned: StageModel, after: NextVersion, present: JobModel, former: Sequence[Lane]) -> _Stage:
-    """A stage of the next deployment. If a current stage reads the same streams, the new stage gets that stage's tasks.
-    Of several such stages, one that has the state of the new stage's operators is preferred.
+    """A stage of the next deployment. Of several current stages that read the same streams, one that has the state of
+    the new stage's operators is preferred.
     """
     kept = {lane.group for lane in after.lanes if lane.stage == planned.stage and lane.stateful}
     having = {lane.stage for lane in former if lane.stateful and lane.group in kept}

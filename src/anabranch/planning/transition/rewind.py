@@ -38,11 +38,10 @@ def rewound(
     """The next generation, in which some partitions are read again.
 
     Args:
-        graph: the job's graph.
         model: the current generation.
         lanes: all lanes of the deployment, by id.
-        to: the SSPs to rewind: maps each whole SSP of an input stream, in text form, to the next offset to read. Other
-            SSPs of input streams continue where they are, and so does an SSP that isn't read up to its offset yet.
+        to: the next offset to read, by whole SSP in text form. Other SSPs of input streams, and SSPs that aren't read
+            up to this offset yet, continue where they are.
         state: what to do with the state of the operators downstream of these SSPs: "keep" or "clear". None if there is
             no such state.
         new_id: returns 8 random hex digits per call.
@@ -83,9 +82,9 @@ def rewound(
 
 
 def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> Change:
-    """The generation that undoes a rewind: the lanes that the rewind made are closed, and each successor continues
-    where the lane from before the rewind ended. (A stateless successor begins later if the lane that it replaces has
-    read further.) ``model`` is the generation of the rewind.
+    """The generation that undoes a rewind, whose generation is ``model``. The lanes that the rewind made are closed,
+    and each successor continues where the lane from before the rewind ended. (A stateless successor begins where the
+    closed lane ended, if that is further.)
     """
     present = follow.heads(lanes.values())
     closing = [lane for lane in present if lane.id in model.rewound]

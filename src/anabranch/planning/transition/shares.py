@@ -25,7 +25,6 @@ class Share:
     """What a new lane will own.
 
     Attributes:
-        tasks: the tasks that the lane runs, all of them in the lane's seat.
         factor: the factor of the lane's SSPs.
         virtual: the parts of its tasks that the lane owns: the buckets, by the task's number at factor 1.
         of: the lane's predecessors.
@@ -130,13 +129,11 @@ def _pieces(
     new partition belongs to the same share as its base; a partition of a new stream belongs to its task's share.
 
     Args:
-        lane: the lane that is divided.
         fresh: the base of each new partition.
         task_of: the number, at factor 1, of the task that reads each partition.
-        owner: for each task (by its number at factor 1) and each bucket at the new factor, the seat and the virtual
-            task that will have the bucket.
+        owner: the seat and the virtual task that will have each bucket, by the task's number at factor 1, and the
+            bucket at the new factor.
         factor: the new factor.
-        stage: the lane's stage in the next generation.
     """
     numbers = {whole: lane.numbers[str(whole)] for whole in dict.fromkeys(wholes(lane.ssps))}
     streams = _matched_streams(lane, stage)

@@ -39,7 +39,7 @@ def heard(said: Accumulator[Busy]) -> Busy:
 
 @dataclass(frozen=True)
 class Slowest:
-    """The bucket on which functions spent the most time. ``skew`` is the ratio of its ``seconds`` to the average of all
+    """The bucket on which functions spent the most time. ``skew`` is its ``seconds`` divided by the average over all
     buckets on which functions have worked.
     """
 

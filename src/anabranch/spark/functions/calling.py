@@ -46,9 +46,9 @@ BATCH = -1
 
 
 class Rejection(NamedTuple):
-    """A rejected row, whose index is ``place``. ``raised`` is true if the function has raised an exception, or if the
-    row can't be converted to Python values. It is false if the result is wrong, if the function took too long, or if
-    the process that called it died.
+    """A rejected row, whose index is ``place``. ``raised`` says whether the function has raised an exception, or the
+    row can't be converted to Python values. Otherwise, the result is wrong, the function took too long, or its process
+    died.
     """
 
     place: int

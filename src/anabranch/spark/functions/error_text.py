@@ -1,8 +1,8 @@
 """Describes exceptions and rows in short texts.
 
-Exceptions and values come from user code. Their ``__str__`` may raise an exception, return something other than a
-string, or return a string of 50 MB. Even then, every public function of this module returns a text that can be
-encoded as UTF-8, and raises nothing.
+Exceptions and values come from user code, whose ``__str__`` may raise an exception, or return 50 MB or something other
+than a string. Even then, every public function of this module returns a text that can be encoded as UTF-8, and raises
+nothing.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _REPR.maxstring = _REPR.maxother = _SHORT
 
 
 def described(error: BaseException, home: str = "") -> str:
-    """A text about an exception: its type and message, the place in the job's files where it was raised, the members of
-    an exception group, and the causes.
+    """A text about an exception: its type and message, where in the job's files it was raised, the members of an
+    exception group, and the causes.
 
     Args:
         home: the job's folder. Frames outside it are left out; '' includes all frames.
@@ -125,7 +125,6 @@ def _message(error: BaseException) -> str:
 
 
 def _chain(error: BaseException, home: str) -> Iterator[str]:
-    """The texts for an exception and its causes."""
     seen: set[int] = set()
     following: BaseException | None = error
     while following is not None and id(following) not in seen and len(seen) < _CAUSES:

@@ -1,4 +1,4 @@
-"""Receives the reports that Spark tasks send about their progress in running batches. This is the driver's side of
+"""Receives the reports of Spark tasks about their progress in running batches. This is the driver's side of
 :mod:`anabranch.task_progress.meters`.
 """
 

@@ -1,13 +1,12 @@
 """Runs user code in separate processes, to find and reject messages that kill the process that works on them.
 
-The first attempt of a Spark task runs user code in the worker itself; :func:`note` describes the only exception. If the
-worker dies, or ends because a message takes too long, Spark retries the Spark task, perhaps in another executor. All
-later attempts run user code in forks of a clean process, one fork for each thread.
+The first attempt of a Spark task runs user code in the worker itself, unless :func:`note` has recorded a dead worker.
+If the worker dies, or ends because a message takes too long, Spark retries the Spark task, perhaps in another executor.
+All later attempts run user code in forks of a clean process, one fork for each thread.
 
-If a fork dies, a function gets the messages that the fork was processing again, one by one; a processor gets all
-messages of the turn again. A message is rejected after :data:`TRIES` forks have died on it. (A fork to which several
-messages for a function were sent at once doesn't count.) So a single attempt of a Spark task finds all messages that
-kill processes.
+If a fork dies, a function gets the fork's messages again, one by one; a processor gets all messages of the turn again.
+A message is rejected after :data:`TRIES` forks have died on it. (A fork to which several messages for a function were
+sent at once doesn't count.) So a single attempt of a Spark task finds all messages that kill processes.
 """
 
 from __future__ import annotations
@@ -84,8 +83,8 @@ isolated_lanes: set[str] = set()
 
 
 def note(lane: str, error: BaseException) -> None:
-    """Record that a lane has failed in this process. If ``error`` shows that one of the lane's Python workers has died,
-    the lane's next batch isolates user code even in first attempts, because Spark may be configured not to retry Spark
+    """Record that a lane has failed in this process. If ``error`` shows that one of its Python workers has died, the
+    lane's next batch isolates user code even in first attempts, because Spark may be configured not to retry Spark
     tasks.
     """
     if _DIED in str(error):
@@ -109,7 +108,6 @@ class LostError(Exception):
 
     Args:
         at: the number of the message on which the process was working.
-        how: how the process ended.
         late: whether the process was killed because it took too long.
     """
 
@@ -319,7 +317,7 @@ def narrowed(rows: pa.RecordBatch, nothing: pa.RecordBatch, ask: _Ask, names_lat
         ask: returns the result for some of the rows, given these rows and the index of the first of them. Raises
             LostError.
         names_late: whether a LostError about a timeout names the row that took too long.
-        fails: whether a rejection fails the lane. If so, ``ask`` isn't called again after a rejection.
+        fails: whether to stop after the first rejection, because it fails the lane.
     """
     step = min(_ROWS, max(1, _BYTES * rows.num_rows // max(1, rows.nbytes)))
     parts: dict[int, Outcome] = {}

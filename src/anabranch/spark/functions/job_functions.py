@@ -1,5 +1,5 @@
 """Sends a job's functions and processors to Python workers. If a function comes from a job file, workers import the
-file. Otherwise the function's code is sent.
+file; otherwise the function's code is sent.
 """
 
 from __future__ import annotations

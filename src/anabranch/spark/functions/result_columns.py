@@ -29,10 +29,8 @@ class Column:
     Args:
         kind: the name of the type in messages.
         usual: Python types whose values Arrow either converts correctly or refuses, so that a whole column can be
-            passed to Arrow. (Only time zones, NaN, infinity and the range of times are checked separately.) Empty if
-            there are no such types.
+            passed to Arrow. (Only time zones, NaN, infinity and the range of times are checked separately.)
         convert: converts a value of any type to the form that Arrow needs, or raises :class:`Wrong`.
-        nullable: whether null is allowed.
     """
 
     def __init__(

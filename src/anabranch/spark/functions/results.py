@@ -55,8 +55,8 @@ class Results:
     def cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch that a function has returned, converted to the types of the schema. Raises ResultError if a column is
         missing or has an incompatible type, if a value would change (except to the nearest 32-bit number), or if a
-        value isn't allowed, even inside an array, a map or a struct: null where the schema excludes it, NaN, infinity,
-        or a time beyond the year 9999.
+        value isn't allowed, even inside another value: null where the schema excludes it, NaN, infinity, or a time
+        beyond the year 9999.
         """
         arrays = []
         for field, column in zip(self.schema, self._columns, strict=True):

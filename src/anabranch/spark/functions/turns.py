@@ -77,8 +77,8 @@ class Turns(Protocol):
 
 @dataclass(frozen=True)
 class Schemas:
-    """The schemas of a state: ``values`` is that of its values; for a map, ``names`` is that of the names of its
-    entries. If ``single`` is true, a value isn't a struct itself, and is stored as the only field of a struct."""
+    """The schemas of a state: ``values`` is that of its values and, for a map, ``names`` that of its entries' names. If
+    ``single`` is true, a value isn't a struct itself, and is stored as the only field of a struct."""
 
     names: StructType | None
     values: StructType
@@ -89,8 +89,8 @@ class Schemas:
 class KeyedProcessor:
     """A processor, with everything that is needed to call it in another process.
 
-    ``clock`` is the clock of the processor's timers, or None if it has no timers. ``result`` is the schema of the rows
-    that it returns. ``source`` says how other processes get it; if ``source`` is None, they get a pickled copy.
+    ``clock`` is the clock of the processor's timers, or None if it has no timers. ``result`` is the schema of its rows.
+    ``source`` says how other processes get it; if ``source`` is None, they get a pickled copy.
     """
 
     processor: Processor
@@ -172,8 +172,8 @@ class LocalTurns:
 
 
 class _Writes:
-    """The changes to a key's states and timers that are made after the turn. Each change is the name of a state
-    (:data:`_TIMERS` for timers), a method, and the method's arguments.
+    """The changes to a key's states and timers that are made after the turn: the name of a state (:data:`_TIMERS` for
+    timers), a method, and the method's arguments.
     """
 
     def __init__(self) -> None:
@@ -241,9 +241,9 @@ class _IsolatedTurns:
         return self._turn(("timer", now, key, at, fails), begin)
 
     def _turn(self, request: tuple[Any, ...], begin: Begin) -> Turn:
-        """The result of a turn, which is repeated if the process dies on a message, or if the message takes too long.
-        After :data:`TRIES` deaths, or after having taken too long once, the message is left out and rejected. State and
-        timers change only after the turn has succeeded.
+        """The result of a turn. If the process dies on a message, or the message takes too long, the turn is repeated;
+        after :data:`TRIES` deaths, or one timeout, without the message, which is rejected. State and timers change only
+        after the turn has succeeded.
         """
         deaths: dict[int, int] = {}
         rejected: dict[int, str] = {}

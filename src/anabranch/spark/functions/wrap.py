@@ -61,7 +61,8 @@ def wrap(
         schema: the schema of the result, without the hidden column.
         label: the operator's name in messages.
         on_error: receives the messages on which the function fails. If it is None, such a message fails the lane.
-        threads: how many buckets one Spark task processes at the same time, at most, if the function isn't async.
+        threads: the largest number of buckets that one Spark task processes at the same time, unless the function is
+            async.
         busy: called at the end of each Spark task with the seconds that the function has worked on each bucket.
         line: where workers report their progress; see :mod:`anabranch.task_progress.meters`.
     """
@@ -141,8 +142,8 @@ def _of_no_record(origin: pa.Array) -> pa.Array:
 
 
 def origin_of(origins: pa.Array, place: int) -> dict[str, Any]:
-    """The fields of a row's hidden column that identify the row's record. (The timestamp isn't needed, and Python can't
-    represent all timestamps.)
+    """The fields of a row's hidden column that identify the row's record. (The timestamp isn't one of them, because
+    Python can't represent all timestamps.)
     """
     fields = ("source", "partition", "offset", "key")
     return {name: pc.struct_field(origins.slice(place, 1), name)[0].as_py() for name in fields}

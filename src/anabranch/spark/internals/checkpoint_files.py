@@ -86,8 +86,8 @@ class FarFiles:
         """
 
     def create(self, path: Any, text: str) -> bool:
-        """Create a file unless it exists, and return whether it was created. If several processes create the same file
-        at the same time, only one of them succeeds, provided that the file system can create files exclusively.
+        """Create a file unless it exists, and return whether it was created. Of several processes that create it at the
+        same time, only one succeeds, provided that the file system can create files exclusively.
         """
         return bool(self._class.create(self._fs, path, text))
 

@@ -32,12 +32,6 @@ probe = SURFACE.probe
 class Hadoop:
     """The Hadoop classes for files, as a session's JVM has them.
 
-    Attributes:
-        path: the class of paths.
-        files: a class with functions that copy files.
-        io: a class with functions that read streams of bytes.
-        conf: Spark's configuration of Hadoop.
-
     Raises:
         UnsupportedSparkError: this Spark lacks some of these classes.
     """

@@ -85,7 +85,7 @@ def has_class(spark: SparkSession, name: str) -> bool:
 
 
 def class_file(spark: SparkSession, name: str) -> bytes | None:
-    """The bytes of the file from which a class would be loaded; None if there is no file. The class isn't loaded."""
+    """The bytes of the file from which a class would be loaded, without loading it; None if there is no file."""
     loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
     stream = loader.getResourceAsStream(f"{name.replace('.', '/')}.class")
     if stream is None:

@@ -96,8 +96,8 @@ class HeldQuery:
         turn: called from time to time during a wait. If it raises an exception, the wait ends.
 
     Raises:
-        NotHeldError: from any method that waits, if the query runs no batch and still doesn't reach the point where it
-            can be held, or if it plans further batches without being held there.
+        NotHeldError: from any method that waits, if the query runs no batch and doesn't reach the point where it can be
+            held in time, or if it plans further batches without being held there.
         StateError: from any method that waits, if the query has ended.
     """
 
@@ -201,8 +201,7 @@ class HeldQuery:
         return -1 if context is None else int(context.batchId())
 
     def _adopt(self) -> None:
-        """Make the query adopt the last batch of the offset log, as if the query had planned this batch itself. (A
-        query that is started does this, too.)
+        """Make the query adopt the last batch of the offset log, as if the query had planned this batch itself.
 
         From its current watermark, the query has already determined whether another batch is due. This result is
         discarded.

@@ -1,8 +1,8 @@
 """Changes the limits that a running query passes to its sources, between two batches.
 
 When a query starts, Spark asks each source for its limit, and there is no public way to change the limit later. The
-limits are in a field of the query, ``uniqueSources``, which the query reads when it plans a batch. Without access to
-this field, batches keep the limits with which the query was started.
+query keeps the limits in a field, ``uniqueSources``, which it reads when it plans a batch. Without access to this
+field, limits don't change.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ReadLimits:
 
     def give(self, rows: Mapping[int, int]) -> None:
         """Set how many rows a source may contribute to a batch, by the source's index in :meth:`ends`. The limits apply
-        from the next batch on. After :meth:`hold`, they apply from :meth:`release` on.
+        from the next batch on or, after :meth:`hold`, from :meth:`release` on.
         """
         with self._lock:
             limits = self._limits if self._before is None else self._before

@@ -31,7 +31,6 @@ class Sink:
     """A stream output of a group.
 
     Attributes:
-        number: the index in the group's list of sinks.
         traced: whether output rows have the source and partition of their record, in addition to its offset.
         slots: the slot numbers, by source and partition. {} if rows come from state, where the number of a row's state
             partition is its slot number. None if output rows have no slot.
@@ -97,9 +96,7 @@ def streaming_nodes(group: Group) -> list[Node]:
 
 
 def before_state(group: Group, frames: Mapping[int, DataFrame], context: Context) -> list[DataFrame]:
-    """The rows that reach each input of the group's stateful operator. ``frames`` has the DataFrame of each source, by
-    node.
-    """
+    """The rows that reach each input of the group's stateful operator."""
     stateful = group.stateful
     assert stateful is not None
     done = dict(frames)
@@ -136,7 +133,7 @@ def fans_out(group: Group, start: Node) -> bool:
 
 def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sink]) -> DataFrame | None:
     """The output rows of all branches, computed in one pass over ``frame``: each row becomes an array of output rows,
-    and the array is then exploded.
+    which is then exploded.
 
     Returns None if an operator turns a row into several rows (``explode``), because no column can contain the result.
     """

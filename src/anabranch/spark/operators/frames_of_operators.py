@@ -62,8 +62,7 @@ class Workers:
     Attributes:
         threads: the largest number of buckets on which functions work at the same time in one Spark task.
         busy: called with the seconds that functions have worked on each bucket.
-        routing: distributes rows among Spark tasks before the functions of the nodes ``routed`` get them; None if rows
-            stay where they are.
+        routing: distributes rows among Spark tasks before the functions of the nodes ``routed`` get them, if given.
         line: where functions report their progress.
         message_seconds: how long a function may work on one message.
     """
@@ -86,7 +85,7 @@ class Context:
         times: the event-time column after each node.
         changed: those nodes of the stage whose results may have keys or event times that a function has changed.
         on_error: receives rows that can't be processed. If it is None, such a row fails the lane.
-        on_null_key: receives rows that reach state with a null key. If it is None, such a row fails the lane.
+        on_null_key: the same for rows that reach state with a null key.
         on_late: receives late rows that become dead letters.
         watermarked: adds the lane's watermark to a DataFrame. Gets the event-time column, and how many ms to subtract
             from the watermark.
@@ -156,8 +155,8 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 def _check_merge(node: Node, inputs: Sequence[DataFrame]) -> None:
     """Raises GraphError if the inputs have a column with different types. Spark would cast them to one type, which
-    fails for some values. Different numeric types are allowed, because Spark widens them. A column without a type
-    (``NULL``) fits any type.
+    fails for some values. Numeric types may differ, because Spark widens them. A column without a type (``NULL``) fits
+    any type.
     """
     first = {field.name.lower(): field for field in _visible(inputs[0])}
     for frame in inputs[1:]:
@@ -335,8 +334,8 @@ def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 
 def _sifted(node: Node, frame: DataFrame, end: Column, context: Context) -> DataFrame:
-    """The rows with a window that isn't closed yet. The other rows become dead letters or, if ``on_late`` is "fail",
-    the first of them fails the lane. ``end`` is the end of a row's last window.
+    """The rows with a window that isn't closed yet. The others become dead letters or, if ``on_late`` is "fail", fail
+    the lane. ``end`` is the end of a row's last window.
     """
     reject = context.on_late if on_late(node) == "dead-letter" else None
     return arrow.mapped(frame.withColumn(_END, end), late_rows.sifting(_END, node, reject), frame.schema)
@@ -371,9 +370,9 @@ def _join(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> DataFrame:
     """The rows from the operator ``before`` that the stateful operator ``node`` accepts. They must have a key and, for
-    a ``join`` or for windows of event time, an event time; the settings say what happens to other rows. If a function
-    of the job may have changed keys or event times in this stage, rows are rejected here. Otherwise
-    :class:`anabranch.spark.query.rejections.Rejections` finds and rejects their records.
+    a ``join`` or for windows of event time, an event time; settings say what happens to other rows. Rows are rejected
+    here only if a function of the job may have changed keys or event times in this stage. Otherwise
+    :class:`anabranch.spark.query.rejections.Rejections` rejects their records.
     """
     fault = _keyless(context)
     if not any(i in context.changed for i in node.inputs):

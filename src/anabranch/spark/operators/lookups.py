@@ -35,7 +35,6 @@ class Lookups:
 
     Attributes:
         schemas: the columns after each operator, by node.
-        now_seconds: a monotonic clock.
     """
 
     load: Callable[[Node, SparkSession], DataFrame]
@@ -102,8 +101,8 @@ def load(
     Args:
         records: returns a stream's full name and its records.
         formats: the formats of streams that aren't JSON.
-        fails: whether, in a stream, a key whose latest record is unreadable causes an error when the table is used. If
-            false, unreadable records are skipped.
+        fails: whether using the table fails if the latest record of a key in a stream is unreadable. If false,
+            unreadable records are skipped.
 
     Raises:
         GraphError: the function didn't return a table, or the declaration of a stream as a table is wrong.

@@ -64,7 +64,6 @@ class Process:
 
     Attributes:
         clock: the clock of the processor's timers; None if it has no timers.
-        result: the schema of the rows that the processor returns.
         keys: the columns of the stage key.
         on_error: as in :func:`anabranch.spark.functions.wrap.wrap`, as are ``busy``, ``line`` and ``seconds``.
         own: the lane's own tasks, by number, with their buckets; None if all tasks in the state are the lane's.
@@ -309,7 +308,6 @@ def _place(message: Mapping[str, Any]) -> tuple[int, int, int]:
 
 
 def _stored(handle: StatefulProcessorHandle, name: str, state: State, schemas: Schemas) -> Any:
-    """Spark's object for the processor's state with a given name."""
     match state.kind:
         case "value":
             return handle.getValueState(name, schemas.values)

@@ -45,7 +45,6 @@ class LaneBatchTarget:
 
     @property
     def _first_rows(self) -> int:
-        """The number of records in the lane's first batch."""
         if not self.plan.settings.job.target_batch_seconds:
             return self._most_rows
         first = max(_FIRST, 2 * self._least_rows) if self.plan.calls_functions else _FIRST_OF_SQL
@@ -61,8 +60,8 @@ class LaneBatchTarget:
 
     @property
     def _least_rows(self) -> int:
-        """The smallest limit for the number of records in a batch: one record for each bucket, up to a fixed number,
-        because functions work on buckets at the same time.
+        """The smallest limit for the number of records in a batch: one for each bucket, up to a fixed number, because
+        functions work on buckets at the same time.
         """
         return max(1, min(len(self.plan.lane.ssps), _BUCKETS))
 

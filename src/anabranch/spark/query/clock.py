@@ -1,8 +1,7 @@
 """Passes a lane's event time to Spark: the lane writes the time to a file, and a streaming source returns it as data.
 
-The source's offset is the lane's :class:`Progress`, so the progress is part of each entry of the offset log. When the
-watermark has risen, the source returns a single row with the new watermark, unless an option says that the source
-returns no rows.
+The source's offset is the lane's :class:`Progress`, which is thus a part of each entry of the offset log. When the
+watermark has risen, the source returns a single row with it, unless an option says that it returns no rows.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Clock:
         delays: the watermark delay of each SSP in ms. None for SSPs of intermediate streams.
         positions: the position in each SSP at the end of the batch, or before the first batch.
         window: the windows of processing time, if the lane has any.
-        newest: if the lane has such windows, the time at which the last record was read, in Unix ms.
+        newest: in a lane with such windows, the time at which the last record was read, in Unix ms.
         at: the lane's processing time at the moment ``boot``, in Unix ms.
         boot: a moment in seconds on :func:`anabranch.clocks.boottime`, a clock that nobody can set.
     """
@@ -101,13 +100,12 @@ class Clock:
     def heard(self, system: Callable[[str], System], now: int, idle: Mapping[str, int] = _NOBODY) -> Progress:
         """The lane's progress, updated with the control records of upstream lanes that apply to what this lane has read
         since the last update. If the lane has windows of processing time, only the watermark is updated, from the time
-        ``now``.
+        ``now`` (in Unix ms).
 
         Args:
             system: returns a system by name. Called only if the lane reads an intermediate stream.
-            now: the lane's processing time, in Unix ms.
-            idle: the SSPs that seemed idle, each with the lane's position at that time. If the lane has read more of an
-                SSP since, the SSP isn't idle.
+            idle: the SSPs that seemed idle, each with the lane's position at that time. Those of which more was read
+                since aren't idle.
         """
         if self.window is not None:
             closed = processing.closed(self.window, self.newest, max(now, self.newest))

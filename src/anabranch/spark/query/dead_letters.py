@@ -214,8 +214,8 @@ def _values(row: pa.RecordBatch) -> dict[str, Any]:
 
 def _identity(source: int, errors: Mapping[int, str], derived: Iterable[_Derived]) -> bytes:
     """A digest of what a Spark task has rejected. It is the same if the Spark task is repeated, even if error texts
-    differ, and if two Spark tasks reject the same records. But different rows that don't come from a single record can
-    be equal, so the digest of such rows includes the number of the Spark task, and the source.
+    differ, and if two Spark tasks reject the same records. Different rows that don't come from a single record may be
+    equal, so the digest of such rows includes the number of the Spark task, and the source.
     """
     rows = sorted((offset, key or b"", key is None, value) for offset, key, value, _ in derived)
     content = sorted(errors), rows, (task_number(), source) if rows else None

@@ -131,8 +131,8 @@ class LaneFrames:
 
     def ticking(self, frame: DataFrame) -> DataFrame:
         """The DataFrame with the lane's clock as an additional source without rows, so Spark plans a batch even if only
-        the lane's event time has advanced. The DataFrame stays unchanged if an operator with a watermark already reads
-        the clock, or if anabranch computes no watermark for the lane.
+        the lane's event time has advanced. Unchanged if an operator with a watermark already reads the clock, or if
+        anabranch computes no watermark for the lane.
         """
         if not self.sources.delays or (self.plan.group.stateful is not None and is_timed(self.plan.group.stateful)):
             return frame
@@ -144,8 +144,8 @@ class LaneFrames:
         """The streaming DataFrame that the lane's query computes, and a node id.
 
         If the query computes all operators, the DataFrame contains the output rows, and the id is None. If some
-        operators must be computed batch by batch, the DataFrame contains the rows before them, and the id is that of
-        the last operator in the query. Both are None if a source's path branches before the sources have come together.
+        operators are computed batch by batch, it contains the rows before them, and the id is that of the last operator
+        in the query. Both are None if a source's path branches before the sources have come together.
         """
         group, context, sinks = self.plan.group, self.context, self.outputs.sinks
         frames = by_node(self.sources.all, lambda s: s.rows(s.observed(s.opened(self.streamed(s)))))

@@ -24,10 +24,9 @@ class CompletedBatch:
     """Spark's figures about a completed batch.
 
     Attributes:
-        seconds: the sum of the durations of the batch's steps. (The total that Spark reports includes the time for
-            which the query was held.)
-        late_groups: how many groups of late rows Spark dropped. (In an ``agg``, Spark groups rows before it drops the
-            late groups. In a ``join``, it counts single rows.)
+        seconds: the sum of the durations of the batch's steps. (Spark's total includes the time for which the query was
+            held.)
+        late_groups: how many groups of late rows Spark dropped in an ``agg``, and how many late rows in a ``join``.
         ended: when the batch ended, in seconds since 1970.
         state_bytes: the size of the state's files after the batch.
     """

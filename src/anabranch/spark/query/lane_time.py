@@ -29,7 +29,7 @@ class LaneTime:
         delays: the delay in ms of each SSP that determines the watermark; None for SSPs of intermediate streams.
         window: the windows of processing time, if the lane has any. Such a lane has no delays.
         inherited: returns the event time that the lane takes over from its predecessors or, after a drain, from lanes
-            of the drained job; None if there are no such lanes.
+            of the drained job, if there are any.
     """
 
     lane: Lane
@@ -41,9 +41,9 @@ class LaneTime:
 
     def begin(self, last: Batch | None, pending: bool) -> None:
         """Prepare the lane's clock file before the query starts. An old file is deleted. The new file has the event
-        time after ``last``, the last planned batch, whose records are read once more for this. If that batch is
-        ``pending``, no file is written, because it runs again anyway. If no batch was planned yet, the file has the
-        event time that ``inherited`` returns; without ``inherited``, no file is written.
+        time after ``last``, the last planned batch, whose records are read once more for this. A ``pending`` batch runs
+        again anyway, so no file is written. If no batch was planned yet, the file has the event time that ``inherited``
+        returns, if given.
         """
         if self.path is None:
             return

@@ -60,7 +60,6 @@ class LaneOutputs:
 
     Attributes:
         planned: returns the entry of a batch in the offset log.
-        clock: a local file for the lane's event time.
         inherited: returns the event time that the lane takes over from earlier lanes.
         dropped: called right before each batch is published, with the number of its records that were dropped.
         gate: must be passed before each step of the driver that makes a batch visible to others.
@@ -137,8 +136,8 @@ class LaneOutputs:
 
     @cached_property
     def _gathers(self) -> bool:
-        """Whether several Spark tasks may reject records of one slot. One Spark task must then write all dead letters
-        of the slot. (If the lane has a broadcast input, several Spark tasks may even reject the same record.)
+        """Whether several Spark tasks may reject records of one slot (with a broadcast input, even the same record).
+        One Spark task must then write all dead letters of the slot.
         """
         job = self.plan.settings.job
         keyed = any(rule(node).stateful or node.kind == "partition_by" for node in self.plan.group.nodes)

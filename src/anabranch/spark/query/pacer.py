@@ -33,7 +33,6 @@ class Pacer:
     """The pacer of one lane. Thread-safe.
 
     Args:
-        first: the number of records in the first batch.
         most: the largest number of records from one input in a batch.
         inputs: the start offsets of each input's partitions, by the name of the input (from :func:`name_of`).
     """

@@ -151,7 +151,7 @@ class LanePlan:
 
     @cached_property
     def _groups(self) -> tuple[Group, ...]:
-        """All groups of the lane's stage. The lane runs one of these groups."""
+        """All groups of the lane's stage."""
         written = [stages.stream_of(self.graph, s) for s in self.stage.sinks if s.kind != "foreach_batch"]
         return groups.cut(self.graph, self.stage, {stream: self._kind(stream) for stream in written})
 
@@ -174,8 +174,8 @@ class LanePlan:
     @property
     def looks_for_null_keys(self) -> bool:
         """Whether each batch must be searched for records with null keys, whose rows would reach the lane's state. No
-        search is made if such a row fails the lane anyway, or if a shuffle or a function may have changed keys, because
-        a row's null key may then not come from its record.
+        search is made if such a row fails the lane anyway, or if a shuffle or a function may have changed keys, so that
+        a row's null key may not come from its record.
         """
         stateful = self.group.stateful
         shuffled = any(is_shuffle(node) for node in self.group.nodes)

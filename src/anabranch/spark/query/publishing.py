@@ -40,7 +40,6 @@ class Publishing:
         planned: returns the entry of a batch in the offset log.
         unruly: whether rows of one slot may be in several Spark tasks. If so, and if the output has slots, the rows of
             each slot are moved to one Spark task before they are written.
-        line: where Python workers report their progress.
         gate: must be passed before each step of the driver that makes a batch visible to others.
         observed: returns the observations of the running batch, by the source's name in observations. They are complete
             once the batch's rows have been computed.

@@ -49,8 +49,8 @@ class Rejections:
         dead_letters.put(self.spark, self.aside)
 
     def finish(self) -> list[Written]:
-        """Write the remaining dead letters of a batch, and return all dead letters that were written for it. Calls
-        ``dropped`` with the number of dropped records, and ``late`` with the number of late rows.
+        """Write the remaining dead letters of a batch, and return all that were written for it. Calls ``dropped`` and
+        ``late``.
         """
         self.put()
         heard = dead_letters.heard(self.aside)

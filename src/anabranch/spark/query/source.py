@@ -130,10 +130,9 @@ class Source:
         return self.intake.rows(opened, task, stream, self.fail, source=self.number, today=today)
 
     def faulty(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame | None:
-        """The unreadable records of a batch, with the reasons. None if all records are readable, or if the stream is an
-        intermediate stream. ``ranges`` says what the batch reads, and ``at`` when the batch was planned, in Unix ms.
-        For a broadcast stream, only the records that this lane must reject are included; see
-        :meth:`BroadcastRouting.first`.
+        """The unreadable records of a batch, with the reasons. None if all are readable, or for an intermediate stream.
+        ``ranges`` says what the batch reads, and ``at`` when the batch was planned, in Unix ms. For a broadcast stream,
+        only the records that this lane must reject are included; see :meth:`BroadcastRouting.first`.
         """
         mask = Marks.of(measured).faulty
         if self.intake is None or not mask:

@@ -47,8 +47,8 @@ def is_under(spark: SparkSession) -> bool:
 
 
 def check_master(master: str) -> None:
-    """Check that a standalone master (``spark://``) accepts connections. (Spark itself would try to connect for a
-    minute, and then raise an error that hardly explains the cause.) Other masters aren't checked.
+    """Check that a standalone master (``spark://``) accepts connections. (Spark itself would try for a minute, and then
+    hardly explain the cause.) Other masters aren't checked.
 
     Raises:
         ConfigError: the addresses after ``spark://`` don't have the form ``HOST:PORT``, separated by commas.

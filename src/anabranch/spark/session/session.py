@@ -297,9 +297,6 @@ def carry(functions: Mapping[int, Any]) -> None:
 
     This is necessary for functions in a test module or in modules next to it, because workers can't import these
     modules. In a session that anabranch hasn't started, it is also necessary for functions in a job file.
-
-    Args:
-        functions: the job's functions, by node.
     """
     imported = job_modules.SHELF in os.environ
     given = [each for node, each in functions.items() if not imported or job_modules.code_of(node, each) is None]
