@@ -67,8 +67,8 @@ def _made(place: Path) -> Path:
 
 
 def _locked(folder: Path) -> int:
-    """Lock a folder, and return the file descriptor that holds the lock. Raises OSError if another process has locked
-    the folder, or if it belongs to another user."""
+    """Lock a folder, and return the file descriptor that holds the lock. Raises OSError if the folder is locked
+    already, or belongs to another user."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,2 +1,2 @@
 """Most of the code that builds on Spark: sessions, lanes' queries, operators, user functions in Python workers, the
-conversion of records' values to columns and back, and the private parts of Spark that anabranch uses."""
+conversion of records' values to columns and back, and Spark's private surface."""

@@ -72,8 +72,8 @@ def begun(
 ) -> tuple[Lane, ...]:
     """The first lanes of the deployment after a drained one: the planned lanes, with their start offsets.
 
-    These lanes have no predecessors, and can start at once. If an operator keeps its state, each drained lane with a
-    part of this state is followed by one new lane with the same tasks.
+    If an operator keeps its state, each drained lane with a part of this state is followed by one new lane with the
+    same tasks. No lane has predecessors, so all can start at once.
 
     Args:
         planned: the lanes as planned for the factor and the containers of the drained deployment, from

@@ -35,16 +35,14 @@ def rewound(
     state: str | None,
     new_id: Callable[[], str],
 ) -> Change:
-    """The next generation, in which some partitions are read again.
+    """The next generation, in which some partitions are read again. The arguments not listed here are those of
+    :func:`anabranch.planning.transition.rescale.rescaled`.
 
     Args:
-        model: the current generation.
-        lanes: all lanes of the deployment, by id.
         to: the next offset to read, by whole SSP in text form. Other SSPs of input streams, and SSPs that aren't read
             up to this offset yet, continue where they are.
         state: what to do with the state of the operators downstream of these SSPs: "keep" or "clear". None if there is
             no such state.
-        new_id: returns 8 random hex digits per call.
 
     Raises:
         UsageError: there is state, but ``state`` is None; or the state can't be cleared because it also depends on
@@ -99,7 +97,7 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
     """A lane with its start offsets. Its predecessors, and all other lanes for which it waits, must be closed.
 
     Raises:
-        StateError: the final positions of the predecessors don't fit together, because the store was damaged.
+        StateError: as for :func:`anabranch.planning.transition.opening.opened`.
     """
     how = lane.rewind
     if how is None:

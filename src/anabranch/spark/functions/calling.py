@@ -73,7 +73,7 @@ class UserFunction:
     Attributes:
         home: the job's folder. Tracebacks show only files in this folder.
         seconds: how long the function may work on a message.
-        source: how other processes get the function. If None, they get a pickled copy.
+        source: how other processes get the function; None if they get a pickled copy.
     """
 
     kind: str

@@ -1,6 +1,6 @@
 """Describes exceptions and rows in short texts.
 
-Exceptions and values come from user code, whose ``__str__`` may raise an exception, or return 50 MB or something other
+Exceptions and values come from user code. Their ``__str__`` may raise an exception, or return 50 MB or something other
 than a string. Even then, every public function of this module returns a text that can be encoded as UTF-8, and raises
 nothing.
 """
@@ -97,8 +97,8 @@ def shortened(value: object) -> str:
 
 
 def as_json(row: object) -> bytes:
-    """A row as a JSON object; ``null`` for None. Values that JSON can't represent become text: bytes become base64, and
-    NaN and infinity become their names. If the row can't be converted, the JSON is a string with its ``repr``.
+    """A row as a JSON object; ``null`` for None. Values that JSON can't represent become text: base64 for bytes, their
+    names for NaN and infinity. A row that can't be converted becomes a string with its ``repr``.
     """
     plain = _attempted(lambda: _plain(row, 0))
     return json.dumps(plain if plain is not None else shortened(row)).encode() if row is not None else b"null"

@@ -118,7 +118,7 @@ def refused(built: pa.Array, nullable: bool) -> tuple[str, str, str] | None:
 
 def _parts(built: pa.Array) -> Iterator[tuple[str, pa.Array, bool]]:
     """The inner arrays of an array of arrays, maps or structs, without values that are hidden behind nulls; each with
-    the path to its values, and whether these may be null. Nothing for an array of another type.
+    the path to its values, and whether these may be null.
     """
     types = pa.types
     if types.is_struct(built.type):

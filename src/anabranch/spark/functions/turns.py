@@ -90,7 +90,7 @@ class KeyedProcessor:
     """A processor, with everything that is needed to call it in another process.
 
     ``clock`` is the clock of the processor's timers, or None if it has no timers. ``result`` is the schema of its rows.
-    ``source`` says how other processes get it; if ``source`` is None, they get a pickled copy.
+    For ``source``, see :class:`anabranch.spark.functions.calling.UserFunction`.
     """
 
     processor: Processor

@@ -1,5 +1,5 @@
-"""Compiles anabranch's Java code, most of which is functions on columns. When a JVM first needs a file's class, Janino
-compiles the file; this compiler is a part of Spark.
+"""Compiles anabranch's Java code, most of which is functions on columns. Janino, a compiler in Spark, compiles a file
+when a JVM first needs its class.
 """
 
 from __future__ import annotations

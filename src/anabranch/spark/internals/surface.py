@@ -4,10 +4,10 @@ part.
 Parts that aren't public may be missing or different in the next version of Spark. So each module that uses such parts
 declares them in its ``SURFACE``, and callers of the module first ask whether this Spark has the surface::
 
-if query_hold.SURFACE.works(spark):
-    ...  # the quick way
-else:
-    ...  # the public, slower way
+    if query_hold.SURFACE.works(spark):
+        ...  # the quick way
+    else:
+        ...  # the public, slower way
 
 If there is no other way, callers use ``SURFACE.insist(spark)``.
 """

@@ -57,13 +57,11 @@ def _nobody(seconds: dict[Bucket, float]) -> None:
 
 @dataclass(frozen=True)
 class Workers:
-    """How functions of the job run in Python workers.
+    """How functions of the job run in Python workers. For ``threads``, ``busy`` and ``line``, see
+    :func:`anabranch.spark.functions.wrap.wrap`.
 
     Attributes:
-        threads: the largest number of buckets on which functions work at the same time in one Spark task.
-        busy: called with the seconds that functions have worked on each bucket.
         routing: distributes rows among Spark tasks before the functions of the nodes ``routed`` get them, if given.
-        line: where functions report their progress.
         message_seconds: how long a function may work on one message.
     """
 

@@ -100,7 +100,6 @@ def load(
 
     Args:
         records: returns a stream's full name and its records.
-        formats: the formats of streams that aren't JSON.
         fails: whether using the table fails if the latest record of a key in a stream is unreadable. If false,
             unreadable records are skipped.
 

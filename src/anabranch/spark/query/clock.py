@@ -104,8 +104,8 @@ class Clock:
 
         Args:
             system: returns a system by name. Called only if the lane reads an intermediate stream.
-            idle: the SSPs that seemed idle, each with the lane's position at that time. Those of which more was read
-                since aren't idle.
+            idle: the SSPs that seemed idle, each with the lane's position at that time. If the lane has read more of an
+                SSP since, the SSP isn't idle.
         """
         if self.window is not None:
             closed = processing.closed(self.window, self.newest, max(now, self.newest))

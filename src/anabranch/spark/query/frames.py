@@ -35,7 +35,6 @@ class LaneFrames:
 
     Attributes:
         folder: the checkpoint folder, as a path for Spark.
-        clock: a local file for the lane's event time.
         nothing: whether batches must not read any records.
     """
 
@@ -93,8 +92,8 @@ class LaneFrames:
 
     def _watermarked(self, frame: DataFrame, column: str, behind: int) -> DataFrame:
         """The DataFrame with the lane's watermark on a column. Spark takes the watermark from a row of the clock's
-        DataFrame, which is dropped afterwards. ``behind`` says how many ms the operator's watermark must be behind the
-        lane's.
+        DataFrame; this row is dropped afterwards. ``behind`` says how many ms the operator's watermark must be behind
+        the lane's.
 
         ``withWatermark`` is called only on the clock's DataFrame. Otherwise a stream with few records would hold the
         watermark back. Without a clock (``watermark_scope = "lane"``), Spark computes the watermark from the rows, with

@@ -75,9 +75,8 @@ class Gate:
             self._check()
 
     def passes(self, what: str, *, exact: bool) -> None:
-        """Record that the batch is about to become visible to others. ``what`` describes the step, for example "is
-        being published". Raises BrokenOffError if the gate is shut, and FencedError if another process has taken the
-        lane's folder.
+        """Record that the batch is about to become visible to others, by a step that ``what`` describes, for example
+        "is being published". Raises the same errors as :meth:`check`.
         """
         self.check_owner()
         with self._lock:

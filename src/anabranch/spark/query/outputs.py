@@ -56,13 +56,8 @@ log = logs.get_logger()
 
 @dataclass(frozen=True)
 class LaneOutputs:
-    """The outputs of a lane: for its rows, and for the records that it can't process.
-
-    Attributes:
-        planned: returns the entry of a batch in the offset log.
-        inherited: returns the event time that the lane takes over from earlier lanes.
-        dropped: called right before each batch is published, with the number of its records that were dropped.
-        gate: must be passed before each step of the driver that makes a batch visible to others.
+    """The outputs of a lane: for its rows, and for the records that it can't process. For ``planned``,
+    ``clock``, ``inherited`` and ``dropped``, see :class:`anabranch.spark.query.query.LaneQuery`.
     """
 
     plan: LanePlan

@@ -39,15 +39,15 @@ class PreanalyzedQuery:
     query: LaneQuery
 
     def known(self, query: LaneQuery) -> LaneQuery | None:
-        """The query of a lane whose start is known, with the analysis made in advance. None if this doesn't fit; see
-        :func:`is_as_foreseen`.
+        """The query of a lane whose start is known, with the analysis made in advance. None if the analysis doesn't
+        fit; see :func:`is_as_foreseen`.
         """
         return query.as_analyzed(self.query) if is_as_foreseen(self.query.lane, query.lane) else None
 
 
 def foreseen(query: LaneQuery) -> PreanalyzedQuery | None:
-    """Analyze the query of a lane that hasn't started yet. If the query depends on where the lane starts, only return
-    None."""
+    """Analyze the query of a lane that hasn't started yet. Returns None, without an analysis, if the query depends
+    on where the lane starts."""
     if not query.foreseeable:
         return None
     query.analyze()

@@ -37,10 +37,8 @@ class Publishing:
         targets: the streams to which rows are written, by the number of the output.
         timed: the streams among ``targets`` whose readers need the lane's watermark.
         refusals: which rows intermediate streams refuse, by the number of the output.
-        planned: returns the entry of a batch in the offset log.
         unruly: whether rows of one slot may be in several Spark tasks. If so, and if the output has slots, the rows of
             each slot are moved to one Spark task before they are written.
-        gate: must be passed before each step of the driver that makes a batch visible to others.
         observed: returns the observations of the running batch, by the source's name in observations. They are complete
             once the batch's rows have been computed.
         looked: the running batch if its unreadable records and its null keys have already been looked for; otherwise

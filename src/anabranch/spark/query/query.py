@@ -68,8 +68,7 @@ class LaneQuery:
     ``inherited`` returns the event time that the lane takes over. ``dropped`` is called for each batch with the number
     of dropped records. For ``remembered``, see :class:`LaneBatchTarget`; for ``nothing``, see :class:`LaneFrames`.
 
-    ``writing`` is set while a batch is being written, and ``under_way`` describes the running batch. The driver must
-    pass the ``gate`` before each of its steps that makes a batch visible to others.
+    ``writing`` is set while a batch is being written, and ``under_way`` describes the running batch.
     """
 
     job: LoadedJob

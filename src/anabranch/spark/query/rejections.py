@@ -25,8 +25,8 @@ class Rejections:
     Attributes:
         reports: the names of the ``read`` operators whose unreadable records this lane rejects.
         dropping: the faults for which records are only counted.
-        keyless_rows: given some rows of each source, returns the rows that reach the lane's stateful operator with a
-            null key.
+        keyless_rows: given some rows of each source, returns those that reach the lane's stateful operator with a null
+            key.
         into_state: the name of the lane's stateful operator in messages; empty if there is no such operator.
         dropped: called right before each batch is published, with the number of records that were dropped.
         late_rows: the names, in messages, of the operators whose late rows become dead letters.

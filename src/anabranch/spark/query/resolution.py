@@ -52,7 +52,6 @@ def columns(
     """The schema after each operator that isn't a sink, by node, without the hidden column. Uses the active session.
 
     Args:
-        formats: the formats of streams that aren't JSON.
         home: the job's folder. If a function raises an exception, the error names the line in a file of this folder.
 
     Raises:

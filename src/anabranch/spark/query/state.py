@@ -43,9 +43,7 @@ def own(lane: Lane, frame: DataFrame, keys: int) -> Column:
 
 
 def size_of(spark: SparkSession, lane: Lane, folder: str, batch: int, keys: int) -> StateSize:
-    """How much state a lane's folder contains after a committed batch. ``keys`` is the number of columns in the stage
-    key.
-    """
+    """How much state a lane's folder contains after a committed batch. For ``keys``, see :func:`own`."""
     found = state_rows.read(spark, folder, batch)
     size = F.octet_length("key_bytes") + F.octet_length("value_bytes")
     foreign = ~own(lane, found, keys)

@@ -94,8 +94,8 @@ def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
     """Settings with which Spark sends this installation of anabranch, and the job's folder, to executors. Archives that
     ``conf`` already names are sent as well.
 
-    They are packed into archives, which stay in a temporary folder until this process ends, because executors that
-    start later must also be able to fetch them.
+    anabranch and the job's folder are packed into archives, which stay in a temporary folder until this process ends,
+    because executors that start later must also be able to fetch them.
 
     Raises:
         UsageError: the job's folder can't be packed; see :func:`anabranch.job_code.artifact.pack`.
