@@ -150,7 +150,7 @@ def _with_former(
     planned: Sequence[Lane], kept: Mapping[str, Sequence[Lane]], new_id: Callable[[], str]
 ) -> tuple[list[tuple[Lane, Lane | None]], dict[str, list[str]]]:
     """The new lanes, each with the lane whose state it takes over, if any; and, by the id of each planned lane that is
-    replaced, the ids of the new lanes that replace it."""
+    replaced, the ids of its replacements."""
     new: list[tuple[Lane, Lane | None]] = []
     become: dict[str, list[str]] = {}
     tasks = {name for lane in planned for name in lane.tasks}

@@ -94,8 +94,8 @@ def expanded(
 
 
 def _check_together(stage: StageModel, had: int, inputs: tuple[Input, ...]) -> None:
-    """Raise ConflictError if new streams of a stateful stage would put the same key in different tasks. ``had`` is the
-    number of inputs that the stage had before; the others are new.
+    """Raise ConflictError if new streams of a stateful stage (all inputs after the first ``had``) would put the same
+    key in different tasks.
     """
     if not stage.stateful or len(inputs) == had or stage.grouper == "cogroup":
         return

@@ -142,8 +142,7 @@ def _lanes(
 
 
 def _dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The dead-letter streams of a lane whose inputs now have more streams. All streams of an input share that of its
-    first stream, if there is one."""
+    """A lane's dead-letter streams. All streams of an input share that of its first stream, if there is one."""
     found = dict(lane.dead_letters)
     for streams in matched.values():
         if streams[0] in found:

@@ -133,8 +133,8 @@ def _lowered(position: Position, lane: Lane, how: Rewind, ends: Mapping[str, int
 
 
 def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
-    """The later of two positions: ``position``, at which the predecessor of ``rewound`` ended, and the one at which
-    ``rewound`` ended. For a stateful lane, ``position``, because the lane takes over that predecessor's state."""
+    """``position``, at which the predecessor of ``rewound`` ended; for a stateless lane, the end of ``rewound`` if that
+    is later. (A stateful lane takes over that predecessor's state.)"""
     read = next((each.offset for each in rewound.final if each.ssp == position.ssp.whole), None)
     if lane.stateful or read is None:
         return position
@@ -144,8 +144,8 @@ def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
 
 
 def _all_at(position: Position, to: Callable[[int], int]) -> Position:
-    """Apply ``to`` to a position in a broadcast partition: to the offset, and to the parts, which are the positions of
-    single tasks."""
+    """Apply ``to`` to a position in a broadcast partition: to the offset, and to the positions of single tasks (the
+    parts)."""
     least = to(position.offset)
     parts = {name: to(at) for name, at in position.parts.items()}
     return Position(ssp=position.ssp, offset=least, parts={name: at for name, at in parts.items() if at > least})

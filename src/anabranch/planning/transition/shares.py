@@ -133,7 +133,6 @@ def _pieces(
         task_of: the number, at factor 1, of the task that reads each partition.
         owner: the seat and the virtual task that will have each bucket, by the task's number at factor 1, and the
             bucket at the new factor.
-        factor: the new factor.
     """
     numbers = {whole: lane.numbers[str(whole)] for whole in dict.fromkeys(wholes(lane.ssps))}
     streams = _matched_streams(lane, stage)

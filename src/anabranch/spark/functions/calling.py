@@ -288,9 +288,7 @@ def _message(row: pa.RecordBatch, maps_as_dicts: str | None) -> Any:
 
 
 def _is_cancelled(error: BaseException) -> bool:
-    """Whether an exception comes from the cancellation of the current asyncio task. (User code can raise the same
-    exception.)
-    """
+    """Whether an exception comes from the cancellation of the current asyncio task, rather than from user code."""
     if not isinstance(error, asyncio.CancelledError):
         return False
     try:

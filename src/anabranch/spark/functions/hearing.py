@@ -171,7 +171,7 @@ class Listener:
             self._end(connection, client)
 
     def _end(self, connection: Any, client: _Client | None) -> None:
-        """Close a connection. Its worker is gone, so the messages on which the worker was working no longer count."""
+        """Close a connection. The messages on which its worker was working no longer count."""
         if client is None:
             return
         self._connected -= 1

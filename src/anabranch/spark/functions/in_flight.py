@@ -108,8 +108,8 @@ def number(origin: pa.Array, field: str, index: int) -> int:
 
 
 def _offset(origin: pa.Array, index: int) -> int:
-    """The offset of the record from which a row comes. A row that doesn't come from a single record has a negative
-    offset, from which the offset of one of its records is computed.
+    """The offset of the record from which a row comes. A row that comes from several records has a negative offset,
+    from which the offset of one of them is computed.
     """
     offset = number(origin, "offset", min(index, len(origin) - 1))
     return offset if offset >= 0 else -1 - offset
@@ -141,7 +141,7 @@ def _look() -> None:
 
 def _end_if_late(several: dict[Message, float], now: float) -> None:
     """End this process if a function has worked on a message for too long. Otherwise postpone the end that :func:`_arm`
-    has scheduled, or cancel it if no function is working any more.
+    has scheduled, or cancel it if no function is working.
     """
     late = next((each for each, limit in several.items() if now - each.since > limit + LOOK_EVERY), None)
     if late is not None:

@@ -126,8 +126,7 @@ class _Fork:
             self._pid = host.fork(theirs)
 
     def ask(self, request: object, begin: Begin, seconds: float, answer: Callable[[Any], Any]) -> Any:
-        """Send a request to the process, and return the result. ``answer`` answers the questions that the process asks
-        before.
+        """Send a request to the process, and return the result. ``answer`` answers the questions of the process.
 
         Raises LostError if the process dies, takes longer than ``seconds`` for a message, or doesn't begin the first
         message within 120 seconds.

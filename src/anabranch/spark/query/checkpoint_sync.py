@@ -73,7 +73,7 @@ def _files(folder: str) -> Iterator[tuple[str, set[str]]]:
 
 def _recent(paths: list[str]) -> list[str]:
     """The files that were written no more than :data:`_RECENT` seconds before the newest of them. Only the files' own
-    times are compared, so a change of the machine's clock has no effect.
+    times count, so a change of the machine's clock has no effect.
     """
     times = {path: at for path in paths if (at := _written_at(path)) is not None}
     newest = max(times.values(), default=0.0)

@@ -317,8 +317,8 @@ def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejecte
 
 
 def _putting(aside: WorkerDeadLetters) -> Any:
-    """A function for ``mapInArrow`` that writes rejected records, and returns no rows. Each of its input rows contains
-    the records of one slot.
+    """A function for ``mapInArrow`` that writes rejected records, those of one slot for each input row, and returns no
+    rows.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -64,8 +64,7 @@ def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
 
 
 def _own(lane: Lane, whole: SSP) -> tuple[bool, ...] | None:
-    """For each bucket of a partition, whether the bucket belongs to the lane; None if the lane's buckets have different
-    start offsets.
+    """Whether each bucket of a partition belongs to the lane; None if the lane's buckets have different start offsets.
     """
     begin = floors(lane, whole)
     return tuple(at != NEVER for at in begin) if len(set(begin) - {NEVER}) == 1 else None

@@ -344,9 +344,9 @@ class LaneQuery:
         crash_points.reach(crash_points.PUBLISHED, self.lane.id, number)
 
     def _check_time(self, number: int) -> None:
-        """Tell Spark tasks which rows are late, unless Spark itself drops these rows. Raises StateError, before any
-        work on the batch is done, if the batch was planned at a time for which windows of processing time are already
-        closed. The lane then restarts, and continues at the time of its last batch.
+        """Tell Spark tasks which rows are late, unless Spark itself drops these rows. Raises StateError if the batch
+        was planned at a time for which windows of processing time are already closed. The lane then restarts, and
+        continues at the time of its last batch.
         """
         if self.plan.group.stateful is not None and on_late(self.plan.group.stateful) != "drop":
             late_rows.let_know(self.job.spark.sparkContext, self.planned(number - 1).watermark if number else 0)
