@@ -1,6 +1,4 @@
-"""The messages between a container and the coordinator. A process takes a seat and sends heartbeats; the coordinator
-answers with the lanes that the process should run.
-"""
+"""The messages between a container and the coordinator."""
 
 from __future__ import annotations
 

@@ -1,2 +1,1 @@
-"""Most of the code that builds on Spark: sessions, lanes' queries, operators, user functions in Python workers, the
-conversion of records' values to columns and back, and Spark's private surface."""
+"""Most of the code that builds on Spark, including the code that uses Spark's private surface."""

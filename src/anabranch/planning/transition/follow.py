@@ -166,7 +166,7 @@ def fed(new: Sequence[Lane]) -> list[Lane]:
 
 
 def as_planned(lane: Lane) -> Lane:
-    """The lane as it was planned, without predecessors, positions or anything else that was set later."""
+    """The lane as it was planned, without anything that was set later."""
     return msgspec.structs.replace(
         lane,
         predecessors=(),

@@ -108,7 +108,6 @@ class LostError(Exception):
 
     Args:
         at: the number of the message on which the process was working.
-        late: whether the process was killed because it took too long.
     """
 
     def __init__(self, at: int, how: str, late: bool) -> None:
@@ -349,7 +348,7 @@ def _tried_again(row: pa.RecordBatch, nothing: pa.RecordBatch, at: int, ask: _As
 
 
 def killed(how: str) -> str:
-    """The error text for a message that kills processes. ``how`` says how the last process ended."""
+    """The error text for a message that kills processes, the last of which ended as ``how`` says."""
     return f"the worker died on it {TRIES} times: {how}"
 
 

@@ -1,4 +1,4 @@
-"""Converts the results of Python functions to columns of Arrow types, including arrays, maps and structs."""
+"""Converts the results of Python functions to Arrow columns, including arrays, maps and structs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Converts the results of Python functions to columns of the declared schema. Each value is either converted exactly,
-or refused with the reason; see :mod:`anabranch.spark.functions.result_values`.
+"""Converts the results of Python functions to columns of the declared schema.
 
 If all values of a column have the usual Python type, Arrow converts the whole column. If a value has another type, or
 if Arrow refuses the column, all values are checked one by one, to find the faulty rows.

@@ -55,7 +55,7 @@ def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tu
     """Follow the path from the group's sources until it branches or reaches a ``join_table``. Returns the last operator
     to which all sources lead, and the DataFrame after this operator.
 
-    Returns None if the path ends before the sources have come together. Then the query itself can't compute anything.
+    Returns None if the path ends before the sources have come together.
     """
     done = dict(frames)
     last: Node | None = group.sources[0] if len(group.sources) == 1 else None

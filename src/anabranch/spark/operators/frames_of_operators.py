@@ -198,7 +198,7 @@ def _transform(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 
 def check_stateless(node: Node, before: DataFrame, after: DataFrame) -> None:
-    """Raises GraphError if a stateless operator has added a stateful step to the plan, such as a window function."""
+    """Raises GraphError if a stateless operator has added a stateful step to the plan."""
     count = query_plan.count
     added = next((word for word in _NOT_STATELESS if count(after, word) > count(before, word)), None)
     if added is not None:
@@ -257,7 +257,7 @@ def stage_key(frame: DataFrame, columns: Sequence[str]) -> Column:
 
 
 def keyless() -> Column:
-    """A condition that is true for rows without a key. State accepts no such rows."""
+    """A condition that is true for rows without a key, which state doesn't accept."""
     return meta_column.field("key").isNull()
 
 

@@ -25,8 +25,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def label_of(node: Node) -> str:
-    """The name of an operator in messages about its late rows. (Messages about other rejected rows use another name.)
-    """
+    """The name of an operator in messages about its late rows, which differs from that in other messages."""
     return f"{label(node)}, late"
 
 

@@ -92,8 +92,7 @@ class Process:
         return self.function.home
 
     def keyed(self, schemas: Mapping[str, Schemas]) -> KeyedProcessor:
-        """The processor, with everything that is needed to call it. ``schemas`` has the schemas of its states, by name.
-        """
+        """The processor, with everything that is needed to call it."""
         return KeyedProcessor(self.processor, self.clock, self.result, schemas, self.home, self.function)
 
     def owns(self, task: int, key: bytes) -> bool:

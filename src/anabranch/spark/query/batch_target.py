@@ -70,8 +70,8 @@ class LaneBatchTarget:
         return self.plan.settings.job.max_rows_per_batch * max(1, len(self.sources.all))
 
     def pacer(self, first: int | None = None) -> Pacer:
-        """A new pacer for the lane's batches. ``first`` is the number of records in the first batch. If it is None, the
-        number is determined here.
+        """A new pacer for the lane's batches. ``first`` is the number of records in the first batch, or None to
+        determine it here.
         """
         job, most = self.plan.settings.job, self._most_rows
         inputs = {place_of(source): source.starts for source in self.sources.all}

@@ -140,7 +140,7 @@ def note_idle(path: Path, idle: Mapping[str, int]) -> None:
 
 
 def idle_at(path: Path) -> dict[str, int]:
-    """The SSPs and positions that :func:`note_idle` has recorded last; empty if nothing is recorded."""
+    """The SSPs and positions that :func:`note_idle` has recorded last, if any."""
     try:
         held: dict[str, int] = json.loads(path.with_suffix(_IDLE).read_text())
     except FileNotFoundError:

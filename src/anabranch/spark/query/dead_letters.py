@@ -51,7 +51,7 @@ class Letters:
 
 @dataclass(frozen=True)
 class WorkerDeadLetters:
-    """What Python workers need to write dead letters. It is sent to them with functions.
+    """What Python workers need to write dead letters.
 
     ``streams`` maps the number of a source to its stream. For each stream, ``systems`` has the stream's system, and
     ``letters`` says where dead letters go. ``operators`` maps an operator's name in messages to its name in slots.

@@ -1,5 +1,5 @@
 """Determines whether a batch can still be broken off. Each step of the driver that makes a part of the batch visible to
-others must pass a gate. Once the gate is shut, no such step can be taken.
+others must pass a gate, and can't be taken once the gate is shut.
 
 If an output has slots (in Kafka), Python workers make its rows visible without passing a gate. Only the output shows
 whether they have done this.

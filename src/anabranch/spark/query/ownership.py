@@ -51,7 +51,7 @@ def taken(begins: Mapping[int, Sequence[int]], hashed: Column) -> Column:
 
 
 def of_key(key: Column, offset: Column) -> Column:
-    """The hash of a record's key, or the record's offset if the key is null. Use it with :func:`bucket`."""
+    """The hash of a record's key, for :func:`bucket`; the record's offset if the key is null."""
     return F.when(key.isNull(), offset).otherwise(F.xxhash64(key))
 
 

@@ -1,5 +1,5 @@
 """Runs a container's session on a cluster: checks that the cluster's master can be reached, and ships anabranch and the
-job's code to the executors, whose Python workers import them.
+job's code to the executors.
 """
 
 from __future__ import annotations

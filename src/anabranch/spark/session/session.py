@@ -142,7 +142,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     Args:
         home: the job's folder, from which Python workers can import modules.
         output: a file for the output of the JVM and the Python workers (default: this process's stderr).
-        cores: how many Spark tasks must be able to run at the same time; 0 for any number.
+        cores: as for :func:`master_of`.
 
     Raises:
         AnabranchError: Java is missing, too old or ends unexpectedly; the packages of a system or a format can't be
