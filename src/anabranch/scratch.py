@@ -1,9 +1,8 @@
-"""Temporary files of this process and its JVM, in one folder. The folder of a process that was killed is removed by the
-next process of the same user that needs such a folder.
+"""Temporary files of this process and its JVM, in one folder. The next process of the same user that makes such a
+folder removes those of processes that were killed.
 
-A process locks its folder until the process ends. The operating system releases the lock however the process ends, so
-an unlocked folder is certainly unused. The lock is on the folder itself, because systemd-tmpfiles, which removes old
-files from /tmp, doesn't touch the contents of a locked folder.
+A process locks its folder, and the operating system releases the lock however the process ends, so an unlocked folder
+is certainly unused. Only a lock on the folder itself keeps systemd-tmpfiles from removing old files in it.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ _mine: dict[int, Path] = {}
 
 
 def folder(name: str) -> Path:
-    """A new folder for temporary files. The folder's name begins with ``name``. The folder is removed when this process
-    ends, or by a later process."""
+    """A new folder for temporary files, whose name begins with ``name``. This process removes it at its end; if this
+    process is killed, a later one does."""
     with _making:
         process = os.getpid()
         if process not in _mine:
@@ -68,8 +67,8 @@ def _made(place: Path) -> Path:
 
 
 def _locked(folder: Path) -> int:
-    """Lock a folder, and return the file descriptor that holds the lock. Raises OSError if another process has locked
-    the folder, or if it belongs to another user."""
+    """Lock a folder, and return the file descriptor that holds the lock. Raises OSError if the folder is locked
+    already, or belongs to another user."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

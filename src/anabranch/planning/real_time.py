@@ -1,5 +1,4 @@
-"""Checks that a job uses only what Spark's real-time mode supports. For example, all operators must run in the JVM, and
-the systems of all streams must deliver records one by one."""
+"""Checks that a job uses only what Spark's real-time mode supports."""
 
 from __future__ import annotations
 
@@ -36,12 +35,11 @@ class RealTime:
 
 
 def check(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], settings: RealTime) -> None:
-    """Raise an error if the job uses anything that real-time mode doesn't support. ``systems`` maps each stream to its
-    system.
+    """Check a job. ``systems`` maps each stream to its system.
 
     Raises:
-        GraphError: an operator isn't supported; the message names it.
-        ConfigError: a setting isn't supported; the message names it.
+        GraphError: an operator isn't supported.
+        ConfigError: a setting isn't supported.
     """
     for name in ("on_error", "on_null_key"):
         if getattr(settings, name) == "dead-letter":

@@ -17,8 +17,8 @@ LAYOUT_VERSION = 1
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of a graph. A boundary, a ``partition_by`` through a stream, is a sink of one stage and a source of the
-    next. ``nodes`` are in the graph's order, and don't include the boundaries among the stage's sources."""
+    """A stage of a graph. A boundary (a ``partition_by`` through a stream) is a sink of one stage and a source of the
+    next. ``nodes`` are in the graph's order, without the boundaries among the sources."""
 
     id: str
     nodes: tuple[Node, ...]
@@ -31,14 +31,12 @@ class Stage:
 
     @property
     def shuffled(self) -> Node | None:
-        """The shuffle inside the query, if there is one. A stage with a shuffle can't have a factor above 1 or several
-        containers."""
+        """The shuffle inside the query, if there is one. It rules out a factor above 1 and several containers."""
         return next((node for node in self.nodes if is_shuffle(node)), None)
 
     @property
     def keyed(self) -> bool:
-        """Whether the stage needs the keys of records, because it has a stateful operator or reads an intermediate
-        stream."""
+        """Whether the stage needs the keys of records."""
         return bool(self.stateful) or any(is_boundary(node) for node in self.sources)
 
     @property
@@ -49,7 +47,7 @@ class Stage:
 
 
 def stream_of(graph: Graph, node: Node) -> str:
-    """The stream of a source or an output. For a boundary, this is the job's intermediate stream."""
+    """The stream of a source or an output; for a boundary, the job's intermediate stream."""
     if is_boundary(node):
         return f"{graph.job}-{node.name}-{LAYOUT_VERSION}"
     return str(node.args["stream"])
@@ -66,12 +64,11 @@ def dead_letters_of(stream: str) -> str:
 
 
 def systems(graph: Graph, bound: Mapping[str, str], default: str) -> dict[str, str]:
-    """The system of every stream of the job, except the streams that the job joins as tables. If settings don't bind an
-    intermediate stream or a dead-letter stream to a system, the stream is in the system that its records come from; an
-    intermediate stream whose records come from several systems is in the default system.
+    """The system of every stream of the job, except the streams that the job joins as tables. Without a binding, an
+    intermediate stream or a dead-letter stream is in the system that its records come from; an intermediate stream with
+    records from several systems is in the default system.
 
     Args:
-        graph: the job's graph.
         bound: the systems of the streams that settings bind.
         default: the system of the user's other streams.
     """
@@ -219,9 +216,8 @@ def timed(graph: Graph) -> set[int]:
 
 
 def untimed_refused(graph: Graph, stage: Stage) -> set[int]:
-    """The boundaries at the end of the stage that refuse rows without event time: a function of the stage may have made
-    such rows, and all of them would reach windows of event time or a ``join``, from which Spark would silently leave
-    them out. If they can also reach other operators, be filtered, or get an event time on the way, nothing is refused.
+    """The boundaries at the end of the stage that refuse rows without event time. User code of the stage may have made
+    such rows, and Spark would silently leave all of them out of windows of event time or a ``join``.
     """
     if not (all(node.kind == "read" for node in stage.sources) or any(rule(node).function for node in stage.nodes)):
         return set()  # the stage has no dead letters
@@ -253,8 +249,7 @@ def upstream(graph: Graph, stage: Stage, node: Node) -> Iterator[Node]:
 
 
 def read_streams(graph: Graph) -> list[str]:
-    """The streams that a job reads, without its intermediate streams. Streams that the job joins as tables come
-    last."""
+    """The streams that a job reads, without its intermediate streams. Streams that it joins as tables come last."""
     return [*_streams(graph, "read"), *table_streams(graph)]
 
 

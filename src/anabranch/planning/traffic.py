@@ -31,8 +31,8 @@ def of(lanes: Iterable[Reading], where: Where) -> Traffic | None:
     or of a replica of a partition that the lane reads, isn't known. Streams of systems without racks, and streams that
     don't exist yet, don't count.
 
-    A partition is read from the container's own rack if the partition has a replica there, otherwise from the rack of
-    the partition's leader.
+    A partition is read from the container's own rack if there is a replica, otherwise from the rack of the partition's
+    leader.
     """
     if not where.partitions:
         return None
@@ -53,7 +53,6 @@ def of(lanes: Iterable[Reading], where: Where) -> Traffic | None:
 
 
 def _source(mine: str, racks: Sequence[str | None]) -> str | None:
-    """The rack from which a container in the rack ``mine`` reads a partition."""
     if not racks or None in racks:
         return None
     return mine if mine in racks else racks[0]

@@ -27,7 +27,7 @@ __all__ = [
 
 
 class StateHandling(enum.StrEnum):
-    """What a rewind does with the state of the operators downstream of the streams that are read again."""
+    """What a rewind does with the state downstream of the streams that are read again."""
 
     KEEP = "keep"
     CLEAR = "clear"

@@ -1,6 +1,4 @@
-"""The messages between a container and the coordinator. A process takes a seat and sends heartbeats; the coordinator
-answers with the lanes that the process should run.
-"""
+"""The messages between a container and the coordinator."""
 
 from __future__ import annotations
 
@@ -100,9 +98,7 @@ class WantedLane(Document, frozen=True, kw_only=True):
 
 
 class HeartbeatResponse(Document, frozen=True, kw_only=True):
-    """What the container should run. The container stops all other lanes at a batch boundary or, with ``at_once``,
-    breaks off their batches.
-    """
+    """What the container should run. The container stops all other lanes."""
 
     alive: bool
     """Whether the container still has its seat. If not, it stops everything, and exits with a code other than 0."""

@@ -15,8 +15,7 @@ __all__ = ["DeployRequest", "DeployResult", "Program", "RollbackRequest", "Runni
 
 
 class Program(Document, frozen=True, kw_only=True):
-    """What a container outside the coordinator's process needs to run a deployment, in addition to the deployment's
-    model and lanes."""
+    """What a container outside the coordinator's process needs to run a deployment, besides the model and the lanes."""
 
     artifact: str
     """The SHA-256 of the job's code."""

@@ -1,4 +1,4 @@
-"""Errors as HTTP responses: the status and the body, for the server and the client."""
+"""Errors as HTTP responses, for the server and the client."""
 
 from __future__ import annotations
 

@@ -293,8 +293,8 @@ class LaneReport(Document, frozen=True, kw_only=True):
         return report
 
     def brief(self) -> Self:
-        """A copy of the report in which only the :data:`EARLIEST` SSPs have their watermarks, which keeps reports about
-        thousands of SSPs small.
+        """A copy of the report that keeps only the :data:`EARLIEST` lowest watermarks, because a lane may have
+        thousands of SSPs.
         """
         times = self.event_time.times
         if len(times) <= EARLIEST:

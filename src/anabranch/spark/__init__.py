@@ -1,3 +1,1 @@
-"""Most of the code that builds on Spark: sessions, the queries of lanes, operators as calls on DataFrames, user
-functions in Python workers, the conversion of records' values to columns and back, and the private parts of Spark that
-anabranch uses."""
+"""Most of the code that builds on Spark, including the code that uses Spark's private surface."""

@@ -14,8 +14,6 @@ class PlannedLane(Document, frozen=True, kw_only=True):
     """A lane before it has an id. Fields that aren't explained here are those of :class:`anabranch.model.lane.Lane`.
 
     Attributes:
-        operators: the names of the operators that the lane runs.
-        streams: the streams that the lane reads.
         upstream: the lanes that write this lane's inputs, as indexes of the plan's ``lanes``.
         rejecting: the operators that may write dead letters.
     """
@@ -47,10 +45,9 @@ class Output(Document, frozen=True, kw_only=True):
 
     Attributes:
         stream: the name of the stream or, for a table, of the output; None for a ``foreach_batch``.
-        partitions: the partition count of the stream; the stream is created with this count if it doesn't exist. 0 for
-            a ``foreach_batch``; without meaning for a table.
-        dead_letters: whether the output is a dead-letter stream. If so, ``operator`` is the source of the records that
-            become dead letters.
+        partitions: the partition count of the stream, with which it is created if it doesn't exist; without meaning for
+            other outputs.
+        dead_letters: whether the output is a dead-letter stream. If so, ``operator`` is where its records come from.
     """
 
     operator: str
@@ -67,9 +64,6 @@ class Plan(Document, frozen=True, kw_only=True):
     """The plan that ``anabranch plan`` shows, and with which a job is started or deployed.
 
     Attributes:
-        model: the job model.
-        lanes: the planned lanes.
-        outputs: the outputs with their promises.
         reads_per_ssp: how many lanes read each partition, by whole SSP in text form.
         warnings: what might differ from the user's expectations.
         traffic: the traffic between racks; None if racks aren't known.

@@ -14,8 +14,8 @@ _STATE = "state"
 
 
 def slots_of(lane: PlannedLane | Lane, state_partitions: int) -> tuple[str, ...]:
-    """The names of a lane's slots, which don't depend on where the lane runs: first the slots for rows, then the slots
-    for each operator's dead letters. A slot's number is its index in the result, so the order must never change.
+    """The names of a lane's slots: first the slots for rows, then those for each operator's dead letters. A slot's
+    number is its index in the result, so the order must never change.
     """
     ssps = tuple(map(str, dict.fromkeys(wholes((*lane.ssps, *lane.broadcast)))))
     state = tuple(f"{_STATE}-{number}" for number in range(state_partitions)) if lane.stateful else ()
@@ -24,8 +24,8 @@ def slots_of(lane: PlannedLane | Lane, state_partitions: int) -> tuple[str, ...]
 
 
 def task_slots(plan: Plan, state_partitions: int) -> int:
-    """The largest number of Spark tasks that run in one container at the same time in real-time mode. In this mode, all
-    Spark tasks of all Spark stages of a lane's query run at once.
+    """The largest number of Spark tasks that run in one container at once in real-time mode, where all Spark stages of
+    a query run together.
     """
     slots: Counter[str] = Counter()
     for lane in plan.lanes:

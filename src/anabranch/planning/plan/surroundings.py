@@ -22,8 +22,6 @@ class Placement:
     """What decides which seat gets a task."""
 
     rules: Rules = field(default_factory=Rules)
-    """The rules by which tasks are assigned to seats."""
-
     racks: Sequence[str] = ()
     """The racks of the seats. If there are more seats than racks, the racks are reused in turn."""
 
@@ -33,7 +31,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a plan needs in addition to the graph: settings, and facts about streams, as returned by their systems."""
+    """The settings, and the facts about streams from their systems, that a plan needs."""
 
     factor: int
     containers: int

@@ -1,4 +1,4 @@
-"""Plans the tasks of each stage: the grouper divides the partitions of the stage's inputs among the tasks."""
+"""Plans the tasks of each stage."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ __all__ = ["check_shuffled", "partition_counts", "stage_inputs", "stage_model", 
 def partition_counts(
     graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], around: Surroundings
 ) -> dict[str, int]:
-    """The partition counts of all inputs. An intermediate stream that doesn't exist yet, and whose count isn't given,
-    gets the largest count among the inputs of the stage that writes it. An input that stands for several streams has
-    the largest of their counts. Raises NotFoundError if an input's stream doesn't exist.
+    """The partition counts of all inputs. A new intermediate stream without a given count gets the largest count among
+    the inputs of the stage that writes it; an input that stands for several streams has their largest count. Raises
+    NotFoundError if a ``read`` names a stream that doesn't exist.
     """
     counts: dict[str, int] = {}
     for stage in cut:
@@ -66,7 +66,7 @@ def stage_inputs(
 
 
 def tasks_of(stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warnings: list[str]) -> tuple[Task, ...]:
-    """The tasks of a stage. If the tasks might differ from what the user expects, a warning is added to ``warnings``.
+    """The tasks of a stage. Adds a warning to ``warnings`` if the grouper ``cogroup`` can form only one task.
 
     Raises:
         GraphError: the stage can't have these tasks, or a user's own grouper returned invalid tasks.
@@ -104,8 +104,7 @@ def _apart(request: Request, tasks: tuple[Task, ...], around: Surroundings) -> g
 
 
 def check_shuffled(stage: Stage, factor: int, containers: int) -> None:
-    """Raise GraphError if a stage has a shuffle inside the query, although the factor or the number of containers is
-    above 1."""
+    """Raise GraphError if a stage with a shuffle inside the query has a factor or a number of containers above 1."""
     shuffle = stage.shuffled
     if shuffle is not None and (factor > 1 or containers > 1):
         raise GraphError(

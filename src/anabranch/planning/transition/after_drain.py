@@ -22,7 +22,7 @@ _SYSTEM_STATE = frozenset({"join"})
 
 def keeps_state(graph: Graph, group: str) -> bool:
     """Whether the operator of this name has state that survives a drain. (The state of windows and joins doesn't: a
-    drain emits all windows, and ends the wait of all rows in a join.)
+    drain removes all of it.)
     """
     node = next((each for each in graph.nodes if each.name == group), None)
     return node is not None and rule(node).stateful and "window" not in node.args and node.kind not in _SYSTEM_STATE
@@ -72,20 +72,18 @@ def begun(
 ) -> tuple[Lane, ...]:
     """The first lanes of the deployment after a drained one: the planned lanes, with their start offsets.
 
-    These lanes have no predecessors, and can start at once. If an operator keeps its state, each drained lane with a
-    part of this state is followed by one new lane with the same tasks.
+    If an operator keeps its state, each drained lane with a part of this state is followed by one new lane with the
+    same tasks. No lane has predecessors, so all can start at once.
 
     Args:
         planned: the lanes as planned for the factor and the containers of the drained deployment, from
             :func:`anabranch.planning.plan.lanes_of` or :func:`again`.
-        graph: the graph of the next deployment.
         lanes: all lanes that the job ever had, by id.
         new_id: returns 8 random hex digits per call.
-        reset_state: whether to drop all state.
 
     Raises:
-        ConflictError: state that should be kept belongs to tasks that the plan doesn't have, or to a lane that read
-            other streams, or to a seat in which the plan has no lane of the operator.
+        ConflictError: state that should be kept belongs to tasks that the plan doesn't have, to a lane that read other
+            streams, or to a seat that has no lane of the operator any more.
         StateError: as for :func:`positions`.
     """
     last = max((lane.deployment for lane in lanes.values()), default=0)
@@ -151,8 +149,8 @@ def _ends(lanes: Iterable[Lane]) -> dict[SSP, int]:
 def _with_former(
     planned: Sequence[Lane], kept: Mapping[str, Sequence[Lane]], new_id: Callable[[], str]
 ) -> tuple[list[tuple[Lane, Lane | None]], dict[str, list[str]]]:
-    """The new lanes, each with the lane whose state it takes over, if any; and the ids of the new lanes that replace a
-    planned lane, by the id of the planned lane. Planned lanes that aren't replaced are missing from this dict."""
+    """The new lanes, each with the lane whose state it takes over, if any; and, by the id of each planned lane that is
+    replaced, the ids of its replacements."""
     new: list[tuple[Lane, Lane | None]] = []
     become: dict[str, list[str]] = {}
     tasks = {name for lane in planned for name in lane.tasks}
@@ -193,7 +191,7 @@ def _listed(streams: Iterable[tuple[str, str]]) -> str:
 
 
 def _shaped(mine: Sequence[Lane], former: Lane, name: str) -> Lane:
-    """A planned lane, but with the id ``name``, and with the seat, the tasks and the SSPs of a former lane."""
+    """A planned lane with the id ``name``, and with the seat, the tasks and the SSPs of a former lane."""
     model = next((lane for lane in mine if lane.seat == former.seat), mine[0])
     lane = msgspec.structs.replace(
         model,

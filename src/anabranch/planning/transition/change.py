@@ -13,9 +13,7 @@ class Change(Document, frozen=True, kw_only=True):
     """The next generation.
 
     Attributes:
-        model: the job model of the generation.
-        closing: the lanes to close.
-        lanes: the new lanes.
+        closing: the ids of the lanes to close.
         why_not: why racks were ignored, although the settings ask for them; empty if they weren't.
     """
 

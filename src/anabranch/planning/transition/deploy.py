@@ -1,6 +1,4 @@
-"""Plans the change to another version of a job without a drain: the lanes of the current deployment close, and lanes of
-the next deployment continue from them. Pure functions.
-"""
+"""Plans the change to another version of a job without a drain. Pure functions."""
 
 from __future__ import annotations
 
@@ -29,8 +27,8 @@ _Group = tuple[str, str]
 
 @dataclass(frozen=True)
 class NextVersion:
-    """The next version of a job. The model and the lanes, as planned or as they ran earlier, determine what stages read
-    and what the lanes of each group do. They don't determine the number of a group's lanes or the seats of these lanes.
+    """The next version of a job. ``model`` and ``lanes`` determine what stages read and what the lanes of each group
+    do, but neither how many lanes a group has nor their seats.
     """
 
     deployment: int
@@ -46,14 +44,13 @@ def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_
     the start offset that its ``read`` declares.
 
     Args:
-        after: the next version.
-        present: the current generation, whose factor and containers are kept. If a new stage reads the same streams as
-            a stage of the current generation, the new stage gets that stage's tasks.
+        present: the current generation, whose factor and containers are kept. A new stage that reads the same streams
+            as one of its stages gets that stage's tasks.
         former: the lanes from which the new lanes continue. The change closes those that are open.
         new_id: returns 8 random hex digits per call.
 
     Raises:
-        ConflictError: it can't be determined where a new lane would begin; the message says why.
+        ConflictError: it can't be determined where a new lane would begin.
     """
     seats = [container.seat for container in present.containers]
     placed: dict[str, dict[str, tuple[str, ...]]] = {seat: {} for seat in seats}
@@ -115,8 +112,8 @@ class _Stage:
 
 
 def _stage(planned: StageModel, after: NextVersion, present: JobModel, former: Sequence[Lane]) -> _Stage:
-    """A stage of the next deployment. If a current stage reads the same streams, the new stage gets that stage's tasks.
-    Of several such stages, one that has the state of the new stage's operators is preferred.
+    """A stage of the next deployment. Of several current stages that read the same streams, one that has the state of
+    the new stage's operators is preferred.
     """
     kept = {lane.group for lane in after.lanes if lane.stage == planned.stage and lane.stateful}
     having = {lane.stage for lane in former if lane.stateful and lane.group in kept}
@@ -143,8 +140,7 @@ def _lanes(
     model: JobModel,
     new_id: Callable[[], str],
 ) -> list[Lane]:
-    """The lanes of one group, each with its predecessors. Raises ConflictError if it can't be determined where a lane
-    would begin."""
+    """The lanes of one group, each with its predecessors."""
     like, streams = template[-1], {ssp.stream for lane in template for ssp in (*lane.ssps, *lane.broadcast)}
     if like.stateful and (keep := [lane for lane in former if lane.stateful and lane.group == like.group]):
         return [_made(like, model, new_id, _share_of(lane), of=(lane,)) for lane in keep]
@@ -265,8 +261,7 @@ def _made(
 
 
 def _together(lanes: Mapping[_Group, Sequence[Lane]], templates: Iterable[Lane]) -> Iterable[Lane]:
-    """The lanes, completed with their co-writers (``beside``) and with the lanes that write their inputs
-    (``upstream``)."""
+    """The lanes, completed with their co-writers (``beside``) and the lanes that write their inputs (``upstream``)."""
     groups = {lane.id: _group(lane) for lane in templates}
     for its in lanes.values():
         beside = {lane.id: lane.speaks_for for lane in its}
@@ -281,7 +276,5 @@ def _group(lane: Lane) -> _Group:
 
 
 def _sinks(lane: Lane) -> set[str]:
-    """A lane's outputs except its dead letters. If there are none, because the lane only calls a function
-    (``foreach_batch``), the result is the lane's group.
-    """
+    """A lane's outputs except its dead letters. A lane of a ``foreach_batch`` has none, so its group is the result."""
     return set(lane.outputs) - set(lane.dead_letters.values()) or {lane.group}

@@ -32,8 +32,8 @@ def partitions(graph: Graph, model: JobModel) -> dict[str, int]:
 
 
 def other(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> dict[str, int]:
-    """The entries of ``counts`` that differ from the job's counts; 0 stands for a stream that is gone. New streams that
-    match one of the job's patterns come last.
+    """The entries of ``counts`` that differ from the job's counts, and then those of new streams that match its
+    patterns; 0 stands for a stream that is gone.
     """
     grown = {name: counts[name] for name, has in partitions(graph, model).items() if counts.get(name, has) != has}
     return {**grown, **{name: counts[name] for name in patterns.coming(graph, model, counts)}}
@@ -94,8 +94,8 @@ def expanded(
 
 
 def _check_together(stage: StageModel, had: int, inputs: tuple[Input, ...]) -> None:
-    """Raise ConflictError if new streams of a stateful stage would put the same key in different tasks. (With the
-    grouper ``cogroup``, this can't happen.) ``had`` says how many inputs the stage had before; the others are new.
+    """Raise ConflictError if new streams of a stateful stage (all inputs after the first ``had``) would put the same
+    key in different tasks.
     """
     if not stage.stateful or len(inputs) == had or stage.grouper == "cogroup":
         return

@@ -142,8 +142,7 @@ def _lanes(
 
 
 def _dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The dead-letter streams of a lane whose inputs now have more streams. If the first stream of an input has a
-    dead-letter stream, all streams of the input share this dead-letter stream."""
+    """A lane's dead-letter streams. All streams of an input share that of its first stream, if there is one."""
     found = dict(lane.dead_letters)
     for streams in matched.values():
         if streams[0] in found:
@@ -152,8 +151,7 @@ def _dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str,
 
 
 def fed(new: Sequence[Lane]) -> list[Lane]:
-    """The new lanes. In each, ``upstream`` names the lanes that will write the lane's inputs: successors replace lanes
-    that close."""
+    """The new lanes. Their ``upstream`` names successors in place of lanes that close."""
     followers: dict[str, list[str]] = {}
     for lane in new:
         for name in lane.predecessors:
@@ -168,7 +166,7 @@ def fed(new: Sequence[Lane]) -> list[Lane]:
 
 
 def as_planned(lane: Lane) -> Lane:
-    """The lane as it was planned, without predecessors, positions or anything else that was set later."""
+    """The lane as it was planned, without anything that was set later."""
     return msgspec.structs.replace(
         lane,
         predecessors=(),

@@ -51,8 +51,7 @@ def spoken_for(names: Iterable[str], lanes: Mapping[str, Lane]) -> tuple[str, ..
 
 
 def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
-    """Complete a lane once all of its predecessors are closed. Returns the lane with its start offsets, and with what
-    it takes over from the predecessors.
+    """Complete a lane whose predecessors are all closed: with its start offsets, and with what it takes over from them.
 
     Raises:
         StateError: the final positions of the predecessors don't fit together, because the store was damaged.
@@ -105,9 +104,8 @@ def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
 
 
 def _in_place_of(before: Sequence[Lane], lane: Lane) -> Lane:
-    """The lane, unchanged unless its only predecessor has never had a folder. In that case, the lane takes over the
-    state and event time that this predecessor would have taken over: those of the predecessor's own predecessors, or
-    none.
+    """The lane; if its only predecessor has never had a folder, with the state and event time that this predecessor
+    would have taken over.
     """
     if lane.afresh or len(before) != 1 or before[0].folder_epoch:
         return lane
@@ -128,7 +126,6 @@ def _unread(lane: Lane, before: Iterable[Lane], new: Callable[[Lane], Iterable[S
 
 
 def _shares(lane: Lane, other: Lane, whole: SSP) -> bool:
-    """Whether two lanes read the same keys of a partition."""
     return any(one.has(two) or two.has(one) for one in _parts(lane, whole) for two in _parts(other, whole))
 
 
@@ -152,8 +149,8 @@ def _begin(lane: Lane, ssp: SSP, former: Iterable[FormerPosition]) -> Position:
 
 
 def _left(lane: Lane) -> dict[SSP, list[FormerPosition]]:
-    """The final positions of a closed lane, by whole partition. If the lane had all buckets of a partition and read all
-    of them up to the same offset, there is a single position for the whole partition.
+    """The final positions of a closed lane, by whole partition. There is a single position for a partition if the lane
+    had all of its buckets, and read all of them up to the same offset.
     """
     begun = {position.ssp: position for position in lane.starting}
     read = {position.ssp: position.offset for position in lane.final}

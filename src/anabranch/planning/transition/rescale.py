@@ -32,11 +32,8 @@ def rescaled(
     """The next generation with another factor or number of containers.
 
     Args:
-        graph: the job's graph.
         model: the current generation.
         lanes: all lanes of the deployment, by id.
-        factor: the new factor.
-        containers: the new number of containers.
         new_id: returns 8 random hex digits per call.
         placing: assigns tasks to exactly ``containers`` seats. By default, racks are ignored.
 
@@ -53,8 +50,8 @@ def rescaled(
 
 
 def check_grouper(model: JobModel, containers: int) -> None:
-    """Raise ConflictError if the tasks of a job can't be regrouped while the job runs, or can't be regrouped for this
-    number of containers.
+    """Raise ConflictError if a job's tasks can't be regrouped while the job runs, at all or for this number of
+    containers.
     """
     if not model.stages:
         raise ConflictError(f"job {model.job!r} has no stages, so its tasks can't be changed", "start another plan")
@@ -72,8 +69,8 @@ def check_grouper(model: JobModel, containers: int) -> None:
 
 
 def inputs_of(stage: StageModel, counts: Mapping[str, int] | None = None) -> tuple[Input, ...]:
-    """The inputs of a stage. ``counts`` contains the partition counts, by ``system/stream``, of streams that are new in
-    the stage, and of streams whose count has changed.
+    """The inputs of a stage. ``counts`` has the partition counts, by ``system/stream``, of streams that are new in the
+    stage or whose count has changed.
     """
     known = {**expansion.partitions(stage), **(counts or {})}
     broadcast = {f"{ssp.system}/{ssp.stream}" for task in stage.tasks for ssp in task.broadcast}

@@ -1,5 +1,5 @@
-"""Determines what is kept of a job that is reset. After the reset, the job must still write its outputs exactly once.
-Pure functions.
+"""Determines what is kept of a job that is reset, so that the job still writes its outputs exactly once. Pure
+functions.
 
 Outputs contain markers under the names of lanes, and intermediate streams contain the event times that lanes reported.
 So the store keeps an entry for every lane, without its positions and state. Names of lanes are then never reused,
@@ -32,10 +32,9 @@ def between_stages(lanes: Iterable[Lane], graphs: Iterable[Graph]) -> dict[str, 
 
 
 def forgotten(lanes: Iterable[Lane], ends: Mapping[SSP, int]) -> list[Lane]:
-    """All lanes that a job ever had, in the form in which they are stored after the reset.
+    """All lanes that a job ever had, as they are stored after the reset.
 
     Args:
-        lanes: the lanes before the reset.
         ends: the end offsets of the job's intermediate streams.
     """
     return [

@@ -35,17 +35,14 @@ def rewound(
     state: str | None,
     new_id: Callable[[], str],
 ) -> Change:
-    """The next generation, in which some partitions are read again.
+    """The next generation, in which some partitions are read again. The arguments not listed here are those of
+    :func:`anabranch.planning.transition.rescale.rescaled`.
 
     Args:
-        graph: the job's graph.
-        model: the current generation.
-        lanes: all lanes of the deployment, by id.
-        to: the SSPs to rewind: maps each whole SSP of an input stream, in text form, to the next offset to read. Other
-            SSPs of input streams continue where they are, and so does an SSP that isn't read up to its offset yet.
+        to: the next offset to read, by whole SSP in text form. Other SSPs of input streams, and SSPs that aren't read
+            up to this offset yet, continue where they are.
         state: what to do with the state of the operators downstream of these SSPs: "keep" or "clear". None if there is
             no such state.
-        new_id: returns 8 random hex digits per call.
 
     Raises:
         UsageError: there is state, but ``state`` is None; or the state can't be cleared because it also depends on
@@ -83,9 +80,9 @@ def rewound(
 
 
 def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> Change:
-    """The generation that undoes a rewind: the lanes that the rewind made are closed, and each successor continues
-    where the lane from before the rewind ended. (A stateless successor begins later if the lane that it replaces has
-    read further.) ``model`` is the generation of the rewind.
+    """The generation that undoes a rewind, whose generation is ``model``. The lanes that the rewind made are closed,
+    and each successor continues where the lane from before the rewind ended. (A stateless successor begins where the
+    closed lane ended, if that is further.)
     """
     present = follow.heads(lanes.values())
     closing = [lane for lane in present if lane.id in model.rewound]
@@ -100,7 +97,7 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
     """A lane with its start offsets. Its predecessors, and all other lanes for which it waits, must be closed.
 
     Raises:
-        StateError: the final positions of the predecessors don't fit together, because the store was damaged.
+        StateError: as for :func:`anabranch.planning.transition.opening.opened`.
     """
     how = lane.rewind
     if how is None:
@@ -136,9 +133,8 @@ def _lowered(position: Position, lane: Lane, how: Rewind, ends: Mapping[str, int
 
 
 def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
-    """The later of two positions: ``position``, at which the predecessor of ``rewound`` ended, and the position at
-    which ``rewound`` ended. For a stateful lane, always ``position``, because the lane takes over the state of the
-    predecessor of ``rewound``."""
+    """``position``, at which the predecessor of ``rewound`` ended; for a stateless lane, the end of ``rewound`` if that
+    is later. (A stateful lane takes over that predecessor's state.)"""
     read = next((each.offset for each in rewound.final if each.ssp == position.ssp.whole), None)
     if lane.stateful or read is None:
         return position
@@ -148,8 +144,8 @@ def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
 
 
 def _all_at(position: Position, to: Callable[[int], int]) -> Position:
-    """Apply ``to`` to a position in a broadcast partition: to the offset, and to each of the parts, which are the
-    positions of single tasks."""
+    """Apply ``to`` to a position in a broadcast partition: to the offset, and to the positions of single tasks (the
+    parts)."""
     least = to(position.offset)
     parts = {name: to(at) for name, at in position.parts.items()}
     return Position(ssp=position.ssp, offset=least, parts={name: at for name, at in parts.items() if at > least})
@@ -184,8 +180,7 @@ def _reached(present: Sequence[Lane], touched: Sequence[Lane], own: Collection[s
 
 
 def _check_clear(present: Sequence[Lane], reached: Sequence[Lane], own: Collection[str], to: Mapping[str, int]) -> None:
-    """Raise UsageError if cleared state would stay incomplete, because not all records that belong to it are read
-    again."""
+    """Raise UsageError if not all records that belong to cleared state are read again."""
     writers = [lane for lane in present if any(not lane.outputs.keys().isdisjoint(_streams(each)) for each in reached)]
     concerned = {lane.id: lane for lane in (*reached, *writers)}
     left = {ssp for lane in concerned.values() for ssp in _read(lane) if ssp.stream not in own and str(ssp) not in to}

@@ -1,5 +1,5 @@
-"""Determines what each lane of the next generation will own, and which current lanes own exactly that already, so that
-they can be kept."""
+"""Determines what each lane of the next generation will own, and which current lanes own exactly that and can be kept.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ class Share:
     """What a new lane will own.
 
     Attributes:
-        seat: the lane's seat.
-        tasks: the tasks that the lane runs, all of them in the lane's seat.
         factor: the factor of the lane's SSPs.
-        ssps: the SSPs that the lane owns.
         virtual: the parts of its tasks that the lane owns: the buckets, by the task's number at factor 1.
         of: the lane's predecessors.
     """
@@ -98,8 +95,8 @@ def shares_of(
 
 
 def _owners(lanes: Sequence[Lane], factor: int) -> Callable[[Mapping[int, Collection[int]]], tuple[Lane, ...]]:
-    """A function that takes the parts of tasks that a new lane of ``factor`` will own, and returns the lanes, among
-    ``lanes``, that own any of these parts.
+    """A function that takes the parts of tasks that a new lane of ``factor`` will own, and returns the lanes that own
+    any of these parts.
     """
     found: dict[int, dict[tuple[int, int], list[int]]] = {}
     for place, lane in enumerate(lanes):
@@ -132,13 +129,10 @@ def _pieces(
     new partition belongs to the same share as its base; a partition of a new stream belongs to its task's share.
 
     Args:
-        lane: the lane that is divided.
         fresh: the base of each new partition.
         task_of: the number, at factor 1, of the task that reads each partition.
-        owner: for each task (by its number at factor 1) and each bucket at the new factor, the seat and the virtual
-            task that will have the bucket.
-        factor: the new factor.
-        stage: the lane's stage in the next generation.
+        owner: the seat and the virtual task that will have each bucket, by the task's number at factor 1, and the
+            bucket at the new factor.
     """
     numbers = {whole: lane.numbers[str(whole)] for whole in dict.fromkeys(wholes(lane.ssps))}
     streams = _matched_streams(lane, stage)
@@ -169,8 +163,8 @@ def _part(whole: SSP, bucket: int, factor: int) -> SSP:
 
 
 def _coarsest(several: Collection[Sequence[int]], finest: int, least: int) -> int:
-    """The smallest factor, at least ``least``, whose buckets can represent the buckets in ``several``, which are those
-    of the factor ``finest``."""
+    """The smallest factor, at least ``least``, whose buckets can represent ``several``, buckets of the factor
+    ``finest``."""
     factor = finest
     while factor > least:
         half = factor // 2

@@ -1,3 +1,3 @@
-"""Runs user functions in Python workers: calls them, limits their time, isolates them if a message kills the process,
-and checks their results.
+"""Runs user functions in Python workers: limits their time, isolates them if a message kills the process, and checks
+their results.
 """

@@ -53,8 +53,6 @@ class Crew:
     """How a Spark task processes several buckets at the same time.
 
     Attributes:
-        factor: how many buckets each partition has.
-        threads: the largest number of threads.
         awaits: whether the user's function is async. If so, all buckets are processed in one event loop, not in several
             threads.
     """
@@ -80,8 +78,7 @@ def worked(
     Args:
         batches: each batch has rows of one task.
         busy: the seconds spent on each bucket (at factor 1, on each task) are added here.
-        ahead: how many bytes of rows and results may be kept. If there are more, this function waits until work on the
-            earliest batch has ended.
+        ahead: how many bytes of rows and results may be kept before this function waits for work on the earliest batch.
         cut: called with each batch, and with the number of rows in each bucket, if the factor is above 1.
     """
     if crew.factor > 1:
@@ -127,7 +124,7 @@ def _at_once(
 
 @dataclass
 class _Part:
-    """One bucket's part of a batch: the indexes of its rows in the batch, and their results."""
+    """One bucket's part of a batch: the indexes of its rows, and their results."""
 
     bucket: Bucket
     places: Places
@@ -209,8 +206,8 @@ def _in_order(parts: list[_Part]) -> pa.RecordBatch:
 
 
 def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
-    """The bucket of each row, taken from the hidden column. If the hidden column has no bucket for a row, the row's
-    bucket is computed from its key or, if the key is null, from its offset.
+    """The bucket of each row, from the hidden column. If this has no bucket for a row, the bucket is computed from the
+    row's key or, if the key is null, from its offset.
     """
     fields = "key", "offset", "bucket"
     keys, offsets, given = (pc.struct_field(rows.column(meta_column.NAME), name).to_pylist() for name in fields)
@@ -222,7 +219,7 @@ def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
 
 
 def _run(work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of work that never awaits anything. Raises RuntimeError if the work does await something."""
+    """The result of work that never awaits anything. Raises RuntimeError if it does."""
     try:
         work.send(None)
     except StopIteration as ended:
@@ -235,7 +232,7 @@ def done(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
     """The result of work in an event loop.
 
     If an asyncio task that user code has started raises SystemExit, the loop stops. This function then runs the loop
-    again, so the exception reaches the code that awaits the asyncio task.
+    again, so the exception reaches the code that awaits the task.
     """
     task = loop.create_task(work)
     while not task.done():

@@ -1,4 +1,4 @@
-"""Measures how long Python functions work on each bucket. Workers report these times to the driver."""
+"""Measures how long Python functions work on each bucket."""
 
 from __future__ import annotations
 
@@ -26,22 +26,20 @@ class _Adding(AccumulatorParam[Busy]):
 
 
 def listening(context: SparkContext) -> Accumulator[Busy]:
-    """An accumulator to which Spark tasks add the seconds that they have measured. A repeated Spark task adds its
-    seconds again.
-    """
+    """An accumulator to which Spark tasks add their seconds. A repeated Spark task adds its seconds again."""
     said: Accumulator[Busy] = context.accumulator({}, _Adding())
     return said
 
 
 def heard(said: Accumulator[Busy]) -> Busy:
-    """The seconds that Spark tasks have added since the last call of this function, by bucket."""
+    """The seconds, by bucket, that Spark tasks have added since the last call."""
     found, said.value = said.value, {}
     return found
 
 
 @dataclass(frozen=True)
 class Slowest:
-    """The bucket on which functions spent the most time. ``skew`` is the ratio of its ``seconds`` to the average of all
+    """The bucket on which functions spent the most time. ``skew`` is its ``seconds`` divided by the average over all
     buckets on which functions have worked.
     """
 
@@ -51,7 +49,7 @@ class Slowest:
 
 
 def slowest(lane: Lane, busy: Mapping[Bucket, float]) -> Slowest | None:
-    """The slowest bucket of a lane, given the seconds for each bucket; None if functions had nothing to do."""
+    """The slowest bucket of a lane; None if functions had nothing to do."""
     total = sum(busy.values())
     if not total:
         return None

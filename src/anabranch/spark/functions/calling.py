@@ -1,5 +1,4 @@
-"""Calls a user's function on rows. The result has the columns of the declared schema. Rows on which the function
-fails are returned separately.
+"""Calls a user's function on rows.
 
 This code runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`.
 """
@@ -47,9 +46,9 @@ BATCH = -1
 
 
 class Rejection(NamedTuple):
-    """A rejected row: ``place`` is the row's index, and ``error`` describes what is wrong. ``raised`` is true if the
-    function has raised an exception, or if the row can't be converted to Python values. It is false if the function's
-    result is wrong, if the function took too long, or if the process that called the function died.
+    """A rejected row, whose index is ``place``. ``raised`` says whether the function has raised an exception, or the
+    row can't be converted to Python values. Otherwise, the result is wrong, the function took too long, or its process
+    died.
     """
 
     place: int
@@ -58,8 +57,8 @@ class Rejection(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of calling a function on rows. For each result row, ``places`` has the index of the row from which the
-    function made it.
+    """The result of calling a function on rows. For each result row, ``places`` has the index of the row from which it
+    was made.
     """
 
     rows: pa.RecordBatch
@@ -72,11 +71,9 @@ class UserFunction:
     """The user's function in an operator, with everything that is needed to call it.
 
     Attributes:
-        kind: the kind of the operator.
-        schema: the schema of the function's results.
         home: the job's folder. Tracebacks show only files in this folder.
         seconds: how long the function may work on a message.
-        source: how other processes get the function. If None, they get a pickled copy.
+        source: how other processes get the function; None if they get a pickled copy.
     """
 
     kind: str
@@ -105,7 +102,7 @@ def awaits(function: Callable[..., Any]) -> bool:
 
 
 def overdue(seconds: float) -> str:
-    """The error text for a message on which a function has worked for more than ``seconds``."""
+    """The error text for a message that takes a function more than ``seconds``."""
     return f"the function worked on it for more than {seconds:g} s: [job] message_timeout"
 
 
@@ -157,8 +154,8 @@ class Evaluator:
     async def _called(
         self, rows: pa.RecordBatch, begin: Begin, fails: bool
     ) -> tuple[list[Any], list[int], list[Rejection]]:
-        """Passes each message to the function once. Returns the function's results, for each result the index of its
-        row, and the rejected rows.
+        """Call the function at most once for each message. Returns its results, for each result the index of its row,
+        and the rejected rows.
         """
         function, take = self._user.function, _TAKE[self._user.kind]
         returned: list[Any] = []
@@ -250,17 +247,15 @@ class _Unreadable:
 
 
 async def _value(called: Any) -> Any:
-    """The result of a function, given what calling the function has returned: a coroutine, an async generator, or the
-    result itself.
-    """
+    """The result of a function whose call has returned a coroutine, an async generator, or the result itself."""
     if inspect.isasyncgen(called):
         return [each async for each in called]
     return await called if isinstance(called, Awaitable) else called
 
 
 def messages(rows: pa.RecordBatch) -> list[Any]:
-    """The rows as dicts. Maps in the rows also become dicts, except for maps with arrays or structs as keys: these maps
-    become lists of pairs. A row that can't be converted becomes an :class:`_Unreadable`.
+    """The rows as dicts. Maps in the rows also become dicts, or lists of pairs if their keys are arrays or structs. A
+    row that can't be converted becomes an :class:`_Unreadable`.
     """
     if any(maps.has_unhashable_keys(field.type) for field in rows.schema):
         readers = [(field.name, read) for field in rows.schema if (read := maps.reader(field.type)) is not None]
@@ -293,9 +288,7 @@ def _message(row: pa.RecordBatch, maps_as_dicts: str | None) -> Any:
 
 
 def _is_cancelled(error: BaseException) -> bool:
-    """Whether an exception was raised because the current asyncio task was cancelled. (User code can raise the same
-    exception.)
-    """
+    """Whether an exception comes from the cancellation of the current asyncio task, rather than from user code."""
     if not isinstance(error, asyncio.CancelledError):
         return False
     try:

@@ -1,8 +1,8 @@
 """Describes exceptions and rows in short texts.
 
-Exceptions and values come from user code. Their ``__str__`` may raise an exception, return something other than a
-string, or return a string of 50 MB. Even then, every public function of this module returns a text that can be
-encoded as UTF-8, and raises nothing.
+Exceptions and values come from user code. Their ``__str__`` may raise an exception, or return 50 MB or something other
+than a string. Even then, every public function of this module returns a text that can be encoded as UTF-8, and raises
+nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DEPTH = 100
 
 
 class _Repr(reprlib.Repr):
-    """Computes a shortened ``repr``, without computing the whole text of a large value."""
+    """Computes a shortened ``repr`` without the whole text of a large value."""
 
     def repr_bytes(self, value: bytes, level: int) -> str:
         return repr(value) if len(value) <= _SHORT else f"{value[: _SHORT // 2]!r}… ({len(value)} bytes)"
@@ -57,11 +57,11 @@ _REPR.maxstring = _REPR.maxother = _SHORT
 
 
 def described(error: BaseException, home: str = "") -> str:
-    """A text about an exception: its type and message, the place in the job's files where it was raised, the members of
-    an exception group, and the causes.
+    """A text about an exception: its type and message, where in the job's files it was raised, the members of an
+    exception group, and the causes.
 
     Args:
-        home: the job's folder. Frames in files outside this folder are left out; '' includes all frames.
+        home: the job's folder. Frames outside it are left out; '' includes all frames.
     """
     told = _attempted(lambda: "; caused by ".join(_chain(error, home)))
     return bounded(told if told is not None else _name(type(error)))
@@ -91,21 +91,21 @@ def bounded(text: str, limit: int = LIMIT) -> str:
 
 
 def shortened(value: object) -> str:
-    """The ``repr`` of a value, cut short. If ``repr`` raises an exception, the text names the value's type."""
+    """The ``repr`` of a value, cut short. If ``repr`` raises an exception, the text names the value's type instead."""
     told = _attempted(lambda: _REPR.repr(value))
     return bounded(told, _SHORT) if isinstance(told, str) else f"<a {_name(type(value))} that has no repr>"
 
 
 def as_json(row: object) -> bytes:
-    """A row as a JSON object; ``null`` for None. Values that JSON can't represent become text: bytes become base64, and
-    NaN and infinity become their names. If the row can't be converted, the JSON is a string with its ``repr``.
+    """A row as a JSON object; ``null`` for None. Values that JSON can't represent become text: base64 for bytes, their
+    names for NaN and infinity. A row that can't be converted becomes a string with its ``repr``.
     """
     plain = _attempted(lambda: _plain(row, 0))
     return json.dumps(plain if plain is not None else shortened(row)).encode() if row is not None else b"null"
 
 
 def _attempted(make: Callable[[], _T]) -> _T | None:
-    """The result of ``make``, which runs user code; None if ``make`` raises an exception of any kind."""
+    """The result of ``make``, which runs user code; None if it raises any exception."""
     try:
         return make()
     except BaseException:  # user code can raise anything
@@ -125,7 +125,6 @@ def _message(error: BaseException) -> str:
 
 
 def _chain(error: BaseException, home: str) -> Iterator[str]:
-    """The texts for an exception and its causes."""
     seen: set[int] = set()
     following: BaseException | None = error
     while following is not None and id(following) not in seen and len(seen) < _CAUSES:

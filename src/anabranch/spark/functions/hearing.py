@@ -1,4 +1,4 @@
-"""Receives the reports that Spark tasks send about their progress in running batches. This is the driver's side of
+"""Receives the reports of Spark tasks about their progress in running batches. This is the driver's side of
 :mod:`anabranch.task_progress.meters`.
 """
 
@@ -66,7 +66,7 @@ class _Client:
 
 
 class Listener:
-    """Receives reports in its own thread until it is closed. A connection over which invalid input arrives is closed.
+    """Receives reports in its own thread until it is closed. Invalid input closes the connection.
 
     Raises OSError if no socket can be opened.
     """
@@ -85,8 +85,8 @@ class Listener:
         threading.Thread(target=self._listen, name="hears workers", daemon=True).start()
 
     def of(self, run: str, batch: int) -> list[TaskCounts]:
-        """The newest reports about a batch, one for each operator in each attempt of a Spark task. Empty if nothing was
-        reported about the batch, or if there are already reports about a later batch of the run."""
+        """The newest reports about a batch, one for each operator in each attempt of a Spark task. Empty if there are
+        none, or if the run already has reports about a later batch."""
         now = time.monotonic()
         with self._lock:
             found = self._runs.get(run)
@@ -98,9 +98,8 @@ class Listener:
             ]
 
     def oldest(self, run: str) -> Work | None:
-        """The message on which a function has been working longest, in the newest batch of a query's run. None if
-        there is no such message. (Workers report a message only if a function has worked on it for at least a second,
-        and the report of a worker that is gone doesn't count.)
+        """The message on which a function has been working longest, in the newest batch of a query's run; None if there
+        is none. (Workers report a message only after a second, and reports of workers that are gone don't count.)
         """
         now = time.monotonic()
         with self._lock:
@@ -113,8 +112,8 @@ class Listener:
         return max(works, key=lambda each: each.seconds, default=None)
 
     def hear(self, told: TaskReport, connection: int = 0) -> None:
-        """Process a report. A report about an older batch of the run is ignored. The limits of this module apply to the
-        number of runs, of Spark tasks in a batch, and of counts of a Spark task."""
+        """Process a report, unless it is about an older batch of the run. This module limits the number of runs, of
+        Spark tasks in a batch, and of counts of a Spark task."""
         with self._lock:
             run = self._runs.get(told.run)
             if run is not None and told.batch < run.batch:
@@ -172,9 +171,7 @@ class Listener:
             self._end(connection, client)
 
     def _end(self, connection: Any, client: _Client | None) -> None:
-        """Close a connection. The worker at its other end is gone, so the messages on which the worker was working no
-        longer count.
-        """
+        """Close a connection. The messages on which its worker was working no longer count."""
         if client is None:
             return
         self._connected -= 1
@@ -189,8 +186,8 @@ class Listener:
 
 
 def _bound(hosts: Iterable[str]) -> socket.socket:
-    """A socket that listens on the first of these addresses that belongs to this machine or, if none does, on all
-    addresses of this machine.
+    """A socket that listens on the first of these addresses that belongs to this machine, otherwise on all its
+    addresses.
     """
     for host in (*hosts, ""):
         made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

@@ -1,6 +1,6 @@
-"""Records on which messages a lane's Python functions are working. A worker reports these messages to the driver. If a
-function works on a message for longer than ``[job] message_timeout``, the worker ends, unless the call can be ended
-without ending the worker: because the function is async and awaits something, or because it runs in a separate process.
+"""Records on which messages a lane's Python functions are working, for reports to the driver. If a function works on a
+message for longer than ``[job] message_timeout``, the worker ends, unless the call can be ended alone: because the
+function is async and awaits something, or runs in a separate process.
 """
 
 from __future__ import annotations
@@ -42,10 +42,9 @@ def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> 
     """A context in which a function works on the rows of a task's bucket. Call :func:`at` before each row.
 
     Args:
-        meter: counts the rows.
         origin: the rows' hidden column.
-        limit: how many seconds the function may work on a row. If the function takes longer, this process ends, and the
-            next attempt of the Spark task isolates user code; see :mod:`anabranch.spark.functions.isolation`.
+        limit: how many seconds the function may work on a row. If it takes longer, this process ends, and the next
+            attempt of the Spark task isolates user code; see :mod:`anabranch.spark.functions.isolation`.
     """
     if not len(origin):
         return nullcontext()
@@ -109,8 +108,8 @@ def number(origin: pa.Array, field: str, index: int) -> int:
 
 
 def _offset(origin: pa.Array, index: int) -> int:
-    """The offset of the record from which a row comes. A row that doesn't come from a single record has a negative
-    offset, from which the offset of one of its records is computed.
+    """The offset of the record from which a row comes. A row that comes from several records has a negative offset,
+    from which the offset of one of them is computed.
     """
     offset = number(origin, "offset", min(index, len(origin) - 1))
     return offset if offset >= 0 else -1 - offset
@@ -142,7 +141,7 @@ def _look() -> None:
 
 def _end_if_late(several: dict[Message, float], now: float) -> None:
     """End this process if a function has worked on a message for too long. Otherwise postpone the end that :func:`_arm`
-    has scheduled or, if no function is working any more, cancel it.
+    has scheduled, or cancel it if no function is working.
     """
     late = next((each for each, limit in several.items() if now - each.since > limit + LOOK_EVERY), None)
     if late is not None:
@@ -158,8 +157,8 @@ def _end_if_late(several: dict[Message, float], now: float) -> None:
 
 
 def _arm(limit: float, now: float) -> None:
-    """Schedule the end of this process. The process ends unless this function is called again in time. (A Python thread
-    can't end the process while a function runs code that doesn't release Python's global lock.)
+    """Schedule the end of this process, which the next call postpones. (A Python thread can't end the process while a
+    function runs code that doesn't release Python's global lock.)
     """
     if now - _armed[0] >= LOOK_EVERY / 2:
         _armed[0] = now

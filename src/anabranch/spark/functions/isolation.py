@@ -1,13 +1,12 @@
 """Runs user code in separate processes, to find and reject messages that kill the process that works on them.
 
-Normally, the first attempt of a Spark task runs user code in the worker itself; see :func:`note` for the only case in
-which it doesn't. If the worker dies, or ends because a message takes too long, Spark retries the Spark task, perhaps in
-another executor. In all later attempts, user code runs in forks of a clean process, one fork for each thread.
+The first attempt of a Spark task runs user code in the worker itself, unless :func:`note` has recorded a dead worker.
+If the worker dies, or ends because a message takes too long, Spark retries the Spark task, perhaps in another executor.
+All later attempts run user code in forks of a clean process, one fork for each thread.
 
-If a fork dies, only the messages that it was processing are affected. A function gets them again one by one, and a
-processor gets all messages of the turn again. A message is rejected after :data:`TRIES` forks have died on it. (A fork
-to which several messages for a function were sent at once doesn't count.) So a single attempt of a Spark task finds all
-messages that kill processes.
+If a fork dies, a function gets the fork's messages again, one by one; a processor gets all messages of the turn again.
+A message is rejected after :data:`TRIES` forks have died on it. (A fork to which several messages for a function were
+sent at once doesn't count.) So a single attempt of a Spark task finds all messages that kill processes.
 """
 
 from __future__ import annotations
@@ -84,17 +83,17 @@ isolated_lanes: set[str] = set()
 
 
 def note(lane: str, error: BaseException) -> None:
-    """Record that a lane has failed in this process. If ``error`` shows that one of the lane's Python workers has died,
-    the lane's next batch isolates user code even in the first attempt of a Spark task. (Spark may be configured not to
-    retry Spark tasks.)
+    """Record that a lane has failed in this process. If ``error`` shows that one of its Python workers has died, the
+    lane's next batch isolates user code even in first attempts, because Spark may be configured not to retry Spark
+    tasks.
     """
     if _DIED in str(error):
         isolated_lanes.add(lane)
 
 
 def begin(context: SparkContext, lane: str) -> None:
-    """Record that this thread begins a batch of a lane. If :func:`note` has recorded a dead worker of the lane, all
-    Spark tasks of the batch isolate user code.
+    """Record that this thread begins a batch of a lane. If :func:`note` has recorded a dead worker of the lane, the
+    whole batch isolates user code.
     """
     context.setLocalProperty(_SETTING, "true" if lane in isolated_lanes else "false")
 
@@ -109,8 +108,6 @@ class LostError(Exception):
 
     Args:
         at: the number of the message on which the process was working.
-        how: how the process ended.
-        late: whether the process was killed because it took too long.
     """
 
     def __init__(self, at: int, how: str, late: bool) -> None:
@@ -128,8 +125,7 @@ class _Fork:
             self._pid = host.fork(theirs)
 
     def ask(self, request: object, begin: Begin, seconds: float, answer: Callable[[Any], Any]) -> Any:
-        """Sends a request to the process, and returns the result. If the process asks questions before it has the
-        result, ``answer`` computes the answers.
+        """Send a request to the process, and return the result. ``answer`` answers the questions of the process.
 
         Raises LostError if the process dies, takes longer than ``seconds`` for a message, or doesn't begin the first
         message within 120 seconds.
@@ -316,11 +312,10 @@ def narrowed(rows: pa.RecordBatch, nothing: pa.RecordBatch, ask: _Ask, names_lat
     """The results for rows that another process works on. Rows on which that process dies are found and rejected.
 
     Args:
-        nothing: a result without rows.
         ask: returns the result for some of the rows, given these rows and the index of the first of them. Raises
             LostError.
         names_late: whether a LostError about a timeout names the row that took too long.
-        fails: whether a rejection fails the lane. If so, ``ask`` isn't called again after a rejection.
+        fails: whether to stop after the first rejection, because it fails the lane.
     """
     step = min(_ROWS, max(1, _BYTES * rows.num_rows // max(1, rows.nbytes)))
     parts: dict[int, Outcome] = {}
@@ -353,7 +348,7 @@ def _tried_again(row: pa.RecordBatch, nothing: pa.RecordBatch, at: int, ask: _As
 
 
 def killed(how: str) -> str:
-    """The error text for a message that kills processes. ``how`` says how the last process ended."""
+    """The error text for a message that kills processes, the last of which ended as ``how`` says."""
     return f"the worker died on it {TRIES} times: {how}"
 
 

@@ -1,5 +1,5 @@
 """Sends a job's functions and processors to Python workers. If a function comes from a job file, workers import the
-file. Otherwise the function's code is sent.
+file; otherwise the function's code is sent.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _OWN = 'put what only the user\'s process can do under if __name__ == "__main__"
 class JobFunction:
     """A function or a processor of an operator. ``home`` is the job's folder on this machine.
 
-    When this object is pickled, the pickle contains either ``code``, by which a worker finds the function in the job
-    file, or ``pickled``, the code of the function itself.
+    A pickle of this object contains either ``code``, by which a worker finds the function in the job file, or
+    ``pickled``, the code of the function itself.
     """
 
     value: Any
@@ -102,8 +102,8 @@ def _place(node: Node) -> tuple[str, str, str]:
 
 
 def culprit(value: Any) -> str:
-    """Describes the part of a function or a processor that can't be pickled: where this part is, with line numbers, and
-    its type. Empty if no such part is found.
+    """Describes the part of a function or a processor that can't be pickled: where it is, with line numbers, and its
+    type. Empty if no such part is found.
     """
     trail = _trail(value, ())
     if trail is None:

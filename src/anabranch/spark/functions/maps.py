@@ -11,7 +11,7 @@ __all__ = ["has_unhashable_keys", "reader"]
 
 
 def has_unhashable_keys(kind: pa.DataType) -> bool:
-    """Whether a type contains a map with arrays or structs as keys. Such keys can't be keys of a dict."""
+    """Whether a type contains a map with arrays or structs as keys, which a dict can't have."""
     if pa.types.is_map(kind) and pa.types.is_nested(kind.key_type):
         return True
     return any(has_unhashable_keys(kind.field(number).type) for number in range(kind.num_fields))

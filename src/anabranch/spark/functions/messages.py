@@ -1,6 +1,4 @@
-"""Sends and receives messages between a Python worker and the processes in which it isolates user code, over a local
-socket.
-"""
+"""Sends messages between a Python worker and the processes in which it isolates user code, over a local socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converts the results of Python functions to columns of Arrow types, including arrays, maps and structs."""
+"""Converts the results of Python functions to Arrow columns, including arrays, maps and structs."""
 
 from __future__ import annotations
 
@@ -29,10 +29,8 @@ class Column:
     Args:
         kind: the name of the type in messages.
         usual: Python types whose values Arrow either converts correctly or refuses, so that a whole column can be
-            passed to Arrow. (Only time zones, NaN, infinity and the range of times are checked separately.) Empty if
-            there are no such types.
+            passed to Arrow. (Only time zones, NaN, infinity and the range of times are checked separately.)
         convert: converts a value of any type to the form that Arrow needs, or raises :class:`Wrong`.
-        nullable: whether null is allowed.
     """
 
     def __init__(
@@ -103,8 +101,8 @@ def column_of(type_: pa.DataType, nullable: bool) -> Column:
 
 
 def refused(built: pa.Array, nullable: bool) -> tuple[str, str, str] | None:
-    """The first value that a column doesn't allow, among an array's values and the values inside these: the path to
-    the value, the type that the value should have, and a description of the value. None if all values are allowed.
+    """The first value, in an array or inside its values, that a column doesn't allow: the path to the value, the type
+    that it should have, and a description of the value. None if all values are allowed.
     """
     column = column_of(built.type, nullable)
     if built.null_count and not nullable:
@@ -119,8 +117,8 @@ def refused(built: pa.Array, nullable: bool) -> tuple[str, str, str] | None:
 
 
 def _parts(built: pa.Array) -> Iterator[tuple[str, pa.Array, bool]]:
-    """The inner arrays of an array of arrays, maps or structs, without values that are hidden behind nulls; with each
-    inner array, the path to its values, and whether these may be null. Nothing for an array of another type.
+    """The inner arrays of an array of arrays, maps or structs, without values that are hidden behind nulls; each with
+    the path to its values, and whether these may be null.
     """
     types = pa.types
     if types.is_struct(built.type):

@@ -230,8 +230,8 @@ def naive(value: Any) -> dt.datetime:
 
 
 def _whole_us(value: Any) -> int:
-    """The microseconds of a numpy time or duration, computed with Python's integers, because numpy's integers would
-    overflow silently.
+    """The microseconds of a numpy time or duration, as a Python integer, because numpy's integers would overflow
+    silently.
     """
     unit, count = np.datetime_data(value)
     whole, rest = divmod(int(value.astype(np.int64)) * count * _ATTOSECONDS[unit], _ATTOSECONDS["us"])

@@ -1,5 +1,4 @@
-"""Converts the results of Python functions to columns of the declared schema. Each value is either converted exactly,
-or refused with the reason. (The only exception: a number in a ``float`` column becomes the nearest 32-bit number.)
+"""Converts the results of Python functions to columns of the declared schema.
 
 If all values of a column have the usual Python type, Arrow converts the whole column. If a value has another type, or
 if Arrow refuses the column, all values are checked one by one, to find the faulty rows.
@@ -31,8 +30,8 @@ class Results:
         self._names = frozenset(schema.names)
 
     def batch(self, rows: Sequence[Any]) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """Returns two values: a batch of the rows that can be converted, in order; and for each other row, by its
-        index, the reason why it can't be converted.
+        """A batch of the rows that can be converted, in order; and, by index, the reason why each other row can't be
+        converted.
         """
         try:
             arrays = self._arrays(rows)
@@ -55,8 +54,8 @@ class Results:
     def cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch that a function has returned, converted to the types of the schema. Raises ResultError if a column is
         missing or has an incompatible type, if a value would change (except to the nearest 32-bit number), or if a
-        value isn't allowed, even inside an array, a map or a struct: null where the schema excludes it, NaN, infinity,
-        or a time beyond the year 9999.
+        value isn't allowed, even inside another value: null where the schema excludes it, NaN, infinity, or a time
+        beyond the year 9999.
         """
         arrays = []
         for field, column in zip(self.schema, self._columns, strict=True):

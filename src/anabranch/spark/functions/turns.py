@@ -2,7 +2,7 @@
 works on the key's state.
 
 This code runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`. Such a
-process asks its worker for state and timers, and sends all changes to them to the worker when the turn has ended.
+process asks its worker for state and timers, and sends the worker all changes to them when the turn has ended.
 """
 
 from __future__ import annotations
@@ -59,8 +59,7 @@ Stored = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Turn:
-    """The result of a turn: the rows that the processor returned, the rejected messages, and the changed timers.
-    ``timers`` maps the time of each changed timer to whether the timer now exists."""
+    """The result of a turn. ``timers`` maps the time of each changed timer to whether the timer now exists."""
 
     rows: list[dict[str, Any]]
     rejected: tuple[Rejection, ...]
@@ -78,9 +77,8 @@ class Turns(Protocol):
 
 @dataclass(frozen=True)
 class Schemas:
-    """The schemas of a state. ``values`` is the schema of its values. ``names`` is the schema of the names of its
-    entries if the state is a map; otherwise None. If ``single`` is true, a value isn't a struct itself, and is stored
-    as the only field of a struct."""
+    """The schemas of a state: ``values`` is that of its values and, for a map, ``names`` that of its entries' names. If
+    ``single`` is true, a value isn't a struct itself, and is stored as the only field of a struct."""
 
     names: StructType | None
     values: StructType
@@ -91,9 +89,8 @@ class Schemas:
 class KeyedProcessor:
     """A processor, with everything that is needed to call it in another process.
 
-    ``clock`` is the clock of the processor's timers (None if it has no timers), ``result`` is the schema of the rows
-    that it returns, and ``schemas`` has the schemas of its states. ``source`` says how other processes get the
-    processor. If ``source`` is None, they get a pickled copy.
+    ``clock`` is the clock of the processor's timers, or None if it has no timers. ``result`` is the schema of its rows.
+    For ``source``, see :class:`anabranch.spark.functions.calling.UserFunction`.
     """
 
     processor: Processor
@@ -175,8 +172,8 @@ class LocalTurns:
 
 
 class _Writes:
-    """The changes to a key's states and timers that are made after the turn. Each change is the name of a state
-    (:data:`_TIMERS` for timers), a method, and the method's arguments.
+    """The changes to a key's states and timers that are made after the turn: the name of a state (:data:`_TIMERS` for
+    timers), a method, and the method's arguments.
     """
 
     def __init__(self) -> None:
@@ -188,7 +185,7 @@ _TIMERS = ""
 
 
 class _Remote:
-    """Stands for a state or the timers of the worker. Reads ask the worker. Changes are only recorded."""
+    """Stands for a state or the timers of the worker. Reads ask the worker; changes are only recorded."""
 
     def __init__(self, name: str, channel: Channel, writes: _Writes) -> None:
         self._name, self._channel, self._writes = name, channel, writes
@@ -244,9 +241,9 @@ class _IsolatedTurns:
         return self._turn(("timer", now, key, at, fails), begin)
 
     def _turn(self, request: tuple[Any, ...], begin: Begin) -> Turn:
-        """The result of a turn. If the process dies on a message, or the message takes too long, the turn is repeated.
-        After :data:`TRIES` deaths, or after having taken too long once, the message is left out and rejected. State and
-        timers change only after the turn has succeeded.
+        """The result of a turn. If the process dies on a message, or the message takes too long, the turn is repeated;
+        after :data:`TRIES` deaths, or one timeout, without the message, which is rejected. State and timers change only
+        after the turn has succeeded.
         """
         deaths: dict[int, int] = {}
         rejected: dict[int, str] = {}

@@ -55,19 +55,16 @@ def wrap(
     """The function for ``mapInArrow`` that runs an operator of the given kind.
 
     The results are in the order of the rows, even if several buckets are processed at the same time because the factor
-    is above 1.
+    is above 1. For ``home``, ``seconds`` and ``source``, see :class:`anabranch.spark.functions.calling.UserFunction`.
 
     Args:
         schema: the schema of the result, without the hidden column.
         label: the operator's name in messages.
-        home: the job's folder. Tracebacks show only files in this folder.
         on_error: receives the messages on which the function fails. If it is None, such a message fails the lane.
-        factor: how many buckets each partition is divided into.
-        threads: how many buckets one Spark task processes at the same time, at most, if the function isn't async.
+        threads: the largest number of buckets that one Spark task processes at the same time, unless the function is
+            async.
         busy: called at the end of each Spark task with the seconds that the function has worked on each bucket.
         line: where workers report their progress; see :mod:`anabranch.task_progress.meters`.
-        seconds: how long the function may work on a message.
-        source: how other processes get the function. If None, they get a pickled copy.
     """
     user = UserFunction(kind, function, schema, home, seconds, source)
 
@@ -109,8 +106,8 @@ def wrap(
 
 @contextmanager
 def _calling(user: UserFunction) -> Iterator[tuple[Calls, bool]]:
-    """A context that provides the object that calls a function in this Spark task, and whether this object calls the
-    function in other processes.
+    """A context that provides the object that calls a function in this Spark task, and whether it does so in other
+    processes.
     """
     let_signals_end()
     if not isolation.is_needed():
@@ -124,16 +121,15 @@ def _calling(user: UserFunction) -> Iterator[tuple[Calls, bool]]:
 
 
 def let_signals_end() -> None:
-    """Let SIGINT end this worker at once. Python would raise ``KeyboardInterrupt``, which then couldn't be
-    distinguished from a ``KeyboardInterrupt`` that user code raises.
+    """Let SIGINT end this worker at once. Python would raise ``KeyboardInterrupt``, which user code can raise as well.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _of_no_record(origin: pa.Array) -> pa.Array:
-    """The hidden column for result rows if it is known from which partition they come, but not from which record. They
-    have no headers, and get the time of writing as their timestamp.
+    """The hidden column for result rows that come from a known partition, but not from a known record. They have no
+    headers, and get the time of writing as their timestamp.
     """
     fields = [origin.field(i) for i in range(origin.type.num_fields)]
     for name in ("headers", "timestamp"):
@@ -146,8 +142,8 @@ def _of_no_record(origin: pa.Array) -> pa.Array:
 
 
 def origin_of(origins: pa.Array, place: int) -> dict[str, Any]:
-    """The fields of a row's hidden column that identify the row's record. (The timestamp isn't needed, and Python can't
-    represent all timestamps.)
+    """The fields of a row's hidden column that identify the row's record. (The timestamp isn't one of them, because
+    Python can't represent all timestamps.)
     """
     fields = ("source", "partition", "offset", "key")
     return {name: pc.struct_field(origins.slice(place, 1), name)[0].as_py() for name in fields}
@@ -174,9 +170,7 @@ def rejecting(fault: str, errors: Sequence[str], label: str, on_error: Rejecting
 
 
 def _of_one_partition(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-    """The batch, divided wherever the task, source or partition changes from one row to the next. Most batches stay
-    whole.
-    """
+    """The batch, divided wherever the task, source or partition changes from one row to the next."""
     if not batch.num_rows:
         return
     origin = batch.column(meta_column.NAME)

@@ -1,7 +1,7 @@
 """Reads, lists and writes checkpoint files that aren't on a local disk. A file can be created exclusively, and readers
 never see an incomplete file.
 
-This module and Spark use the same class for checkpoint files, ``CheckpointFiles.java``.
+Spark uses the same class for checkpoint files, ``CheckpointFiles.java``.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Listed(NamedTuple):
 
 
 def prepare(spark: SparkSession) -> None:
-    """Compile ``CheckpointFiles.java``, so that Spark finds the class. If the storage root isn't on a local disk, this
-    is necessary before the first query is started. :class:`FarFiles` calls this function itself.
+    """Compile ``CheckpointFiles.java``, so that Spark finds the class. If the storage root isn't on a local disk, do
+    this before the first query is started. :class:`FarFiles` calls this function itself.
 
     Raises:
         UnsupportedSparkError: this Spark lacks what the class needs.
@@ -86,14 +86,13 @@ class FarFiles:
         """
 
     def create(self, path: Any, text: str) -> bool:
-        """Create a file unless it exists, and return whether it was created. If several processes create the same file
-        at the same time, only one of them succeeds, provided that the file system can create files exclusively.
+        """Create a file unless it exists, and return whether it was created. Of several processes that create it at the
+        same time, only one succeeds, provided that the file system can create files exclusively.
         """
         return bool(self._class.create(self._fs, path, text))
 
     def write(self, path: Any, text: str) -> None:
-        """Write a file, replacing any existing file. Readers see either the old file or the new file, and each is
-        complete.
+        """Write a file, replacing any existing file. Readers see either the complete old file or the complete new file.
         """
         self._class.write(self._fs, path, text)
 
@@ -102,7 +101,7 @@ class FarFiles:
         return str(self._class.read(self._fs, path))
 
     def just_written(self, path: Any) -> str | None:
-        """The text of a log entry that this JVM has just written to an object store. No request is sent to the store.
+        """The text of a log entry that this JVM has just written to an object store, without a request to the store.
         The text is returned only once, because the entry may be rewritten later. None if the text isn't known.
         """
         text = self._class.justWritten(self._fs, path)

@@ -1,8 +1,7 @@
-"""Describes the layout of Spark's checkpoints. anabranch relies on this layout when it writes planned batches into a
-lane's folder, divides or copies folders, or sets a lane's time back.
+"""Describes the layout of Spark's checkpoints. anabranch relies on it when it writes planned batches into a lane's
+folder, divides or copies folders, or sets a lane's time back.
 
-:mod:`anabranch.container.checkpoint.folder` reads and changes checkpoints. This module lists the format versions that
-anabranch supports.
+:mod:`anabranch.container.checkpoint.folder` reads and changes checkpoints.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ probe = SURFACE.probe
 
 
 def relocated(text: str, state: str) -> str:
-    """The text of a file of ``OPERATORS`` in which the paths of schemas lead to another folder.
+    """The text of a file of ``OPERATORS``, with the paths of schemas leading to another folder.
 
     Args:
         state: the absolute path of the folder that contains all state.

@@ -1,7 +1,7 @@
 """Reads the names of a Java class's methods and fields from its class file.
 
-With reflection, Java would load the class, and all classes in the signatures of its methods. These are hundreds of
-classes, and a session would take one second longer to start.
+With reflection, Java would load hundreds of classes: the class itself, and all classes in the signatures of its
+methods. A session would take one second longer to start.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def parsed(data: bytes) -> ClassFile:
 
 
 def _constants(data: bytes) -> tuple[dict[int, str], dict[int, int], int]:
-    """Returns the texts in the constant pool, by number; the number of each class's name, by the number of the class;
-    and the position where the pool ends.
+    """The texts in the constant pool, by number; the number of each class's name, by the number of the class; and the
+    position where the pool ends.
     """
     texts: dict[int, str] = {}
     classes: dict[int, int] = {}

@@ -1,8 +1,8 @@
 """Makes PySpark record the lines of Python code from which columns come, but only while a function of the job makes
 columns.
 
-Spark's errors name these lines, and so do anabranch's errors about what functions of the job do with DataFrames. At
-other times, lines aren't recorded, because recording a line takes longer than making the column.
+Spark's errors name these lines, and so do anabranch's errors about what functions of the job do with DataFrames.
+Recording a line takes longer than making the column.
 """
 
 from __future__ import annotations

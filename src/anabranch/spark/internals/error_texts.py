@@ -1,5 +1,4 @@
-"""Checks whether Spark's error texts have the form that anabranch expects. anabranch searches these texts for the cause
-of a lane's failure.
+"""Checks whether Spark's error texts have the form in which anabranch searches for the cause of a lane's failure.
 
 :mod:`anabranch.container.root_cause` has the patterns for the search, and :mod:`anabranch.container.error_text` the
 kinds of errors.

@@ -1,8 +1,8 @@
 """Forks the Python processes that Spark starts: its daemons, and the processes of sources.
 
-Spark starts a daemon for each of the programs that it runs in Python, and a process without a daemon for each Python
-source of a query. Each of these processes would spend 0.3 s to 2.3 s on imports, and would use a core that batches of
-lanes need at the same time. See :mod:`fork_client`.
+Spark starts a daemon for each of the programs that it runs in Python, and a process for each Python source of a query.
+Each of them would spend 0.3 s to 2.3 s on imports, on a core that batches of lanes need at the same time. See
+:mod:`fork_client`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ and ``OMP_NUM_THREADS`` for its workers, and users can set any of them for execu
 def serve(path: str, modules: Sequence[str] = ()) -> None:
     """Fork a server that listens on this path as long as this process, or a fork of this process, is alive.
 
-    Does nothing if the server can't listen on this path, for example because another server already does. If there is
-    no server at all, each process does its own imports.
+    Does nothing if the server can't listen on this path, for example because another server already does. Without a
+    server, each process does its own imports.
 
     Args:
         modules: what the server imports as soon as nobody is waiting for a process, so that processes forked later
@@ -140,9 +140,8 @@ def _at_start(variables: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 def _end_with(client: socket.socket) -> None:
-    """End this process when the connection to the client ends, which means that the client has ended. (If a client is
-    killed before it has read everything that was sent to it, the connection is reset.) A daemon ends its workers when
-    it gets SIGTERM.
+    """End this process when the client has ended: its connection then ends or, if the client was killed, may be reset.
+    A daemon ends its workers when it gets SIGTERM.
     """
     with suppress(OSError):
         client.recv(1)

@@ -32,12 +32,6 @@ probe = SURFACE.probe
 class Hadoop:
     """The Hadoop classes for files, as a session's JVM has them.
 
-    Attributes:
-        path: the class of paths.
-        files: a class with functions that copy files.
-        io: a class with functions that read streams of bytes.
-        conf: Spark's configuration of Hadoop.
-
     Raises:
         UnsupportedSparkError: this Spark lacks some of these classes.
     """
@@ -64,8 +58,8 @@ class Hadoop:
 
 
 def lock(spark: SparkSession, path: str) -> Any:
-    """Have the JVM lock a local file, with a lock of the operating system. The JVM keeps the lock as long as Python has
-    a reference to the result. None if another process has the lock.
+    """Have the JVM lock a local file, with a lock of the operating system that lasts as long as Python has a reference
+    to the result. None if another process has the lock.
     """
     holder = java.java_class(spark, "java.io.RandomAccessFile")(path, "rw")
     if holder.getChannel().tryLock() is None:

@@ -1,9 +1,7 @@
-"""Accesses the Java objects behind PySpark's objects. PySpark has references to these Java objects, but the references
-aren't public.
+"""Accesses the Java objects behind PySpark's objects. PySpark's references to them aren't public.
 
-The other modules of this package use this module. It looks up each class once, by its full name. With an expression
-such as ``jvm.org.apache.x``, Java would search all of Spark's jars for a class at each dot, and py4j would ask Java
-again at each use.
+Each class is looked up once, by its full name. With an expression such as ``jvm.org.apache.x``, Java would search all
+of Spark's jars for a class at each dot, and py4j would ask Java again at each use.
 """
 
 from __future__ import annotations
@@ -68,8 +66,8 @@ def java_class(spark: SparkSession, name: str) -> Any:
 
 
 def keep_pysparks_classes(spark: SparkSession) -> None:
-    """Look up the Java classes that PySpark uses, and keep them, so that PySpark finds them without asking Java. (To
-    find a short name, Java searches all jars ten times.)
+    """Look up and keep the Java classes that PySpark uses. To find one of them by a short name, Java searches all jars
+    ten times.
     """
     for name in _PYSPARKS:
         java_class(spark, name)
@@ -87,7 +85,7 @@ def has_class(spark: SparkSession, name: str) -> bool:
 
 
 def class_file(spark: SparkSession, name: str) -> bytes | None:
-    """The bytes of the file from which a class would be loaded; None if there is no file. The class isn't loaded."""
+    """The bytes of the file from which a class would be loaded, without loading it; None if there is no file."""
     loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
     stream = loader.getResourceAsStream(f"{name.replace('.', '/')}.class")
     if stream is None:

@@ -1,5 +1,5 @@
-"""Compiles anabranch's Java code, most of which is functions on columns. When a JVM first needs a file's class, the
-file is compiled by Janino, a compiler that is a part of Spark.
+"""Compiles anabranch's Java code, most of which is functions on columns. Janino, a compiler in Spark, compiles a file
+when a JVM first needs its class.
 """
 
 from __future__ import annotations
@@ -52,10 +52,8 @@ def applied(name: str, arguments: Callable[[SparkSession], Sequence[Any]], colum
     """The column that results from applying a Java function to a column.
 
     Args:
-        name: the name of the function's class (a ``UDF1``), which is also the name of the class's file in this folder.
+        name: the name of the function's class (a ``UDF1``), and of the class's file in this folder.
         arguments: returns the arguments for the constructor of this class.
-        column: the function's argument.
-        result: the type of the function's result.
 
     Raises:
         AnabranchError: this Spark can't compile the class.
@@ -79,8 +77,8 @@ def java_type(spark: SparkSession, kind: DataType) -> Any:
 
 
 def prepare(spark: SparkSession) -> None:
-    """Begin to compile the classes that most jobs need, in the background. A lane's first query needs them, and
-    compiling them takes up to a second.
+    """Begin to compile, in the background, the classes that most lanes need for their first query. This takes up to a
+    second.
     """
 
     def compile_them() -> None:
@@ -92,9 +90,7 @@ def prepare(spark: SparkSession) -> None:
 
 
 def _loader(spark: SparkSession) -> Any:
-    """The outermost class loader of an application's jars. The class loaders of sessions and Spark tasks delegate to
-    this class loader.
-    """
+    """The outermost class loader of an application's jars. Those of sessions and Spark tasks delegate to it."""
     found = each = java.java_class(spark, _UTILS).getContextOrSparkClassLoader()
     while each is not None:
         found = each if each.getClass().getName() == _MUTABLE else found

@@ -1,5 +1,5 @@
-"""Finds out whether a session's Java process is a child of this process, and whether the Java process has ended. Can
-also kill the Java process.
+"""Finds out whether a session's Java process has ended, and whether it is a child of this process. Can also end a
+child.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def is_child(spark: SparkSession) -> bool:
 
 
 def pid(spark: SparkSession) -> int:
-    """The process id of the Java process that this process has started. 0 if there is no such process."""
+    """The process id of the Java process that this process has started; 0 if there is none."""
     process = _process(spark)
     return 0 if process is None else process.pid
 
@@ -57,8 +57,8 @@ def kill(spark: SparkSession) -> None:
 
 
 def end(spark: SparkSession) -> None:
-    """Let the Java process that this process has started end by itself, and wait until it has. (It ends when nobody
-    can write to its input any more.)
+    """Let the Java process that this process has started end by itself, and wait until it has. (It ends when nobody can
+    write to its input any more.)
     """
     process = _process(spark)
     if process is not None:
@@ -68,8 +68,8 @@ def end(spark: SparkSession) -> None:
 
 
 def is_gone(spark: SparkSession, within: float = 0.0) -> bool:
-    """Whether the Java process of a session has ended. ``within`` says how many seconds to wait for its end. With
-    spark-submit, this function doesn't wait.
+    """Whether a session's Java process has ended. Waits up to ``within`` seconds for its end, but not with
+    spark-submit.
     """
     process = _process(spark)
     if process is None:

@@ -1,5 +1,5 @@
 """The names of the local properties from which a Spark task learns its query, the query's run, and its batch. The probe
-finds out whether this Spark uses the names for the query and the batch.
+checks the names for the query and the batch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Reads and writes protocol-buffer messages, and finds out why messages can't be read. This is done by
-``Protobuf.java``.
-"""
+"""Reads and writes protocol-buffer messages with ``Protobuf.java``, and finds out why messages can't be read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Holds a running query at the point where it would plan its next batch, so that anabranch can plan this batch instead.
 
 With Spark's public interface alone, a query would have to be stopped and started again for each planned batch. Holding
-the query is faster, because Spark keeps the query's plan, state and sources.
+the query is faster, because Spark keeps its plan, state and sources.
 """
 
 from __future__ import annotations
@@ -94,11 +94,10 @@ class HeldQuery:
 
     Args:
         turn: called from time to time during a wait. If it raises an exception, the wait ends.
-        limits: the limits of the query's sources.
 
     Raises:
-        NotHeldError: from any method that waits, if the query runs no batch and still doesn't reach the point where it
-            can be held, or if it plans further batches without being held there.
+        NotHeldError: from any method that waits, if the query runs no batch and doesn't reach the point where it can be
+            held in time, or if it plans further batches without being held there.
         StateError: from any method that waits, if the query has ended.
     """
 
@@ -202,8 +201,7 @@ class HeldQuery:
         return -1 if context is None else int(context.batchId())
 
     def _adopt(self) -> None:
-        """Make the query adopt the last batch of the offset log, as if the query had planned this batch itself. (A
-        query that is started does this, too.)
+        """Make the query adopt the last batch of the offset log, as if the query had planned this batch itself.
 
         From its current watermark, the query has already determined whether another batch is due. This result is
         discarded.
@@ -222,9 +220,7 @@ class HeldQuery:
         getattr(context, "isCurrentBatchConstructed_$eq")(True)
 
     def _read(self, ends: Any) -> Any:
-        """The offsets as objects of the classes that the sources use. (Offsets that were read from a log may be of
-        other classes.)
-        """
+        """The offsets as objects of the classes that the sources use. (Offsets from a log may be of other classes.)"""
         found, sources = self._execution.uniqueSources().empty(), ends.keysIterator()
         while sources.hasNext():
             source = sources.next()

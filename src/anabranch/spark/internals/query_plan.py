@@ -1,5 +1,5 @@
-"""Reads Spark's plan of a DataFrame, to find out which steps the plan has, and whether a value depends on chance. Can
-also have Spark plan a DataFrame in advance.
+"""Reads Spark's plan of a DataFrame: which steps it has, and whether a value depends on chance. Can also have Spark
+plan a DataFrame in advance.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def count(frame: DataFrame, word: str) -> int:
 
 
 def steps(printed: str, word: str) -> int:
-    """How many steps of a printed plan have a name that begins with ``word``. Each step is on a line of its own, which
-    begins with the step's name, except for marks such as ``+-`` in front of it.
+    """How many steps of a printed plan have a name that begins with ``word``. Each step is on a line of its own; marks
+    such as ``+-`` may precede its name.
     """
     return len(re.findall(rf"^[^\w\n]*{re.escape(word)}", printed, re.MULTILINE))
 

@@ -1,8 +1,8 @@
 """Changes the limits that a running query passes to its sources, between two batches.
 
-When a query starts, Spark asks each source for its limit. There is no public way to change the limit later. The limits
-are in a field of the query, ``uniqueSources``, which the query reads when it plans a batch. Without access to this
-field, batches keep the limits with which the query was started.
+When a query starts, Spark asks each source for its limit, and there is no public way to change the limit later. The
+query keeps the limits in a field, ``uniqueSources``, which it reads when it plans a batch. Without access to this
+field, limits don't change.
 """
 
 from __future__ import annotations
@@ -54,15 +54,13 @@ class ReadLimits:
         self._known: list[Any] = []
 
     def begins(self) -> list[str]:
-        """The offset at which the running batch begins in each source, as JSON. The order of the sources is fixed. ''
-        stands for the beginning of a source.
+        """The offset at which the running batch begins in each source, as JSON, in a fixed order. '' stands for the
+        beginning of a source.
         """
         return self._texts(self._execution.getLatestExecutionContext().startOffsets())
 
     def ends(self) -> list[str]:
-        """The offset at which the running batch ends in each source, as JSON. The order is the same as in
-        :meth:`begins`.
-        """
+        """The offset at which the running batch ends in each source, as JSON, in the order of :meth:`begins`."""
         return self._texts(self._execution.getLatestExecutionContext().endOffsets())
 
     def _texts(self, offsets: Any) -> list[str]:
@@ -71,7 +69,7 @@ class ReadLimits:
 
     def give(self, rows: Mapping[int, int]) -> None:
         """Set how many rows a source may contribute to a batch, by the source's index in :meth:`ends`. The limits apply
-        from the next batch on. After :meth:`hold`, they apply from :meth:`release` on.
+        from the next batch on or, after :meth:`hold`, from :meth:`release` on.
         """
         with self._lock:
             limits = self._limits if self._before is None else self._before
@@ -111,8 +109,8 @@ class ReadLimits:
         return self._known
 
     def _limit(self, now: Any, rows: int) -> Any:
-        """The limit ``rows`` as an object of the same class as ``now``, the source's current limit. (A source accepts
-        limits of only one class.)
+        """The limit ``rows`` as an object of the class of ``now``, the source's current limit. (A source accepts only
+        this class.)
         """
         if now.getClass().getName() == _LIMIT_IN_PYTHON:
             told = json.dumps({"_type": "ReadMaxRows", "max_rows": rows})

@@ -1,5 +1,5 @@
-"""Finds out whether this process already has a session. Spark's public interface offers no reliable way to do this
-without starting a session.
+"""Finds out whether this process already has a session. Spark's public interface can't do this reliably without
+starting one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ __all__ = ["is_there"]
 def is_there() -> bool:
     """Whether this process has a session.
 
-    If this PySpark lacks the private attribute that shows this, a session that another thread has isn't noticed.
-    Starting a session would then return the other thread's session, with its settings.
+    If this PySpark lacks the private attribute that shows this, a session of another thread isn't noticed. Starting a
+    session would then return that session, with its settings.
     """
     if getattr(SparkContext, "_active_spark_context", None) is not None:
         return True

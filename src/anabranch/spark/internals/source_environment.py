@@ -1,5 +1,5 @@
 """Determines the environment variables that Spark's Python runners add to the function of a Python source. anabranch
-sets these variables before it registers a source; see :mod:`anabranch.spark.session.registered_sources`.
+sets them before it registers a source; see :mod:`anabranch.spark.session.registered_sources`.
 """
 
 from __future__ import annotations

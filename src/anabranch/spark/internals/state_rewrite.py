@@ -52,12 +52,11 @@ def rewrite(
     partitions: int,
     chosen: Callable[[DataFrame], DataFrame],
 ) -> None:
-    """Copy state from one checkpoint to another. The state of ``source`` after a committed batch is read, and its
-    ``chosen`` rows become the state of ``target`` after the same batch.
+    """Copy state from one checkpoint to another: ``chosen`` rows of the state of ``source`` after a committed batch
+    become the state of ``target`` after the same batch.
 
     Args:
-        source: the checkpoint that is read.
-        target: a checkpoint with the same logs and schemas, but without state.
+        target: a checkpoint with the same logs and schemas as ``source``, but without state.
         partitions: the number of state partitions in both checkpoints.
         chosen: given all rows of ``source``, returns the rows to write. Both have the form of :func:`state_rows.read`.
 

@@ -54,13 +54,13 @@ def end(
     """Let the running batch be committed, and let no other batch begin. Afterwards, ``query.exception()`` says whether
     the batch has failed.
 
-    ``stop()`` interrupts a running batch. So this function calls ``stop()`` only if nothing is running because the
-    query is between two triggers, if ``hurry`` returns true, or if the query doesn't end by itself in time. If this
-    Spark lacks the surface, this function calls ``stop()`` as soon as no batch is being written.
+    ``stop()`` interrupts a running batch. So this function calls ``stop()`` only if the query is between two triggers,
+    if ``hurry`` returns true, or if the query doesn't end by itself in time. If this Spark lacks the surface, this
+    function calls ``stop()`` as soon as no batch is being written.
 
-    The query ends by itself once this function has set Spark's state of the query to "terminated". If the state were
-    set while a batch is being planned, Spark would abandon the batch. So this function first waits, for up to
-    :data:`STOPS_WITHIN` seconds, until no batch is being planned.
+    The query ends by itself once this function has set Spark's state of the query to "terminated". Spark would then
+    abandon a batch that it is planning. So this function first waits, for up to :data:`STOPS_WITHIN` seconds, until no
+    batch is being planned.
 
     If the query had to be stopped, a batch may be planned but not committed when this function returns. The caller must
     finish this batch with a query that runs ``once``.
@@ -70,8 +70,8 @@ def end(
         turn: called from time to time during a wait. If it raises an exception, the wait ends.
         hurry: returns whether to stop the query at once.
         another: whether to let one more batch begin after a batch that is being written, provided that it begins soon.
-        decided: called when no further batch can begin. The last batch may still be running. If this Spark lacks the
-            surface, ``decided`` is called right before ``stop()``.
+        decided: called when no further batch can begin, while the last batch may still be running; without the surface,
+            right before ``stop()``.
     """
     if not SURFACE.works(spark):
         _wait(lambda: hurry() or not query.isActive, turn, lambda: not writes())

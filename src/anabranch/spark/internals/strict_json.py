@@ -1,4 +1,4 @@
-"""Reads JSON values strictly, and finds out why values can't be read. This is done by ``StrictJson.java``."""
+"""Reads JSON values strictly with ``StrictJson.java``, and finds out why values can't be read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ def row(
 
     Args:
         read_as: how to read the columns that aren't read as their types imply; see docs/reference/values.md.
-        result: the type of the struct.
         array: whether the bytes are a message key, which is a JSON array of the columns.
     """
     given = _arguments(declared, wanted, read_as, array, explains=False)

@@ -1,5 +1,5 @@
-"""Describes a private surface of Spark: the parts of which it consists, the features that need it, and what happens if
-this Spark lacks a part.
+"""Describes a private surface of Spark: its parts, the features that need it, and what happens if this Spark lacks a
+part.
 
 Parts that aren't public may be missing or different in the next version of Spark. So each module that uses such parts
 declares them in its ``SURFACE``, and callers of the module first ask whether this Spark has the surface::
@@ -42,8 +42,8 @@ TRIED_WITHIN = 300.0
 
 
 _files: dict[str, ClassFile | None] = {}
-"""Class files, by the name of the class. They are cached because several surfaces need the same class files. (Spark's
-class path doesn't change.)
+"""Class files, by the name of the class. Several surfaces need the same class files, and Spark's class path doesn't
+change.
 """
 
 
@@ -134,11 +134,9 @@ class Surface:
     Args:
         name: the name of the module that uses the surface.
         used_for: the features that need the surface, in the users' terms.
-        needs: the parts of the surface. All of them are checked when a session starts.
-        tried: tries the surface, and returns what is wrong, or '' if the surface works. Called when the surface is
-            needed for the first time.
-        otherwise: the public alternative that is used if the surface is missing. If it is '', there is no alternative,
-            and the features are refused.
+        needs: the parts of the surface, all of which are checked when a session starts.
+        tried: called when the surface is first needed: tries it, and returns what is wrong, or '' if it works.
+        otherwise: the public alternative that is used if the surface is missing. If it is '', the features are refused.
         always: whether every job needs the surface. If so, a session without the surface doesn't start.
     """
 
@@ -162,8 +160,7 @@ class Surface:
         self._probed: tuple[object, Probe] | None = None
 
     def look(self, spark: SparkSession) -> Probe:
-        """Whether this Spark has all parts of the surface. The parts are checked once per session, which takes
-        milliseconds.
+        """Whether this Spark has all parts of the surface. They are checked once per session, which takes milliseconds.
         """
         there = self._there
         if there is None or there[0] is not spark.sparkContext:
@@ -179,7 +176,7 @@ class Surface:
         return not any(each.missing(None) for each in self.needs if isinstance(each, PythonName))
 
     def probe(self, spark: SparkSession) -> Probe:
-        """Whether this Spark has the surface, and the surface works as expected. Tried only once per session."""
+        """Whether this Spark has the surface and it works as expected. Tried only once per session."""
         probed = self._probed
         if probed is None or probed[0] is not spark.sparkContext:
             found = self.look(spark)
@@ -192,13 +189,13 @@ class Surface:
         return probed[1]
 
     def works(self, spark: SparkSession) -> bool:
-        """Whether this Spark has the surface, and the surface works. If not, the caller must use the alternative that
+        """Whether this Spark has the surface and it works. If not, the caller must use the alternative that
         ``otherwise`` describes.
         """
         return self.probe(spark).works
 
     def insist(self, spark: SparkSession) -> None:
-        """Raises UnsupportedSparkError if this Spark lacks the surface, or if the surface doesn't work as expected."""
+        """Raises UnsupportedSparkError unless this Spark has the surface and it works as expected."""
         probe = self.probe(spark)
         if not probe.works:
             raise probe.refusal()
@@ -235,8 +232,8 @@ def _class_file(spark: SparkSession, name: str) -> ClassFile | None:
 
 
 def look(spark: SparkSession, surfaces: Sequence[Surface]) -> list[Probe]:
-    """Check these surfaces, in a single thread, because each further thread would need its own connection to Java. A
-    surface that isn't checked within ``DEADLINE`` counts as missing."""
+    """Check these surfaces in a single thread, because each thread would need its own connection to Java. A surface
+    that isn't checked within ``DEADLINE`` counts as missing."""
 
     def look_for_all() -> None:
         for each in surfaces:
@@ -258,7 +255,7 @@ def _within(seconds: float, ask: Callable[[], str]) -> str | None:
 
 
 def _answer(ask: Callable[[], str]) -> str:
-    """The result of ``ask``. If ``ask`` raises an exception, a text that describes the exception."""
+    """The result of ``ask``, or a text that describes the exception that it raises."""
     try:
         return ask()
     except Exception as error:

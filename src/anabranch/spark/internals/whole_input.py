@@ -2,7 +2,7 @@
 
 A Spark task is ended halfway if its batch is broken off, or if another of its workers has died. The pipes to its
 workers are then closed. If a pipe is closed between two Arrow batches, pyarrow mistakes this for the end of the input.
-The worker would continue, and commit its partial result as if it were complete.
+The worker would then commit its partial result.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ Load = Callable[[Any, IO[bytes]], Iterator[pa.RecordBatch]]
 
 
 class CutShortError(Exception):
-    """The input of a Spark task ended prematurely, because the Spark task was ended. This Spark task's results must not
-    count.
-    """
+    """The input of a Spark task ended prematurely, because the Spark task was ended. Its results must not count."""
 
 
 class _Watched:
@@ -62,7 +60,5 @@ def whole(load: Load) -> Load:
 
 
 def insist() -> None:
-    """Apply :func:`whole` to all Arrow streams that PySpark reads in this process, and in processes forked from this
-    process.
-    """
+    """Apply :func:`whole` to all Arrow streams that PySpark reads in this process and its forks."""
     ArrowStreamSerializer.load_stream = whole(ArrowStreamSerializer.load_stream)  # type: ignore[method-assign, assignment]

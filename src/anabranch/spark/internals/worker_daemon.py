@@ -1,8 +1,8 @@
 """The Python daemon from which Spark's workers are forked. The daemon imports the workers' modules once, for all
 workers.
 
-A worker collects garbage after each Spark task, before it gets the next Spark task. Imported objects are excluded from
-garbage collection, because examining them would take longer than many Spark tasks.
+A worker collects garbage between Spark tasks. Imported objects are excluded, because examining them would take longer
+than many Spark tasks.
 """
 
 from __future__ import annotations

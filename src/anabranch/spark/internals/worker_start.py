@@ -1,5 +1,5 @@
-"""Determines how Spark starts Python on this machine: with which interpreter, and with which daemons. Spark's workers
-are forked from these daemons.
+"""Determines with which interpreter, and with which daemons, Spark starts Python on this machine. Spark's workers are
+forked from these daemons.
 """
 
 from __future__ import annotations
@@ -44,15 +44,14 @@ SOURCES = Surface(
 
 
 def interpreter() -> str:
-    """The path of the interpreter for Python workers on this machine. Normally, the path leads to a script, which runs
-    the interpreter of this process without Spark's zips on the module path. In place of
-    those programs of Spark that no setting can replace, the script runs anabranch's programs. If the machine can't run
-    scripts in its temporary folder, the path is that of this process's interpreter.
+    """The path of the interpreter for Python workers on this machine. Normally, it leads to a script that runs this
+    process's interpreter without Spark's zips on the module path, and anabranch's programs in place of those programs
+    of Spark that no setting can replace. If scripts in the temporary folder can't be run, it is the path of this
+    process's interpreter.
 
-    Spark puts a zip with PySpark's sources on the module path, before the installed PySpark. Each process that Spark
-    starts for a source or a function would then compile these sources again, which takes most of a second. The working
-    folder isn't on the module path either (``-P``), because a job file named ``json.py`` would replace Python's own
-    module.
+    Spark puts a zip with PySpark's sources on the module path, before the installed PySpark. Each process for a source
+    or a function would compile these sources again, which takes most of a second. Nor is the working folder on the
+    module path (``-P``), where a job file named ``json.py`` would replace Python's own module.
     """
     folder = scratch.folder("python")
     file = folder / "python"

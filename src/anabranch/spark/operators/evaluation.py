@@ -31,13 +31,12 @@ class Sink:
     """A stream output of a group.
 
     Attributes:
-        number: the index in the group's list of sinks.
-        traced: whether output rows have the source and partition of their record, in addition to the record's offset.
+        traced: whether output rows have the source and partition of their record, in addition to its offset.
         slots: the slot numbers, by source and partition. {} if rows come from state, where the number of a row's state
             partition is its slot number. None if output rows have no slot.
         named: determines the name of a row's task, which is added to the row's headers. None if no name is added.
-        windowed: whether output rows have the end of their window. A drain needs this to mark the rows of windows that
-            it cuts short.
+        windowed: whether output rows have the end of their window, by which a drain finds the windows that it cuts
+            short.
         time: the event-time column, if rows without event time are refused; otherwise empty. Refused rows get a null
             key, by which :class:`anabranch.spark.query.sink.Refusal` finds them.
     """
@@ -56,8 +55,7 @@ def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tu
     """Follow the path from the group's sources until it branches or reaches a ``join_table``. Returns the last operator
     to which all sources lead, and the DataFrame after this operator.
 
-    Returns None if the path ends before the sources have come together. In this case, the query itself can't compute
-    anything.
+    Returns None if the path ends before the sources have come together.
     """
     done = dict(frames)
     last: Node | None = group.sources[0] if len(group.sources) == 1 else None
@@ -84,7 +82,7 @@ def trunk_nodes(group: Group) -> list[Node]:
 
 
 def streaming_nodes(group: Group) -> list[Node]:
-    """The operators that are part of the query itself, in order: the trunk and, if all branches after the trunk can be
+    """The operators that are part of the query itself, in order: the trunk and, if all branches after it can be
     computed in one pass, the operators of these branches. The other operators are computed batch by batch.
     """
     found = trunk_nodes(group)
@@ -98,9 +96,7 @@ def streaming_nodes(group: Group) -> list[Node]:
 
 
 def before_state(group: Group, frames: Mapping[int, DataFrame], context: Context) -> list[DataFrame]:
-    """The rows that reach each input of the group's stateful operator. ``frames`` has the DataFrame of each source, by
-    node.
-    """
+    """The rows that reach each input of the group's stateful operator."""
     stateful = group.stateful
     assert stateful is not None
     done = dict(frames)
@@ -126,8 +122,8 @@ def _covers(group: Group, node: Node) -> bool:
 
 
 def fans_out(group: Group, start: Node) -> bool:
-    """Whether everything after ``start`` can be computed in one pass. This requires that all branches consist of SQL
-    operators, never join each other, and don't end in ``foreach_batch``.
+    """Whether everything after ``start`` can be computed in one pass: all branches must consist of SQL operators, must
+    never join each other, and must not end in ``foreach_batch``.
     """
     ways = _ways(group, start.id)
     if any(not rule(n).sql or n.kind == "foreach_batch" or len(n.inputs) > 1 for n in ways):
@@ -137,7 +133,7 @@ def fans_out(group: Group, start: Node) -> bool:
 
 def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sink]) -> DataFrame | None:
     """The output rows of all branches, computed in one pass over ``frame``: each row becomes an array of output rows,
-    and the array is then exploded.
+    which is then exploded.
 
     Returns None if an operator turns a row into several rows (``explode``), because no column can contain the result.
     """
@@ -276,7 +272,8 @@ def _slot(slots: Mapping[tuple[int, int], int]) -> Column:
 
 
 def _headers(named: TaskNames | None) -> Column:
-    """Headers in the packed form of :mod:`anabranch.systems.headers`. The header with the task's name comes last."""
+    """Headers in the packed form of :mod:`anabranch.systems.headers`, followed by one with the task's name if ``named``
+    is given."""
     held = meta_column.field("headers")
     if named is None:
         return held
@@ -299,8 +296,8 @@ def _key(frame: DataFrame, sink: Sink) -> Column:
 
 @contextmanager
 def inside_batch(group: Group, start: Mapping[int, DataFrame], context: Context) -> Iterator[dict[int, DataFrame]]:
-    """A context that provides, for each sink, the rows that reach the sink in one batch, by node. Inside the context, a
-    DataFrame that several operators use is cached.
+    """A context that provides, by node, the rows that reach each sink in one batch. Inside the context, a DataFrame
+    that several operators use is cached.
 
     ``start`` has the DataFrames from which everything else is computed, by node.
     """

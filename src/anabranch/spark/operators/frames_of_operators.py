@@ -57,15 +57,11 @@ def _nobody(seconds: dict[Bucket, float]) -> None:
 
 @dataclass(frozen=True)
 class Workers:
-    """How functions of the job run in Python workers.
+    """How functions of the job run in Python workers. For ``threads``, ``busy`` and ``line``, see
+    :func:`anabranch.spark.functions.wrap.wrap`.
 
     Attributes:
-        home: the job's folder on this machine.
-        threads: the largest number of buckets on which functions work at the same time in one Spark task.
-        busy: called with the seconds that functions have worked on each bucket.
-        routing: distributes rows among Spark tasks before the functions of the nodes ``routed`` get them; None if rows
-            stay where they are.
-        line: where functions report their progress.
+        routing: distributes rows among Spark tasks before the functions of the nodes ``routed`` get them, if given.
         message_seconds: how long a function may work on one message.
     """
 
@@ -83,21 +79,18 @@ class Context:
     """What operators need in addition to DataFrames.
 
     Attributes:
-        functions: the job's functions, by node.
         keys: the key columns after each node.
         times: the event-time column after each node.
         changed: those nodes of the stage whose results may have keys or event times that a function has changed.
         on_error: receives rows that can't be processed. If it is None, such a row fails the lane.
-        on_null_key: receives rows that reach state with a null key. If it is None, such a row fails the lane.
+        on_null_key: the same for rows that reach state with a null key.
         on_late: receives late rows that become dead letters.
         watermarked: adds the lane's watermark to a DataFrame. Gets the event-time column, and how many ms to subtract
             from the watermark.
         following: adds the same watermark to another DataFrame of the same operator.
         shuffle_partitions: the number of Spark tasks after a shuffle inside the query.
-        factor: how many buckets each partition is divided into.
         own_state: a condition that is true for rows of state that belong to the lane's own tasks; None if all rows do.
         own_tasks: the lane's own tasks, by number, with their buckets; None if all tasks in the state are the lane's.
-        table: returns the table of a ``join_table``.
     """
 
     functions: Mapping[int, Callable[..., Any]]
@@ -159,9 +152,9 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 
 def _check_merge(node: Node, inputs: Sequence[DataFrame]) -> None:
-    """Raises GraphError if the inputs have a column with different types. Spark would make the types equal by casts,
-    which fail for some values. Different numeric types are allowed, because Spark widens them to a common type. A
-    column without a type (``NULL``) fits any type.
+    """Raises GraphError if the inputs have a column with different types. Spark would cast them to one type, which
+    fails for some values. Numeric types may differ, because Spark widens them. A column without a type (``NULL``) fits
+    any type.
     """
     first = {field.name.lower(): field for field in _visible(inputs[0])}
     for frame in inputs[1:]:
@@ -205,7 +198,7 @@ def _transform(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 
 def check_stateless(node: Node, before: DataFrame, after: DataFrame) -> None:
-    """Raises GraphError if a stateless operator has added a stateful step to the plan, such as a window function."""
+    """Raises GraphError if a stateless operator has added a stateful step to the plan."""
     count = query_plan.count
     added = next((word for word in _NOT_STATELESS if count(after, word) > count(before, word)), None)
     if added is not None:
@@ -264,7 +257,7 @@ def stage_key(frame: DataFrame, columns: Sequence[str]) -> Column:
 
 
 def keyless() -> Column:
-    """A condition that is true for rows without a key. State accepts no such rows."""
+    """A condition that is true for rows without a key, which state doesn't accept."""
     return meta_column.field("key").isNull()
 
 
@@ -339,8 +332,8 @@ def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 
 def _sifted(node: Node, frame: DataFrame, end: Column, context: Context) -> DataFrame:
-    """The rows with a window that isn't closed yet. The other rows become dead letters or, if ``on_late`` is "fail",
-    the first of them fails the lane. ``end`` is the end of a row's last window.
+    """The rows with a window that isn't closed yet. The others become dead letters or, if ``on_late`` is "fail", fail
+    the lane. ``end`` is the end of a row's last window.
     """
     reject = context.on_late if on_late(node) == "dead-letter" else None
     return arrow.mapped(frame.withColumn(_END, end), late_rows.sifting(_END, node, reject), frame.schema)
@@ -375,9 +368,9 @@ def _join(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> DataFrame:
     """The rows from the operator ``before`` that the stateful operator ``node`` accepts. They must have a key and, for
-    a ``join`` or for windows of event time, an event time. Other rows are left out or fail the lane, as the settings
-    say. If a function of the job may have changed keys or event times in this stage, the rows are rejected here.
-    Otherwise :class:`anabranch.spark.query.rejections.Rejections` finds and rejects their records.
+    a ``join`` or for windows of event time, an event time; settings say what happens to other rows. Rows are rejected
+    here only if a function of the job may have changed keys or event times in this stage. Otherwise
+    :class:`anabranch.spark.query.rejections.Rejections` rejects their records.
     """
     fault = _keyless(context)
     if not any(i in context.changed for i in node.inputs):

@@ -25,9 +25,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def label_of(node: Node) -> str:
-    """The name of an operator in messages about late rows that it rejects. (Messages about other rejected rows use
-    another name.)
-    """
+    """The name of an operator in messages about its late rows, which differs from that in other messages."""
     return f"{label(node)}, late"
 
 

@@ -34,9 +34,7 @@ class Lookups:
     """The tables that a lane joins with streams.
 
     Attributes:
-        load: reads a table.
         schemas: the columns after each operator, by node.
-        now_seconds: a monotonic clock.
     """
 
     load: Callable[[Node, SparkSession], DataFrame]
@@ -46,8 +44,8 @@ class Lookups:
 
     def now(self, node: Node, spark: SparkSession) -> DataFrame:
         """The table of a ``join_table``. The table is read again if the time ``refresh`` has passed since the last
-        read. Without ``refresh``, the table is never read again. Columns that have been added to the table since the
-        job was planned are left out.
+        read; without ``refresh``, it is read only once. Columns that have been added since the job was planned are left
+        out.
 
         Raises:
             OperatorError: the table can't be read. Another attempt may succeed.
@@ -101,11 +99,9 @@ def load(
     """Read the table of a ``join_table``.
 
     Args:
-        functions: the job's functions, by node.
         records: returns a stream's full name and its records.
-        formats: the formats of streams that aren't JSON.
-        fails: whether, in a stream, a key whose latest record is unreadable causes an error when the table is used. If
-            false, unreadable records are skipped.
+        fails: whether using the table fails if the latest record of a key in a stream is unreadable. If false,
+            unreadable records are skipped.
 
     Raises:
         GraphError: the function didn't return a table, or the declaration of a stream as a table is wrong.
@@ -203,8 +199,8 @@ def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
 
 
 def _check_types(node: Node, frame: DataFrame, table: DataFrame, keys: Mapping[str, str]) -> None:
-    """Raises GraphError if keys have different types on the two sides. Spark would cast one side to the type of the
-    other, and a batch would fail if it contained a value that can't be cast. Different types of integers are allowed.
+    """Raises GraphError if keys have different types on the two sides, unless both are integers. Spark would cast one
+    side to the type of the other, and a value that can't be cast would fail a batch.
 
     Args:
         keys: for each key column of the frame, the column of the table with which it is compared.

@@ -1,9 +1,8 @@
-"""Refuses keys that would be different if a batch were computed again, because of functions such as ``rand()``. A key
-determines where a row goes.
+"""Refuses keys that would be different if a batch were computed again, because of functions such as ``rand()``.
 
-If a batch were computed again after a crash, a row with such a key would go to another place. The row would be in the
-output twice, or not at all. (``current_timestamp()`` is allowed, because it is always the same for a batch.) The
-results of Python functions can't be checked.
+If a batch were computed again after a crash, a row with such a key would go to another place, and be in the output
+twice or not at all. (``current_timestamp()`` is allowed, because it is always the same for a batch.) The results of
+Python functions can't be checked.
 """
 
 from __future__ import annotations
@@ -23,9 +22,7 @@ __all__ = ["check"]
 
 
 def check(node: Node, frames: Mapping[int, DataFrame]) -> None:
-    """Raises GraphError if an operator's key isn't deterministic. ``frames`` has the DataFrames of the earlier
-    operators, by node.
-    """
+    """Raises GraphError if an operator's key isn't deterministic."""
     for key in _keys(node):
         if query_plan.is_by_chance(frames[node.inputs[0]].select(F.expr(key))):
             raise GraphError(

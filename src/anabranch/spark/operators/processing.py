@@ -63,14 +63,9 @@ class Process:
     """The operator ``process``, with everything that Python workers need to run it.
 
     Attributes:
-        label: the operator's name in messages.
-        function: the processor.
         clock: the clock of the processor's timers; None if it has no timers.
-        result: the schema of the rows that the processor returns.
-        columns: the columns of messages.
         keys: the columns of the stage key.
-        on_error: as in :func:`anabranch.spark.functions.wrap.wrap`, as are ``factor``, ``busy``, ``line`` and
-            ``seconds``.
+        on_error: as in :func:`anabranch.spark.functions.wrap.wrap`, as are ``busy``, ``line`` and ``seconds``.
         own: the lane's own tasks, by number, with their buckets; None if all tasks in the state are the lane's.
     """
 
@@ -97,9 +92,7 @@ class Process:
         return self.function.home
 
     def keyed(self, schemas: Mapping[str, Schemas]) -> KeyedProcessor:
-        """The processor, with everything that is needed to call it. ``schemas`` has the schemas of the processor's
-        states, by name.
-        """
+        """The processor, with everything that is needed to call it."""
         return KeyedProcessor(self.processor, self.clock, self.result, schemas, self.home, self.function)
 
     def owns(self, task: int, key: bytes) -> bool:
@@ -137,7 +130,7 @@ def applied(frame: DataFrame, key: Column, process: Process, result: StructType)
 
 
 def _untimed(name: str, alias: str) -> Column:
-    """A copy of a column that isn't marked as the event time. If Spark found the mark, it would drop late rows."""
+    """A copy of a column without the mark for event time, which would make Spark drop late rows."""
     return F.col(codec.quoted(name)).alias(alias, metadata={"anabranch": ""})
 
 
@@ -185,8 +178,8 @@ def _field_names(kind: DataType) -> Iterator[str]:
 
 
 class _Worker(StatefulProcessor):
-    """A processor in one Spark task. Spark calls this object for each key that has rows, for each due timer, and when
-    the Spark task ends.
+    """A processor in one Spark task. Spark calls it for each key with rows, for each due timer, and when the Spark task
+    ends.
     """
 
     def __init__(self, process: Process, schemas: Mapping[str, Schemas], types: StructType) -> None:
@@ -306,15 +299,14 @@ def _on(origin: Mapping[str, Any]) -> str:
 
 
 def _place(message: Mapping[str, Any]) -> tuple[int, int, int]:
-    """The value by which the rows of a key are sorted, so that they are processed in the order of their records. (Rows
-    that don't come from a single record have negative offsets.)
+    """The value by which a key's rows are sorted into the order of their records. (Rows that don't come from a single
+    record have negative offsets.)
     """
     at = message[_AT]
     return at["source"], at["partition"], at["offset"] if at["offset"] >= 0 else -1 - at["offset"]
 
 
 def _stored(handle: StatefulProcessorHandle, name: str, state: State, schemas: Schemas) -> Any:
-    """Spark's object for the processor's state with a given name."""
     match state.kind:
         case "value":
             return handle.getValueState(name, schemas.values)

@@ -27,9 +27,8 @@ class Routing:
 
     Attributes:
         virtual: the lane's virtual tasks, sorted.
-        factor: how many virtual tasks each task is divided into.
-        count: the number of Spark tasks. This number may be different in a replay, so nothing that is written exactly
-            once depends on it.
+        count: the number of Spark tasks. It may differ in a replay, so nothing that is written exactly once depends on
+            it.
     """
 
     virtual: tuple[Virtual, ...]
@@ -80,8 +79,8 @@ def over(virtual: Iterable[Virtual], factor: int, cores: int) -> Routing | None:
 
 
 def before(group: Group) -> frozenset[int]:
-    """The nodes of the functions for which rows must be routed. Rows that come from state aren't routed. Neither are
-    rows that an earlier function has left in the Spark tasks of their virtual tasks.
+    """The nodes of the functions for which rows must be routed. Rows from state aren't routed, and neither are rows
+    that an earlier function has left in the Spark tasks of their virtual tasks.
     """
     there: set[int] = set()
     found: set[int] = set()

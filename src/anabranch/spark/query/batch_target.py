@@ -1,4 +1,4 @@
-"""Determines the size of a lane's first batch, and how long later batches should take."""
+"""Determines the size of a lane's batches."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ class LaneBatchTarget:
 
     @property
     def _first_rows(self) -> int:
-        """The number of records in the lane's first batch."""
         if not self.plan.settings.job.target_batch_seconds:
             return self._most_rows
         first = max(_FIRST, 2 * self._least_rows) if self.plan.calls_functions else _FIRST_OF_SQL
@@ -54,16 +53,15 @@ class LaneBatchTarget:
     @property
     def _target_seconds(self) -> float:
         """How long a batch should take. The target is shorter if batches can't be broken off, because a change must
-        wait for them. It isn't shorter if batches consist only of SQL, because such batches have fixed costs that take
-        a large part of their time.
+        wait for them. It isn't shorter for batches of only SQL, whose fixed costs take a large part of their time.
         """
         target = self.plan.settings.job.target_batch_seconds or math.inf
         return target * _AWAITED if self.outputs.repeats and self.plan.calls_functions else target
 
     @property
     def _least_rows(self) -> int:
-        """The smallest limit for the number of records in a batch: one record for each bucket, up to a fixed number,
-        because functions work on buckets at the same time.
+        """The smallest limit for the number of records in a batch: one for each bucket, up to a fixed number, because
+        functions work on buckets at the same time.
         """
         return max(1, min(len(self.plan.lane.ssps), _BUCKETS))
 
@@ -72,8 +70,8 @@ class LaneBatchTarget:
         return self.plan.settings.job.max_rows_per_batch * max(1, len(self.sources.all))
 
     def pacer(self, first: int | None = None) -> Pacer:
-        """A new pacer for the lane's batches. ``first`` is the number of records in the first batch. If it is None, the
-        number is determined here.
+        """A new pacer for the lane's batches. ``first`` is the number of records in the first batch, or None to
+        determine it here.
         """
         job, most = self.plan.settings.job, self._most_rows
         inputs = {place_of(source): source.starts for source in self.sources.all}

@@ -1,8 +1,8 @@
 """Syncs a lane's checkpoint to the disk before any part of a batch becomes visible, because Spark itself doesn't sync
 its files.
 
-Without these syncs, the offset log's entries for the last batches could be empty after a power cut, although outputs
-already contain records of these batches.
+Without these syncs, a power cut could leave the offset log's last entries empty, although outputs already contain
+records of their batches.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class CheckpointSync:
 
 
 def _files(folder: str) -> Iterator[tuple[str, set[str]]]:
-    """A folder and all folders below it, each with the paths of its files. Temporary files are left out, so all files
-    are complete.
+    """A folder and all folders below it, each with the paths of its files, without temporary files, which may be
+    incomplete.
     """
     try:
         entries = list(os.scandir(folder))
@@ -73,7 +73,7 @@ def _files(folder: str) -> Iterator[tuple[str, set[str]]]:
 
 def _recent(paths: list[str]) -> list[str]:
     """The files that were written no more than :data:`_RECENT` seconds before the newest of them. Only the files' own
-    times are compared, so a change of the machine's clock has no effect.
+    times count, so a change of the machine's clock has no effect.
     """
     times = {path: at for path in paths if (at := _written_at(path)) is not None}
     newest = max(times.values(), default=0.0)

@@ -1,8 +1,7 @@
 """Passes a lane's event time to Spark: the lane writes the time to a file, and a streaming source returns it as data.
 
-The source's offset is the lane's :class:`Progress`, so the progress is part of each entry of the offset log. When the
-watermark has risen, the source returns a single row with the new watermark, unless an option says that the source
-returns no rows.
+The source's offset is the lane's :class:`Progress`, which is thus a part of each entry of the offset log. When the
+watermark has risen, the source returns a single row with it, unless an option says that it returns no rows.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Clock:
         delays: the watermark delay of each SSP in ms. None for SSPs of intermediate streams.
         positions: the position in each SSP at the end of the batch, or before the first batch.
         window: the windows of processing time, if the lane has any.
-        newest: if the lane has such windows, the time at which the last record was read, in Unix ms.
+        newest: in a lane with such windows, the time at which the last record was read, in Unix ms.
         at: the lane's processing time at the moment ``boot``, in Unix ms.
         boot: a moment in seconds on :func:`anabranch.clocks.boottime`, a clock that nobody can set.
     """
@@ -101,11 +100,10 @@ class Clock:
     def heard(self, system: Callable[[str], System], now: int, idle: Mapping[str, int] = _NOBODY) -> Progress:
         """The lane's progress, updated with the control records of upstream lanes that apply to what this lane has read
         since the last update. If the lane has windows of processing time, only the watermark is updated, from the time
-        ``now``.
+        ``now`` (in Unix ms).
 
         Args:
             system: returns a system by name. Called only if the lane reads an intermediate stream.
-            now: the lane's processing time, in Unix ms.
             idle: the SSPs that seemed idle, each with the lane's position at that time. If the lane has read more of an
                 SSP since, the SSP isn't idle.
         """
@@ -142,7 +140,7 @@ def note_idle(path: Path, idle: Mapping[str, int]) -> None:
 
 
 def idle_at(path: Path) -> dict[str, int]:
-    """The SSPs and positions that :func:`note_idle` has recorded last; empty if nothing is recorded."""
+    """The SSPs and positions that :func:`note_idle` has recorded last, if any."""
     try:
         held: dict[str, int] = json.loads(path.with_suffix(_IDLE).read_text())
     except FileNotFoundError:
@@ -186,24 +184,21 @@ def _without_cursors(of: Progress) -> Progress:
 
 
 def is_of_clock(offset: object) -> bool:
-    """Whether an offset in a query's progress belongs to a clock source. (The rows of a clock source don't come from a
-    stream, so they aren't counted.)
+    """Whether an offset in a query's progress belongs to a clock source, whose rows aren't counted because they don't
+    come from a stream.
     """
     told = json.loads(offset) if isinstance(offset, str) else offset
     return isinstance(told, dict) and told.get("source") == progress.SOURCE
 
 
 def carried(systems: Systems) -> str:
-    """The systems, serialized so that they can be the value of a source's option. References to secrets aren't
-    resolved.
-    """
+    """The systems, serialized as the value of a source's option. References to secrets aren't resolved."""
     return base64.b64encode(pickle.dumps(systems)).decode()
 
 
 class EventTimeSource(DataSource):
-    """The streaming source for a lane's event time. It has the options ``file`` (the path of the clock file),
-    ``systems`` (from :func:`carried`) and ``rows``. If ``rows`` is "false", the source has offsets, but returns no
-    rows.
+    """The streaming source for a lane's event time. Its options are ``file`` (the path of the clock file), ``systems``
+    (from :func:`carried`) and ``rows``. If ``rows`` is "false", it has offsets, but returns no rows.
     """
 
     @classmethod

@@ -51,14 +51,14 @@ class Letters:
 
 @dataclass(frozen=True)
 class WorkerDeadLetters:
-    """What Python workers need to write dead letters. It is sent to them along with functions.
+    """What Python workers need to write dead letters.
 
     ``streams`` maps the number of a source to its stream. For each stream, ``systems`` has the stream's system, and
     ``letters`` says where dead letters go. ``operators`` maps an operator's name in messages to its name in slots.
-    ``slots`` has the names of the lane's slots. Spark tasks report to the driver through ``said``.
+    Spark tasks report to the driver through ``said``.
 
     Each slot must be written by one Spark task. If several Spark tasks may reject records of one slot, ``gathers`` is
-    true. These Spark tasks then only report the records, and :func:`put` writes them.
+    true. They then only report the records, and :func:`put` writes them.
     """
 
     job: str
@@ -71,7 +71,7 @@ class WorkerDeadLetters:
     gathers: bool = False
 
     def rejects(self, operator: str, keep: bool) -> Rejects:
-        """Collects the records that a Spark task of an operator rejects. Only counts them if ``keep`` is false."""
+        """Collects the records that a Spark task of an operator rejects, or only counts them if ``keep`` is false."""
         return Rejects(self, operator, keep)
 
     def slot(self, operator: str, stream: str, partition: int) -> int:
@@ -102,7 +102,7 @@ class Rejects:
     _adding: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, origin: Mapping[str, Any], error: str, row: Mapping[str, Any] | pa.RecordBatch | None = None) -> None:
-        """Reject a row, and thus the record from which the row comes. This never fails, whatever the row contains.
+        """Reject a row, and thus its record. This never fails, whatever the row contains.
 
         Args:
             origin: the row's hidden column.
@@ -174,7 +174,7 @@ class Rejects:
     def letters_of(
         self, records: Iterator[Records], stream: str, partition: int, errors: Mapping[int, str]
     ) -> Iterator[pa.RecordBatch]:
-        """The dead letters for records of a partition. ``errors`` has the records' errors, by offset."""
+        """The dead letters for records of a partition. ``errors`` has their errors, by offset."""
         for offsets, batch in records:
             held = batch.column(_HEADERS).to_pylist()
             told = []
@@ -214,8 +214,8 @@ def _values(row: pa.RecordBatch) -> dict[str, Any]:
 
 def _identity(source: int, errors: Mapping[int, str], derived: Iterable[_Derived]) -> bytes:
     """A digest of what a Spark task has rejected. It is the same if the Spark task is repeated, even if error texts
-    differ. If two Spark tasks reject the same records, it is the same, too. But different rows can be equal if they
-    don't come from a single record, so the digest then includes the number of the Spark task, and the source.
+    differ, and if two Spark tasks reject the same records. Different rows that don't come from a single record may be
+    equal, so the digest of such rows includes the number of the Spark task, and the source.
     """
     rows = sorted((offset, key or b"", key is None, value) for offset, key, value, _ in derived)
     content = sorted(errors), rows, (task_number(), source) if rows else None
@@ -223,8 +223,8 @@ def _identity(source: int, errors: Mapping[int, str], derived: Iterable[_Derived
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """The records of a partition that an operator has rejected in one Spark task; see :class:`Rejects`. The
-    ``identity`` is the same if the Spark task is repeated.
+    """The records of a partition that an operator has rejected in one Spark task. For ``identity``, see
+    :func:`_identity`.
     """
 
     operator: str
@@ -317,8 +317,8 @@ def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejecte
 
 
 def _putting(aside: WorkerDeadLetters) -> Any:
-    """A function for ``mapInArrow`` that writes rejected records, and returns no rows. Each of its input rows contains
-    the records of one slot.
+    """A function for ``mapInArrow`` that writes rejected records, those of one slot for each input row, and returns no
+    rows.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

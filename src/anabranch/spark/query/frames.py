@@ -35,9 +35,7 @@ class LaneFrames:
 
     Attributes:
         folder: the checkpoint folder, as a path for Spark.
-        clock: a local file for the lane's event time.
         nothing: whether batches must not read any records.
-        pacer: returns the pacer, which determines the size of batches.
     """
 
     plan: LanePlan
@@ -94,8 +92,8 @@ class LaneFrames:
 
     def _watermarked(self, frame: DataFrame, column: str, behind: int) -> DataFrame:
         """The DataFrame with the lane's watermark on a column. Spark takes the watermark from a row of the clock's
-        DataFrame. This row is dropped afterwards. ``behind`` says how many ms the operator's watermark must be behind
-        the lane's watermark.
+        DataFrame; this row is dropped afterwards. ``behind`` says how many ms the operator's watermark must be behind
+        the lane's.
 
         ``withWatermark`` is called only on the clock's DataFrame. Otherwise a stream with few records would hold the
         watermark back. Without a clock (``watermark_scope = "lane"``), Spark computes the watermark from the rows, with
@@ -132,8 +130,8 @@ class LaneFrames:
 
     def ticking(self, frame: DataFrame) -> DataFrame:
         """The DataFrame with the lane's clock as an additional source without rows, so Spark plans a batch even if only
-        the lane's event time has advanced. The DataFrame is returned unchanged if an operator with a watermark already
-        reads the clock, or if anabranch computes no watermark for the lane.
+        the lane's event time has advanced. Unchanged if an operator with a watermark already reads the clock, or if
+        anabranch computes no watermark for the lane.
         """
         if not self.sources.delays or (self.plan.group.stateful is not None and is_timed(self.plan.group.stateful)):
             return frame
@@ -145,9 +143,8 @@ class LaneFrames:
         """The streaming DataFrame that the lane's query computes, and a node id.
 
         If the query computes all operators, the DataFrame contains the output rows, and the id is None. If some
-        operators must be computed batch by batch, the DataFrame contains the rows before them, and the id is that of
-        the last operator in the query. If a source's path branches before the sources have come together, both values
-        are None.
+        operators are computed batch by batch, it contains the rows before them, and the id is that of the last operator
+        in the query. Both are None if a source's path branches before the sources have come together.
         """
         group, context, sinks = self.plan.group, self.context, self.outputs.sinks
         frames = by_node(self.sources.all, lambda s: s.rows(s.observed(s.opened(self.streamed(s)))))

@@ -1,8 +1,8 @@
 """Determines whether a batch can still be broken off. Each step of the driver that makes a part of the batch visible to
-others must pass a gate. Once the gate is shut, no such step can be taken.
+others must pass a gate, and can't be taken once the gate is shut.
 
-If an output has slots (in Kafka), Python workers make its rows visible, and pass no gate. Whether they have done this
-must be found out from the output.
+If an output has slots (in Kafka), Python workers make its rows visible without passing a gate. Only the output shows
+whether they have done this.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Gate:
     _is_shut: bool = False
 
     def begins(self, number: int) -> None:
-        """Record that the writing of a batch begins, and that no step has made a part of the batch visible yet. Raises
-        BrokenOffError if the gate is shut.
+        """Record that the writing of a batch begins, and that no part of it is visible yet. Raises BrokenOffError if
+        the gate is shut.
         """
         with self._lock:
             self._check()
@@ -67,18 +67,16 @@ class Gate:
             self.number, self.begun_at = number, self.clock()
 
     def check(self) -> None:
-        """Raises BrokenOffError if the gate is shut, and FencedError if another process has taken the lane's folder. In
-        both cases, further work on the batch would be useless, so call this even before work that isn't visible to
-        others.
+        """Raises BrokenOffError if the gate is shut, and FencedError if another process has taken the lane's folder.
+        Work on the batch would then be useless, so call this even before work that isn't visible to others.
         """
         self.check_owner()
         with self._lock:
             self._check()
 
     def passes(self, what: str, *, exact: bool) -> None:
-        """Record that the batch is about to become visible to others. ``what`` describes the step, for example "is
-        being published". Raises BrokenOffError if the gate is shut, and FencedError if another process has taken the
-        lane's folder.
+        """Record that the batch is about to become visible to others, by a step that ``what`` describes, for example
+        "is being published". Raises the same errors as :meth:`check`.
         """
         self.check_owner()
         with self._lock:

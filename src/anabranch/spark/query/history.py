@@ -24,12 +24,9 @@ class CompletedBatch:
     """Spark's figures about a completed batch.
 
     Attributes:
-        rows: how many records the batch read.
-        seconds: the sum of the durations of the batch's steps. (The total that Spark reports includes the time for
-            which the query was held.)
-        late_groups: how many groups of late rows Spark dropped. (In an ``agg``, Spark groups rows before it drops the
-            late groups. In a ``join``, it counts single rows.)
-        state_rows: the number of rows of state after the batch.
+        seconds: the sum of the durations of the batch's steps. (Spark's total includes the time for which the query was
+            held.)
+        late_groups: how many groups of late rows Spark dropped in an ``agg``, and how many late rows in a ``join``.
         ended: when the batch ended, in seconds since 1970.
         state_bytes: the size of the state's files after the batch.
     """
@@ -44,9 +41,7 @@ class CompletedBatch:
 
 
 def newest(spark: SparkSession, query: StreamingQuery) -> str:
-    """A tag that identifies a query's newest report, and changes when there is a newer report. Empty if there is no
-    report yet.
-    """
+    """A tag of a query's newest report, which changes when there is a newer report. Empty if there is no report yet."""
     return query_progress.newest(spark, query)
 
 

@@ -29,7 +29,7 @@ class LaneTime:
         delays: the delay in ms of each SSP that determines the watermark; None for SSPs of intermediate streams.
         window: the windows of processing time, if the lane has any. Such a lane has no delays.
         inherited: returns the event time that the lane takes over from its predecessors or, after a drain, from lanes
-            of the drained job; None if there are no such lanes.
+            of the drained job, if there are any.
     """
 
     lane: Lane
@@ -41,9 +41,9 @@ class LaneTime:
 
     def begin(self, last: Batch | None, pending: bool) -> None:
         """Prepare the lane's clock file before the query starts. An old file is deleted. The new file has the event
-        time after ``last``, the last planned batch, whose records are read once more for this. If the batch is
-        ``pending``, no file is written, because the batch runs again anyway. If no batch was planned yet, the file has
-        the event time that ``inherited`` returns or, without ``inherited``, isn't written.
+        time after ``last``, the last planned batch, whose records are read once more for this. A ``pending`` batch runs
+        again anyway, so no file is written. If no batch was planned yet, the file has the event time that ``inherited``
+        returns, if given.
         """
         if self.path is None:
             return
@@ -76,7 +76,7 @@ class LaneTime:
         Clock(now, self.delays, positions, self.window, newest, batch.at, boottime()).write(self.path)
 
     def control(self, batch: Batch) -> Control:
-        """The control record that the lane writes with a batch, for the lanes that read this lane's output."""
+        """The control record that the lane writes with a batch, for the lanes that read its output."""
         return Control(
             lane=self.lane.id,
             watermark=batch.progress.watermark,
@@ -92,8 +92,8 @@ class LaneTime:
         return any(end > first for first, end in ranges)
 
     def _newest(self, batch: Batch) -> int:
-        """The time at which the last record was read. If this isn't known after a restart, the time at which the batch
-        was planned.
+        """The time at which the last record was read or, if this isn't known after a restart, at which the batch was
+        planned.
         """
         assert self.path is not None
         before = clock.read(self.path)

@@ -1,5 +1,5 @@
-"""Determines to which sinks and slots a lane's rows go, and which publishers write them. Also determines what happens
-to records that the lane can't process.
+"""Determines to which sinks and slots a lane's rows go, which publishers write them, and what happens to records that
+the lane can't process.
 """
 
 from __future__ import annotations
@@ -56,14 +56,8 @@ log = logs.get_logger()
 
 @dataclass(frozen=True)
 class LaneOutputs:
-    """The outputs of a lane: for its rows, and for the records that it can't process.
-
-    Attributes:
-        planned: returns the entry of a batch in the offset log.
-        clock: a local file for the lane's event time.
-        inherited: returns the event time that the lane takes over from earlier lanes.
-        dropped: called right before each batch is published, with the number of records that were dropped in the batch.
-        gate: must be passed before each step of the driver that makes a batch visible to others.
+    """The outputs of a lane: for its rows, and for the records that it can't process. For ``planned``,
+    ``clock``, ``inherited`` and ``dropped``, see :class:`anabranch.spark.query.query.LaneQuery`.
     """
 
     plan: LanePlan
@@ -78,14 +72,14 @@ class LaneOutputs:
 
     @property
     def allowed(self) -> float:
-        """How many seconds a batch may take: the shortest limit of the publishers whose outputs have slots; infinite if
-        no output has slots."""
+        """How many seconds a batch may take: the shortest limit of the publishers with slots; infinite if there are
+        none."""
         slotted = [publisher for publisher in self.publishers.values() if publisher.slotted]
         return min((publisher.batch_seconds for publisher in slotted), default=math.inf)
 
     def rejecting(self, policy: str) -> Rejecting | None:
-        """What receives rejected rows; None if they fail the lane. Each policy always gets the same object, so that an
-        operator writes all its dead letters of a Spark task at once.
+        """What receives rejected rows; None if they fail the lane. A policy always gets the same object, so an operator
+        writes all its dead letters of a Spark task at once.
         """
         return None if policy == _FAIL else self._rejecting[policy != _DROP]
 
@@ -95,8 +89,8 @@ class LaneOutputs:
 
     @property
     def repeats(self) -> str:
-        """Describes the outputs that would get the rows of a batch twice if the batch ran again; empty if there are no
-        such outputs.
+        """Describes the outputs that would get the rows of a batch twice if the batch ran again; empty if there are
+        none.
         """
         written = [node for node in self.plan.group.sinks if node.kind != "foreach_batch"]
         plain = sorted(
@@ -109,15 +103,15 @@ class LaneOutputs:
         return " and ".join([*told, *(f"is given to {name}" for name in called)])
 
     def take(self, new: bool) -> None:
-        """Take over the lane's exactly-once outputs. After this, former owners can't write to these outputs. ``new``
-        says whether no batch of the lane was ever planned.
+        """Take over the lane's exactly-once outputs. Former owners can't write to them any more. ``new`` says whether
+        no batch of the lane was ever planned.
         """
         for publisher in self.publishers.values():
             publisher.take(new)
 
     def refresh(self) -> None:
-        """Take the lane's slots again. This renews the slots' markers before they expire, and aborts transactions that
-        a batch has left open.
+        """Take the lane's slots again, to renew the slots' markers before they expire, and to abort transactions that a
+        batch has left open.
         """
         for publisher in self.publishers.values():
             if publisher.slotted:
@@ -137,8 +131,8 @@ class LaneOutputs:
 
     @cached_property
     def _gathers(self) -> bool:
-        """Whether several Spark tasks may reject records of one slot. One Spark task must then write all dead letters
-        of the slot. (If the lane has a broadcast input, several Spark tasks may even reject the same record.)
+        """Whether several Spark tasks may reject records of one slot (with a broadcast input, even the same record).
+        One Spark task must then write all dead letters of the slot.
         """
         job = self.plan.settings.job
         keyed = any(rule(node).stateful or node.kind == "partition_by" for node in self.plan.group.nodes)
@@ -197,7 +191,7 @@ class LaneOutputs:
         return self.plan.systems.tables(self.plan.lane)
 
     def table(self, node: Node) -> str:
-        """The name of the table's output if a sink writes to a table; empty for other sinks."""
+        """The name of the output if a sink writes to a table; empty for other sinks."""
         output = "" if node.kind == "foreach_batch" else stages.stream_of(self.plan.graph, node)
         return output if output in self.tables else ""
 
@@ -218,9 +212,7 @@ class LaneOutputs:
             kept.unpersist()
 
     def _keyless(self, frames: dict[int, DataFrame]) -> DataFrame:
-        """The rows with a null key that reach the lane's state, in the form of :meth:`Source.faulty`. ``frames`` has
-        the rows of each source.
-        """
+        """The rows with a null key that reach the lane's state, in the form of :meth:`Source.faulty`."""
         at = [meta_column.field(name) for name in ("source", "partition", "offset")]
         sides = evaluation.before_state(self.plan.group, frames, self.plan.bare_context)
         said = [F.lit("null_key").alias("fault"), F.lit(_KEYLESS).alias("reason")]
@@ -253,7 +245,7 @@ class LaneOutputs:
         return {i: times[i].column for i in stages.untimed_refused(self.plan.graph, self.plan.stage)}
 
     def _named(self, node: Node) -> TaskNames | None:
-        """The names of tasks, if this output's settings ask for a header with the task's name; otherwise None."""
+        """The names of tasks if this output's settings ask for a header with them; otherwise None."""
         bound = self.plan.settings.streams.get(stages.stream_of(self.plan.graph, node))
         return task_header.of_lane(self.plan.lane) if bound is not None and bound.task_header else None
 
@@ -275,8 +267,8 @@ class LaneOutputs:
 
     @property
     def slotted_partitions(self) -> dict[int, tuple[int, int]]:
-        """The source and partition from which each slot's rows come, by slot number. Empty if the rows come from state,
-        or if no output has slots.
+        """The source and partition of each slot's rows, by slot number. Empty if the rows come from state, or if no
+        output has slots.
         """
         if self.plan.group.stateful is not None or not any(each.slotted for each in self.publishers.values()):
             return {}
@@ -285,8 +277,8 @@ class LaneOutputs:
         return {slots[ssp]: place for ssp, place in places.items() if ssp in slots}
 
     def plain(self, streams: Mapping[int, str]) -> dict[int, PlainWriter]:
-        """The writers of at-least-once outputs, by the number of the output. All these outputs are in the same system,
-        because outputs in different systems belong to different groups.
+        """The writers of at-least-once outputs, by the number of the output. They are in one system, because outputs in
+        different systems belong to different groups.
         """
         plain = {number: stream for number, stream in streams.items() if self.plan.is_plain(stream)}
         if not plain:
@@ -361,8 +353,8 @@ class LaneOutputs:
         return self.plan.by_intake and batch.at < batch.watermark and self.time.reads(batch)
 
     def settle(self) -> None:
-        """Wait a short time until readers can see everything that the lane has published, and remove the lane's
-        temporary data. Call this after the lane has ended.
+        """Wait a short time until readers can see everything that the lane has published, and remove its temporary
+        data. Call this after the lane has ended.
         """
         self.publishing.settle()
 

@@ -19,8 +19,7 @@ def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
     """A condition that is true for the records that the lane processes: the records in the lane's buckets, from each
     bucket's start offset on. None if the lane processes everything that it reads.
 
-    The condition depends on a record's partition and offset, and on the bytes of its key. If the key is null, the
-    offset determines the bucket.
+    If a record's key is null, the offset determines the bucket.
 
     Args:
         ssps: the whole partitions of one stream that the lane reads.
@@ -52,7 +51,7 @@ def taken(begins: Mapping[int, Sequence[int]], hashed: Column) -> Column:
 
 
 def of_key(key: Column, offset: Column) -> Column:
-    """The hash of a record's key, or the record's offset if the key is null. Use it with :func:`bucket`."""
+    """The hash of a record's key, for :func:`bucket`; the record's offset if the key is null."""
     return F.when(key.isNull(), offset).otherwise(F.xxhash64(key))
 
 
@@ -80,9 +79,9 @@ def of_state(lane: Lane) -> Column | None:
     because then no rows come from the state of other tasks. (A lane that took over state after a drain may have state
     of other tasks, but all timers of this state have fired.)
 
-    If the tasks of a lane were divided among several successors, each successor has the state of all these tasks. Spark
-    must evaluate the condition after the stateful operator. The condition is written so that the optimizer can't move
-    it in front of that operator, where it would have a different meaning.
+    If a lane's tasks were divided among several successors, each successor has the state of all these tasks. The
+    condition is written so that Spark's optimizer can't move it in front of the stateful operator, where it would have
+    a different meaning.
     """
     if not lane.predecessors:
         return None
@@ -91,8 +90,8 @@ def of_state(lane: Lane) -> Column | None:
 
 
 def of_keys(lane: Lane, task: Column, key: Column) -> Column:
-    """A condition that is true for the lane's own state. ``task`` is the column with the number of the task at factor
-    1, and ``key`` the column with the bytes of the key.
+    """A condition that is true for the lane's own state. ``task`` has the number of the task at factor 1, ``key`` the
+    bytes of the key.
     """
     return of_tasks(owned(lane), lane.factor, task, F.xxhash64(key))
 

@@ -33,7 +33,6 @@ class Pacer:
     """The pacer of one lane. Thread-safe.
 
     Args:
-        first: the number of records in the first batch.
         most: the largest number of records from one input in a batch.
         inputs: the start offsets of each input's partitions, by the name of the input (from :func:`name_of`).
     """
@@ -110,7 +109,7 @@ class Pacer:
                 self._given = given
 
     def took(self, batch: int, seconds: float) -> None:
-        """Record the total duration of a batch, that is, of its planning, writing and commit."""
+        """Record the total duration of a batch: of its planning, writing and commit."""
         with self._lock:
             if batch in self._written:
                 beside = max(0.0, seconds - self._written.pop(batch))
@@ -118,8 +117,8 @@ class Pacer:
 
     @property
     def _beside(self) -> float:
-        """How many seconds a batch takes in addition to its writing. This is the minimum over the last few batches,
-        because the first batch of a query takes much longer. 0 until two batches have been measured.
+        """How many seconds a batch takes in addition to its writing: the minimum of the last few batches, because the
+        first batch of a query takes much longer. 0 until two batches have been measured.
         """
         return min(self._besides) if len(self._besides) > 1 else 0.0
 

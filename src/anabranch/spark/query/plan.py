@@ -42,10 +42,8 @@ class LoadedJob:
     """What the lanes of a job share in this process.
 
     Attributes:
-        functions: the job's functions, by the node that calls them.
         schemas: the columns after each operator, by node.
         formats: the formats of streams that aren't JSON, by stream.
-        home: the job's folder.
         needs: which columns of its sources each group needs. Lanes add to this mapping when they have determined the
             columns.
     """
@@ -80,8 +78,8 @@ class LanePlan:
 
     @property
     def message_patience(self) -> float:
-        """How many seconds a drain waits for work on one message before it gives up. If the job has a time limit for
-        messages, a drain never gives up, because a worker that exceeds the limit ends.
+        """How many seconds a drain waits for work on one message before it gives up. Infinite if the job has a time
+        limit for messages, because a worker that exceeds the limit ends.
         """
         return _DRAINING_SECONDS if math.isinf(self.message_limit) else math.inf
 
@@ -103,16 +101,16 @@ class LanePlan:
 
     @property
     def sequential(self) -> bool:
-        """Whether the lane's functions process one key after another. This is true if all functions are processors,
-        because Spark passes the rows of one key at a time to a processor.
+        """Whether the lane has functions, and all of them are processors. They process one key after another, because
+        Spark passes the rows of one key at a time to a processor.
         """
         functions = [node for node in self.group.nodes if rule(node).function]
         return bool(functions) and all(node.kind == "process" for node in functions)
 
     @property
     def ticks(self) -> bool:
-        """Whether the lane has timers of processing time. If so, Spark runs one batch after another, even if there are
-        no records.
+        """Whether the lane has timers of processing time. If so, Spark runs one batch after another, even without
+        records.
         """
         stateful = self.group.stateful
         return stateful is not None and stateful.args.get("timers") == PROCESSING_TIME
@@ -124,8 +122,8 @@ class LanePlan:
 
     @property
     def real_time(self) -> bool:
-        """Whether the lane runs in Spark's real-time mode. (A lane that must stop at given offsets has the trigger
-        "micro-batch" even in a job in real time.)
+        """Whether the lane runs in Spark's real-time mode. (A lane that must stop at given offsets runs in
+        micro-batches even in a job in real time.)
         """
         return self.settings.job.trigger == "real-time" and not self.until
 
@@ -136,8 +134,8 @@ class LanePlan:
 
     @property
     def by_intake(self) -> bool:
-        """Whether the lane has windows of processing time. In such a lane, the time at which a batch was planned
-        determines the windows of its records.
+        """Whether the lane has windows of processing time. If so, the time at which a batch was planned determines the
+        windows of its records.
         """
         return self.group.stateful is not None and is_by_intake(self.group.stateful)
 
@@ -153,7 +151,7 @@ class LanePlan:
 
     @cached_property
     def _groups(self) -> tuple[Group, ...]:
-        """All groups of the lane's stage. The lane runs one of these groups."""
+        """All groups of the lane's stage."""
         written = [stages.stream_of(self.graph, s) for s in self.stage.sinks if s.kind != "foreach_batch"]
         return groups.cut(self.graph, self.stage, {stream: self._kind(stream) for stream in written})
 
@@ -175,9 +173,9 @@ class LanePlan:
 
     @property
     def looks_for_null_keys(self) -> bool:
-        """Whether each batch must be searched for records with null keys, whose rows would reach the lane's state. This
-        isn't done if such a row fails the lane anyway. Nor is it done if a shuffle or a function may have changed keys,
-        because a row's null key may then not come from its record.
+        """Whether each batch must be searched for records with null keys, whose rows would reach the lane's state. No
+        search is made if such a row fails the lane anyway, or if a shuffle or a function may have changed keys, so that
+        a row's null key may not come from its record.
         """
         stateful = self.group.stateful
         shuffled = any(is_shuffle(node) for node in self.group.nodes)

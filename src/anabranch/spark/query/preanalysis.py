@@ -39,15 +39,15 @@ class PreanalyzedQuery:
     query: LaneQuery
 
     def known(self, query: LaneQuery) -> LaneQuery | None:
-        """The query of a lane whose start is known, with the analysis that was made in advance. None if this analysis
-        doesn't fit; see :func:`is_as_foreseen`.
+        """The query of a lane whose start is known, with the analysis made in advance. None if the analysis doesn't
+        fit; see :func:`is_as_foreseen`.
         """
         return query.as_analyzed(self.query) if is_as_foreseen(self.query.lane, query.lane) else None
 
 
 def foreseen(query: LaneQuery) -> PreanalyzedQuery | None:
-    """Analyze the query of a lane that hasn't started yet. If the query depends on where the lane starts, nothing is
-    analyzed, and the result is None."""
+    """Analyze the query of a lane that hasn't started yet. Returns None, without an analysis, if the query depends
+    on where the lane starts."""
     if not query.foreseeable:
         return None
     query.analyze()
@@ -64,8 +64,7 @@ def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
 
 
 def _own(lane: Lane, whole: SSP) -> tuple[bool, ...] | None:
-    """For each bucket of a partition, whether the bucket belongs to the lane; None if the lane's buckets have different
-    start offsets.
+    """Whether each bucket of a partition belongs to the lane; None if the lane's buckets have different start offsets.
     """
     begin = floors(lane, whole)
     return tuple(at != NEVER for at in begin) if len(set(begin) - {NEVER}) == 1 else None

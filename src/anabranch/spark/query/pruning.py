@@ -23,8 +23,8 @@ Needs = dict[tuple[str, int], Set[str] | None]
 def needed(group: Group, source: Node, schema: StructType, context: Context) -> set[str] | None:
     """The columns of a source that the operators up to and including the stateful operator need; None for all columns.
 
-    To find out whether a column is needed, Spark analyzes these operators without the column. ``schema`` is the schema
-    of the source's DataFrame, including the hidden column.
+    To find out whether a column is needed, Spark analyzes these operators without it. ``schema`` is the schema of the
+    source's DataFrame, including the hidden column.
     """
     way = _way(group, source)
     if way is None:
@@ -37,9 +37,8 @@ def needed(group: Group, source: Node, schema: StructType, context: Context) -> 
 
 
 def _way(group: Group, source: Node) -> list[Node] | None:
-    """The operators after the source, up to and including the stateful operator. None if the group has no stateful
-    operator or several sources, if the path branches, if the stateful operator calls a function, or if another operator
-    isn't SQL.
+    """The operators after the source, up to and including the stateful operator. None unless they form a single path
+    from the group's only source, with SQL operators before the stateful operator, which calls no function.
     """
     if group.stateful is None or rule(group.stateful).function or len(group.sources) > 1:
         return None

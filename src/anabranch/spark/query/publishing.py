@@ -37,12 +37,8 @@ class Publishing:
         targets: the streams to which rows are written, by the number of the output.
         timed: the streams among ``targets`` whose readers need the lane's watermark.
         refusals: which rows intermediate streams refuse, by the number of the output.
-        time: the lane's event time.
-        planned: returns the entry of a batch in the offset log.
         unruly: whether rows of one slot may be in several Spark tasks. If so, and if the output has slots, the rows of
             each slot are moved to one Spark task before they are written.
-        line: where Python workers report their progress.
-        gate: must be passed before each step of the driver that makes a batch visible to others.
         observed: returns the observations of the running batch, by the source's name in observations. They are complete
             once the batch's rows have been computed.
         looked: the running batch if its unreadable records and its null keys have already been looked for; otherwise
@@ -95,8 +91,8 @@ class Publishing:
         """Write the dead letters of a batch whose rows have been computed, before its outputs are written. Otherwise a
         row that is rejected now, but not in a replay, could be missing from both the outputs and the dead letters.
 
-        A stateful operator's dead letters include records with null keys. These records are looked for now, because a
-        slot can be written only once in a batch.
+        A stateful operator's dead letters include records with null keys. These are looked for now, because a slot can
+        be written only once in a batch.
         """
         if self.rejections.into_state and number not in self.looked:
             self._look(number, self.observed())
@@ -130,7 +126,7 @@ class Publishing:
     @property
     def _ways(self) -> dict[int, str]:
         """How each output is written, by the number of the output: "plain", or the name of the system whose publisher
-        writes to the output.
+        writes it.
         """
         systems = {number: self.lane.system(target.stream) for number, target in self.targets.items()}
         return {number: "plain" if number in self.plain else systems[number] for number in systems}
@@ -168,8 +164,8 @@ class Publishing:
     def finish(self, number: int, written: list[Written], measured: Mapping[str, Measured]) -> None:
         """Publish a batch whose rows are already written, together with its dead letters. Then advance the lane's time.
 
-        ``measured`` has the observations of each source, by the source's name in observations. If it is empty, the
-        observations are taken from :attr:`observed`.
+        ``measured`` has the observations of each source, by the source's name in observations. If it is empty,
+        :attr:`observed` supplies them.
         """
         measured = measured or self.observed()
         self.gate.check()

@@ -68,8 +68,7 @@ class LaneQuery:
     ``inherited`` returns the event time that the lane takes over. ``dropped`` is called for each batch with the number
     of dropped records. For ``remembered``, see :class:`LaneBatchTarget`; for ``nothing``, see :class:`LaneFrames`.
 
-    ``writing`` is set while a batch is being written, and ``under_way`` describes the running batch. The driver must
-    pass the ``gate`` before each of its steps that makes a batch visible to others.
+    ``writing`` is set while a batch is being written, and ``under_way`` describes the running batch.
     """
 
     job: LoadedJob
@@ -213,7 +212,7 @@ class LaneQuery:
     @property
     def holdable(self) -> bool:
         """Whether the running query can be held, so that it runs batches that anabranch has planned. Only a query that
-        plans its next batch soon can be held, not a query with a long interval between batches.
+        plans its next batch soon can be held.
         """
         return not self.plan.real_time and self._interval <= _TICK_MS
 
@@ -240,14 +239,15 @@ class LaneQuery:
         return started
 
     def analyze(self) -> None:
-        """Have Spark analyze the query now, so that :meth:`start` takes less time. Raises the errors in the plan."""
+        """Have Spark analyze the query now, so that :meth:`start` takes less time. Raises the errors in the plan. Does
+        nothing in real-time mode."""
         if not self.plan.real_time:
             _ = self._body
 
     @property
     def foreseeable(self) -> bool:
-        """Whether Spark can analyze the query before it is known where the lane starts. This requires that there is a
-        single source, that it finds its start offsets in the folder, and that nothing else depends on them.
+        """Whether Spark can analyze the query before it is known where the lane starts. There must be a single source,
+        it must find its start offsets in the folder, and nothing else may depend on them.
         """
         if (
             self.plan.stateful
@@ -290,8 +290,8 @@ class LaneQuery:
 
     @cached_property
     def _apart(self) -> _Body:
-        """The body of a query in which a source's path branches before the sources have come together. The query itself
-        only passes records on, and everything is computed batch by batch.
+        """The body of a query in which a source's path branches before the sources have come together. The query only
+        passes records on; everything is computed batch by batch.
         """
         tagged = [self.frames.streamed(s).withColumn("source", F.lit(s.number)) for s in self.sources.all]
         union = tagged[0]
@@ -344,9 +344,9 @@ class LaneQuery:
         crash_points.reach(crash_points.PUBLISHED, self.lane.id, number)
 
     def _check_time(self, number: int) -> None:
-        """Tell Spark tasks which rows are late, unless Spark itself drops these rows. Raises StateError, before any
-        work on the batch is done, if the batch was planned at a time for which windows of processing time are already
-        closed. The lane then restarts, and continues at the time of its last batch.
+        """Tell Spark tasks which rows are late, unless Spark itself drops these rows. Raises StateError if the batch
+        was planned at a time for which windows of processing time are already closed. The lane then restarts, and
+        continues at the time of its last batch.
         """
         if self.plan.group.stateful is not None and on_late(self.plan.group.stateful) != "drop":
             late_rows.let_know(self.job.spark.sparkContext, self.planned(number - 1).watermark if number else 0)
@@ -366,8 +366,8 @@ class LaneQuery:
 
     def _call(self, node: Node, batch: DataFrame, number: int) -> None:
         """Pass a batch to a ``foreach_batch`` function. The function may compute the batch's rows in part, twice, or
-        not at all. So the batch is computed once, completely, before the call, and reports of Spark tasks during the
-        call are ignored.
+        not at all. So the batch is computed completely before the call, and reports of Spark tasks during the call are
+        ignored.
         """
         rows = batch.persist()
         try:

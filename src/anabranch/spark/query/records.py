@@ -1,4 +1,4 @@
-"""Reads selected records of a stream once more, as a batch DataFrame, that is, a DataFrame that isn't streaming."""
+"""Reads selected records of a stream once more, as a DataFrame that isn't streaming."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def _reading(
 
 
 def task_number() -> int:
-    """The number of the Spark task in which this function is called; 0 outside Spark tasks."""
+    """The number of the current Spark task; 0 outside Spark tasks."""
     context = TaskContext.get()
     return context.partitionId() if context is not None else 0
 
 
 def batch_number() -> int:
-    """The number of the batch to which the current Spark task belongs; -1 outside a streaming query."""
+    """The number of the current Spark task's batch; -1 outside a streaming query."""
     context = TaskContext.get()
     number = None if context is None else context.getLocalProperty(local_properties.BATCH)
     return -1 if number is None else int(number)

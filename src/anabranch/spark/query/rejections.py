@@ -24,9 +24,9 @@ class Rejections:
 
     Attributes:
         reports: the names of the ``read`` operators whose unreadable records this lane rejects.
-        dropping: the faults for which records are only counted, and don't become dead letters.
-        keyless_rows: given some rows of each source, returns the rows that reach the lane's stateful operator with a
-            null key.
+        dropping: the faults for which records are only counted.
+        keyless_rows: given some rows of each source, returns those that reach the lane's stateful operator with a null
+            key.
         into_state: the name of the lane's stateful operator in messages; empty if there is no such operator.
         dropped: called right before each batch is published, with the number of records that were dropped.
         late_rows: the names, in messages, of the operators whose late rows become dead letters.
@@ -49,8 +49,8 @@ class Rejections:
         dead_letters.put(self.spark, self.aside)
 
     def finish(self) -> list[Written]:
-        """Write the remaining dead letters of a batch, and return all dead letters that were written for it. Calls
-        ``dropped`` with the number of dropped records, and ``late`` with the number of late rows.
+        """Write the remaining dead letters of a batch, and return all that were written for it. Calls ``dropped`` and
+        ``late``.
         """
         self.put()
         heard = dead_letters.heard(self.aside)

@@ -49,16 +49,14 @@ def restored(schemas: Mapping[str, str]) -> dict[int, StructType]:
 def columns(
     graph: Graph, functions: Mapping[int, Callable[..., Any]], formats: Mapping[str, Format], home: str
 ) -> dict[int, StructType]:
-    """The schema after each operator that isn't a sink, by node, without the hidden column. The active session is used
-    to determine the schemas.
+    """The schema after each operator that isn't a sink, by node, without the hidden column. Uses the active session.
 
     Args:
-        formats: the formats of streams that aren't JSON.
         home: the job's folder. If a function raises an exception, the error names the line in a file of this folder.
 
     Raises:
         GraphError: an expression or a function isn't valid for its columns, a column's name isn't allowed, a key isn't
-            deterministic, or Spark can't run an operator as a stream. The message names the operator.
+            deterministic, or Spark can't run an operator as a stream.
     """
     frames: dict[int, DataFrame] = {}
     named = partial(explained, home=home)
@@ -153,8 +151,8 @@ def _read(node: Node, raw: DataFrame, format_: Format) -> DataFrame:
 
 
 def explained(node: Node, build: Callable[[], _Built], home: str) -> _Built:
-    """The result of ``build``. If ``build`` raises an error that isn't anabranch's own, the error is replaced by a
-    GraphError that names the operator and, if the error was raised in the job's files, the line.
+    """The result of ``build``. An error that isn't anabranch's own is replaced by a GraphError that names the operator
+    and, if the error was raised in the job's files, the line.
     """
     try:
         return build()

@@ -99,7 +99,6 @@ def writing(
     Args:
         targets: the target of each output, by the number of the output.
         refusals: which rows outputs refuse, by the number of the output.
-        line: where workers report their progress.
     """
     now = time.time_ns() // 1000  # read once, because executors' clocks may differ
     return rows.mapInArrow(_writing(output, dict(targets), batch, dict(refusals), now, line), _WRITTEN_DDL)
@@ -150,8 +149,8 @@ def _counted(meter: Meter, slot: int, rows: pa.RecordBatch) -> tuple[Tally, int,
 
 
 def _parted(batch: pa.RecordBatch, column: str) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """For each value of a column, in order of the values: the value, and the rows that have it. If there is no such
-    column, 0 and all rows.
+    """For each value of a column, in order: the value, and the rows that have it. Without such a column, 0 and all
+    rows.
     """
     at = batch.schema.get_field_index(column)
     if at < 0:
@@ -164,7 +163,7 @@ def _parted(batch: pa.RecordBatch, column: str) -> Iterator[tuple[int, pa.Record
 
 
 def _records(rows: pa.RecordBatch, now: int) -> pa.RecordBatch:
-    """The rows as records. A row without a timestamp gets the timestamp ``now``, in microseconds since 1970."""
+    """The rows as records. A row without a timestamp gets ``now``, in microseconds since 1970."""
     at = rows.schema.get_field_index("headers")
     unpacked = rows.set_column(at, "headers", headers.unpack(rows.column(at)))
     unpacked = _timed(unpacked, now)
@@ -182,7 +181,7 @@ def _timed(rows: pa.RecordBatch, now: int) -> pa.RecordBatch:
 
 def partitions(rows: pa.RecordBatch, count: int) -> Numbers:
     """The partition to which each row is written. It is computed from the murmur2 hash of the row's key or, if the key
-    is null, from the offset of the row's record. So in a replay, a row goes to the same partition.
+    is null, from the offset of the row's record, so it is the same in a replay.
     """
     if count == 1:
         return np.zeros(rows.num_rows, np.int32)

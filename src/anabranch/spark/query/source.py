@@ -1,5 +1,5 @@
 """Describes one source of a lane's query: which records Spark reads, which rows it makes from them, and what it
-observes about the records.
+observes about them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ class Source:
     """One stream that a lane reads. A ``read`` of several streams has several sources.
 
     Attributes:
-        number: identifies the source within the lane.
         starting: the start offsets, by whole SSP.
         tasks: the numbers of the lane's tasks, by SSP in text form.
         audience: for a broadcast stream, determines the tasks to which each record goes; None for other streams.
@@ -111,9 +110,7 @@ class Source:
         return raw if self.intake is None else self.intake.opened(raw, self.fail)
 
     def observed(self, opened: DataFrame) -> DataFrame:
-        """The same DataFrame, about which Spark makes observations while it computes the rows. (The rows aren't
-        computed a second time for the observations.)
-        """
+        """The same DataFrame, about which Spark makes observations while it computes the rows."""
         measures = self.measures()
         return opened.observe(self.name, *measures) if measures else opened
 
@@ -133,10 +130,9 @@ class Source:
         return self.intake.rows(opened, task, stream, self.fail, source=self.number, today=today)
 
     def faulty(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame | None:
-        """The unreadable records of a batch, with the reasons. None if all records are readable, or if the stream is an
-        intermediate stream. ``ranges`` says what the batch reads, and ``at`` when the batch was planned, in Unix ms.
-        For a broadcast stream, only the records that this lane must reject are included; see
-        :meth:`BroadcastRouting.first`.
+        """The unreadable records of a batch, with the reasons. None if all are readable, or for an intermediate stream.
+        ``ranges`` says what the batch reads, and ``at`` when the batch was planned, in Unix ms. For a broadcast stream,
+        only the records that this lane must reject are included; see :meth:`BroadcastRouting.first`.
         """
         mask = Marks.of(measured).faulty
         if self.intake is None or not mask:
@@ -164,8 +160,8 @@ class Source:
     def measured_again(self, ranges: Mapping[int, Range], at: int) -> Measured:
         """The observations of a completed batch, made by reading its records once more.
 
-        Records that the stream no longer has can't be observed again. The watermark may therefore stay where it was
-        before the batch, until the lane has read more records.
+        Records that the stream no longer has can't be observed again. So the watermark may stay where it was before the
+        batch until the lane has read more records.
         """
         starts = self.system.starts(self.stream)
         kept = {p: (max(first, starts.get(p, 0)), end) for p, (first, end) in ranges.items()}
@@ -179,7 +175,7 @@ def day(at: int) -> Column:
 
 
 def by_node(sources: Iterable[Source], rows: Callable[[Source], DataFrame]) -> dict[int, DataFrame]:
-    """The rows of each operator that reads streams, from all its sources. The key is the id of the operator's node."""
+    """The rows of each operator that reads streams, from all its sources, by the id of the operator's node."""
     found: dict[int, DataFrame] = {}
     for source in sources:
         its = rows(source)

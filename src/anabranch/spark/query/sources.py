@@ -1,4 +1,4 @@
-"""Determines the sources of a lane, that is, the streams that the lane's query reads."""
+"""Determines the sources of a lane: the streams that its query reads."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class LaneSources:
 
     @property
     def labels(self) -> dict[str, frozenset[int]]:
-        """For each operator whose function runs in Python workers: the numbers of the sources from which its rows come.
-        The key is the operator's name in messages.
+        """For each operator whose function runs in Python workers, by the operator's name in messages: the numbers of
+        the sources from which its rows come.
         """
         numbers: dict[int, frozenset[int]] = {}
         for node in self.plan.group.nodes:
@@ -157,8 +157,8 @@ class LaneSources:
         return whole if needed is None else whole.pruned(needed | {whole.time})
 
     def _needed(self, node: Node, rows: Callable[[], DataFrame]) -> Set[str] | None:
-        """The result of :func:`pruning.needed`, determined only once for all lanes of a group. (Spark's analyses for
-        this take half a second.)
+        """The result of :func:`pruning.needed`, determined only once for all lanes of a group, because this takes Spark
+        half a second.
         """
         key = (self.plan.group.name, node.id)
         if key not in self.plan.job.needs:

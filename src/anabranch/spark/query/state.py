@@ -18,9 +18,9 @@ __all__ = ["StateSize", "own", "size_of"]
 
 @dataclass(frozen=True)
 class StateSize:
-    """The number of rows of state, and the total size of their keys and values. An ``agg`` has one row for each
-    combination of task, stage key, ``by`` columns and window. A ``join`` or ``process`` can have several rows for a
-    key. ``foreign_rows`` and ``foreign_bytes`` count only rows of tasks that the lane doesn't own.
+    """The number of rows of state, and the total size of their keys and values in bytes. ``foreign_rows`` and
+    ``foreign_bytes`` count only rows of tasks that the lane doesn't own. An ``agg`` has one row for each combination of
+    task, stage key, ``by`` columns and window; a ``join`` or ``process`` can have several rows for a key.
     """
 
     rows: int
@@ -43,9 +43,7 @@ def own(lane: Lane, frame: DataFrame, keys: int) -> Column:
 
 
 def size_of(spark: SparkSession, lane: Lane, folder: str, batch: int, keys: int) -> StateSize:
-    """How much state a lane's folder contains after a committed batch. ``keys`` is the number of columns in the stage
-    key.
-    """
+    """How much state a lane's folder contains after a committed batch. For ``keys``, see :func:`own`."""
     found = state_rows.read(spark, folder, batch)
     size = F.octet_length("key_bytes") + F.octet_length("value_bytes")
     foreign = ~own(lane, found, keys)

@@ -39,16 +39,16 @@ _CURE = "Spark can't keep this up to date as rows come: use agg, process or join
 def check(
     graph: Graph, stage: Stage, schemas: Mapping[int, StructType], context: Context, explained: Explained
 ) -> None:
-    """Build the queries of a stage in the same way as lanes do, but on placeholders for the streams, and have Spark
-    check the queries. They are never started.
+    """Build the queries of a stage as lanes do, but on placeholders for the streams, and have Spark check them without
+    starting them.
 
     Args:
         schemas: the schemas after the stage's sources, including the hidden column.
-        explained: calls a function that builds the DataFrame of an operator. If this function raises an error, the
-            error is changed so that it names the operator.
+        explained: calls a function that builds the DataFrame of an operator, and changes its errors so that they name
+            the operator.
 
     Raises:
-        GraphError: Spark can't run the query as a stream. The message names the operator.
+        GraphError: Spark can't run the query as a stream.
     """
     context = replace(context, watermarked=_watermarked, following=_watermarked)
     kinds = {stages.stream_of(graph, node): "" for node in stage.sinks if node.kind != "foreach_batch"}
@@ -68,8 +68,8 @@ def check(
 
 
 def is_closing(group: Group) -> bool:
-    """Whether a group's query runs in Spark's append mode, because it emits each row once, and never replaces a row
-    with a newer one. (A group with a ``process`` runs in update mode, and so does every group in real-time mode.)
+    """Whether a group's query runs in Spark's append mode, because it emits each row once. (A group with a ``process``
+    runs in update mode, and so does every group in real-time mode.)
     """
     stateful = group.stateful
     return stateful is None or stateful.kind == "join" or stateful.args.get("emit") == "on_close"

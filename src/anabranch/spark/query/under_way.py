@@ -1,6 +1,4 @@
-"""Records, in the driver, how far a lane's running batch is. The code that publishes the batch keeps this information
-up to date, and status reports show it.
-"""
+"""Records, in the driver, how far a lane's running batch is, for status reports."""
 
 from __future__ import annotations
 

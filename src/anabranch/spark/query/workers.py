@@ -1,6 +1,4 @@
-"""Connects a lane to its Python workers: determines how rows are distributed among the workers, and receives their
-reports.
-"""
+"""Connects a lane to its Python workers: determines how rows are distributed among them, and receives their reports."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ def path(java: Java) -> Path:
 
 
 def options(java: Java) -> str:
-    """Java's options for a JVM that uses the archive. They are empty if there is no archive, or if the environment has
-    such options already.
+    """Java's options for a JVM that uses the archive; empty if there is none, or if the environment has such options
+    already.
     """
     given = " ".join(os.environ.get(name, "") for name in _VARIABLES)
     if any(each in given for each in _OTHER):
@@ -73,7 +73,7 @@ def is_accepted(java: Java) -> bool:
 
 @contextmanager
 def making(java: Java) -> Iterator[Path]:
-    """A context that provides a path, to which a JVM must write the archive before the context ends. Then, this file
+    """A context that provides a path, to which a JVM must write the archive before the context ends. This file then
     becomes the archive. Archives whose jars have changed are removed, because no JVM accepts them.
     """
     archive = path(java)

@@ -1,5 +1,5 @@
 """Runs a container's session on a cluster: checks that the cluster's master can be reached, and ships anabranch and the
-job's code to the executors, whose Python workers import them.
+job's code to the executors.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def is_under(spark: SparkSession) -> bool:
 
 
 def check_master(master: str) -> None:
-    """Check that a standalone master (``spark://``) accepts connections. (Spark itself would try to connect for a
-    minute, and then raise an error that hardly explains the cause.) Other masters aren't checked.
+    """Check that a standalone master (``spark://``) accepts connections. (Spark itself would try for a minute, and then
+    hardly explain the cause.) Other masters aren't checked.
 
     Raises:
         ConfigError: the addresses after ``spark://`` don't have the form ``HOST:PORT``, separated by commas.
@@ -75,7 +75,7 @@ def check_master(master: str) -> None:
 
 
 def python(conf: Mapping[str, str]) -> str:
-    """The path of the interpreter for Python workers. The path must be the same on all machines. By default, it is the
+    """The path of the interpreter for Python workers, which must be the same on all machines. By default, it is the
     path of the interpreter that runs this process.
 
     Raises:
@@ -94,8 +94,8 @@ def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
     """Settings with which Spark sends this installation of anabranch, and the job's folder, to executors. Archives that
     ``conf`` already names are sent as well.
 
-    anabranch and the job's folder are packed into archives. The archives stay in a temporary folder until this process
-    ends, because executors that start later must also be able to fetch them.
+    anabranch and the job's folder are packed into archives, which stay in a temporary folder until this process ends,
+    because executors that start later must also be able to fetch them.
 
     Raises:
         UsageError: the job's folder can't be packed; see :func:`anabranch.job_code.artifact.pack`.

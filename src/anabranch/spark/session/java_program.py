@@ -21,8 +21,7 @@ class Java:
     """A Java installation.
 
     Attributes:
-        path: the program ``java``.
-        version: its major version.
+        version: the major version.
         build: what ``java -version`` prints, which differs between builds.
     """
 

@@ -28,10 +28,10 @@ def register(spark: SparkSession, systems: Systems) -> None:
     of environment variables. Whenever a query starts, Spark puts some variables into the map
     (``PythonStreamingSourceRunner.init``). At the same time, Spark tasks of other queries may be serializing the map.
 
-    Setting a variable that the map already contains does no harm. But a new variable changes the map's structure. If
-    two threads add variables at the same time, the map's size may afterwards differ from its number of entries, and
-    every later Spark task fails with ``OptionalDataException``. So this function sets all variables before it registers
-    a source.
+    A variable that the map already contains does no harm, but a new variable changes the map's structure. If two
+    threads add variables at the same time, the map's size may afterwards differ from its number of entries, and every
+    later Spark task fails with ``OptionalDataException``. So this function sets all variables before it registers a
+    source.
     """
     spark.sparkContext.environment.update(source_environment.of_session(spark))
     for source in sources(systems):

@@ -129,7 +129,7 @@ def master_of(master: str | None, cores: int = 0) -> str:
 
 
 def conf(settings: Settings) -> dict[str, str]:
-    """Spark's settings: the settings that anabranch needs, overridden by the configured settings."""
+    """Spark's settings: those that anabranch needs, overridden by the configured settings."""
     scheme = urlsplit(settings.storage.root).scheme
     storage = LOCAL_SETTINGS if scheme in _LOCAL else FAR_SETTINGS | (S3_SETTINGS if scheme == _S3 else {})
     here = {} if cluster.is_cluster(master_of(settings.spark.master)) else HERE
@@ -142,7 +142,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     Args:
         home: the job's folder, from which Python workers can import modules.
         output: a file for the output of the JVM and the Python workers (default: this process's stderr).
-        cores: how many Spark tasks must be able to run at the same time.
+        cores: as for :func:`master_of`.
 
     Raises:
         AnabranchError: Java is missing, too old or ends unexpectedly; the packages of a system or a format can't be
@@ -195,7 +195,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
 
 
 def _joined(needed: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a session. The given settings override the needed settings, but lists of jars are merged."""
+    """The settings of a session. ``given`` overrides ``needed``, but lists of jars are merged."""
     lists = {name: f"{needed[name]},{given[name]}" for name in _LISTS if needed.get(name) and given.get(name)}
     return {**needed, **given, **lists}
 
@@ -206,8 +206,7 @@ def stop(spark: SparkSession) -> None:
 
 
 def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure: str = "") -> SparkSession:
-    """Have PySpark start the session. The errors below say what to do. With a local master, other errors are raised as
-    they are.
+    """Have PySpark start the session. With a local master, errors other than those below are raised as they are.
 
     Args:
         packages: the Maven packages that Spark fetches, for the error.
@@ -238,8 +237,8 @@ def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure:
 
 
 def _java_ended() -> AnabranchError:
-    """The error for a session on this machine whose JVM ended before Spark had started. The error names the cause if
-    the JVM lacks a module that Spark needs.
+    """The error for a session on this machine whose JVM ended before Spark had started. If the JVM lacks a module that
+    Spark needs, the error says so.
     """
     path = java_program.resolve().path
     tried = subprocess.run(
@@ -298,9 +297,6 @@ def carry(functions: Mapping[int, Any]) -> None:
 
     This is necessary for functions in a test module or in modules next to it, because workers can't import these
     modules. In a session that anabranch hasn't started, it is also necessary for functions in a job file.
-
-    Args:
-        functions: the job's functions, by node.
     """
     imported = job_modules.SHELF in os.environ
     given = [each for node, each in functions.items() if not imported or job_modules.code_of(node, each) is None]
@@ -311,8 +307,7 @@ def carry(functions: Mapping[int, Any]) -> None:
 
 @contextmanager
 def _printing_to(output: Path | None) -> Iterator[None]:
-    """A context for starting processes that write their stderr to the file ``output``, even after the context has
-    ended.
+    """A context in which started processes write their stderr to the file ``output``, even after the context has ended.
     """
     if output is None:
         yield
