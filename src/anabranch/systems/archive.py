@@ -1,5 +1,5 @@
-"""How the streams of a system become part of a job's backup, and how they are restored. Only systems whose streams are
-files can have an archive. The streams of systems without an archive aren't part of backups."""
+"""How a system's streams are backed up and restored. Only a system whose streams are files can have an archive. The
+streams of other systems aren't part of backups."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ __all__ = ["Archive", "Publication", "StreamCut"]
 class StreamCut(Document, frozen=True, kw_only=True):
     """The part of a stream that belongs to a backup: in each partition, all existing entries up to ``last``.
 
-    All tuples are in the order of the partitions. ``starts`` and ``begins`` are empty for a stream from which nothing
-    was deleted.
+    The tuples are in the order of the partitions. ``starts`` and ``begins`` are empty if nothing was deleted.
 
     Attributes:
         id: distinguishes the stream from other streams of the same name.
@@ -41,8 +40,8 @@ class Publication:
     Attributes:
         number: the entry's number in the partition.
         end: the offset after the entry's records.
-        lane: the lane whose batch the entry contains; '' if the entry isn't a lane's batch.
-        batch: the number of this batch; -1 if the entry isn't a lane's batch.
+        lane: the lane whose batch the entry contains; '' if it contains none.
+        batch: the batch's number; -1 if the entry contains no batch.
     """
 
     number: int
@@ -52,8 +51,8 @@ class Publication:
 
 
 class Archive(Protocol):
-    """The files of a system's streams. Entries, and the files that they name, never change, so files can be copied
-    while the stream is being written."""
+    """The files of a system's streams. Entries and their files never change, so files can be copied while a stream is
+    being written."""
 
     folder: Path
     """The folder of the streams. File names are relative to this folder."""
@@ -92,6 +91,6 @@ class Archive(Protocol):
         ...
 
     def adopt(self, stream: str, folder: Path) -> None:
-        """Turn the restored files of a stream into a stream: completely, or not at all. The files are in ``folder``,
-        which is next to the folders of the streams."""
+        """Turn the restored files in ``folder``, which is next to the streams' folders, into a stream: completely, or
+        not at all."""
         ...

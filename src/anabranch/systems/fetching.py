@@ -1,4 +1,4 @@
-"""Reads individual records by their offsets, for example to look again at records that could not be processed."""
+"""Reads individual records by their offsets, for example those that could not be processed."""
 
 from __future__ import annotations
 

@@ -24,8 +24,7 @@ def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[
         read_as: how to read the columns that aren't read as their types imply, by the column's name.
 
     Raises:
-        GraphError: the declaration doesn't fit the format, the stream's own schema can't be read, or this schema lacks
-            a declared column or has it with another type.
+        GraphError: the declaration doesn't fit the format or the stream's own schema, or Spark can't read that schema.
         ParseException: Spark can't parse ``declared``.
     """
     if read_as and format_.name != "json":
@@ -52,7 +51,7 @@ def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[
 
 
 def writing(format_: Format, ours: bool = False) -> Writer:
-    """The object that converts columns to a stream's values. ``ours`` says whether this is an intermediate stream."""
+    """The writer for a format. ``ours`` says whether the stream is an intermediate stream."""
     if format_.name == "json":
         return JsonWriter(ours)
     if format_.name in ("string", "raw"):

@@ -24,7 +24,7 @@ PUT_JOB = "stream-put"
 
 
 class PartlyWrittenError(LogError):
-    """Some or all records of a batch could not be written. ``published`` says how many were written."""
+    """Not all records of a batch could be written. ``published`` says how many were."""
 
     def __init__(self, what: str, cure: str, published: int) -> None:
         super().__init__(what, cure)
@@ -32,12 +32,11 @@ class PartlyWrittenError(LogError):
 
 
 class Appender:
-    """Adds records to one stream. A record's key determines its partition, as with Kafka's default partitioner. Records
+    """Adds records to one stream. As with Kafka's default partitioner, a record's key determines the partition. Records
     with null keys are distributed round-robin. Not thread-safe.
 
     Each batch is published before ``append`` returns, partition by partition, not in one transaction. Close the
-    appender, or use it in ``with``; otherwise the manifests of the partitions to which it has written keep its marker
-    forever.
+    appender, or use it in ``with``; otherwise its marker stays in the manifests forever.
     """
 
     def __init__(self, log: Log, stream: str) -> None:
@@ -96,7 +95,7 @@ class Appender:
         return refs
 
     def close(self) -> None:
-        """Mark this producer's lane as closed in the stream, if the producer has added records."""
+        """Mark this producer's lane as closed in the stream, if it has added records."""
         if self._batch == NOTHING:
             return
         try:

@@ -1,8 +1,8 @@
 """One partition's manifest: reads its entries, finds its end, and publishes the next entry.
 
-Entries are deleted from the oldest on, but never the last entry, and only after ``start.json`` has a later start
+The oldest entries are deleted first, never the last entry, and only after ``start.json`` has a later start
 (:mod:`anabranch.systems.embedded.trimming`). So if a process reads an entry and then finds in ``start.json`` that the
-partition doesn't begin after the entry, the entry is valid.
+partition doesn't begin after it, the entry is valid.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def path_of(folder: str, sequence: int) -> str:
 
 
 def lock_path(folder: str) -> str:
-    """The path of the lock that processes share while they add entries, and that a process holds exclusively while it
-    deletes entries."""
+    """The path of the lock that processes share while they add entries. A process that deletes entries holds it
+    exclusively."""
     return f"{os.path.dirname(folder)}/.lock"
 
 
@@ -57,8 +57,7 @@ def read(folder: str, sequence: int) -> Entry | None:
 
 
 def look(folder: str, stream_id: str) -> Tail:
-    """The current tail, found by listing the folder; ``Tail(sequence=-1)`` if the folder is empty and no
-    entries were deleted.
+    """The current tail, found by listing the folder; ``Tail(sequence=-1)`` if no entry was ever added.
 
     Raises:
         LogError: the manifest doesn't exist, or has a hole.
@@ -84,7 +83,7 @@ def look(folder: str, stream_id: str) -> Tail:
 
 def forward(folder: str, tail: Tail) -> Tail:
     """The current tail, found from an earlier one. This costs two ``stat`` calls if there is no new entry, and
-    otherwise O(log n) of these calls and two reads.
+    otherwise O(log n) of them and two reads.
     """
     low = tail.sequence
     if not os.path.exists(path_of(folder, low + 1)):
@@ -100,12 +99,12 @@ def forward(folder: str, tail: Tail) -> Tail:
 
 
 def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> tuple[Tail, bool]:
-    """Add an entry, which ``decide`` returns, to the end of a partition. If ``decide`` returns None, no entry is added.
-    Returns the partition's tail, and whether an entry was added.
+    """Add the entry that ``decide`` returns to the end of a partition; None adds no entry. Returns the partition's
+    tail, and whether an entry was added.
 
-    ``decide`` is called for ``tail``, and then for the tail after each entry that others have added since. The result
-    of the last call counts, but each call can raise an error. So an entry that must stop the writer can't be
-    overlooked. If some of these entries have been deleted, ``decide`` is called for a tail with ``skipped`` set.
+    ``decide`` is called for ``tail``, and then for the tail after each entry that others have added since. The last
+    result counts, but each call can raise an error, so no entry that must stop the writer is overlooked. If some of
+    these entries have been deleted, ``decide`` is called for a tail with ``skipped`` set.
     """
     walked = False
     while True:
@@ -147,8 +146,8 @@ def _beyond(folder: str, tail: Tail) -> Tail:
 
 
 def _existing(folder: str, tail: Tail, sequence: int) -> Tail | None:
-    """The tail after an existing entry. The entry is made durable first, in case its writer died before doing so. None
-    if the entry has been deleted.
+    """The tail after an existing entry, which is made durable first, in case its writer died before doing so. None if
+    the entry was deleted.
     """
     disk.sync_folder(folder)
     entry = read(folder, sequence)

@@ -74,8 +74,8 @@ class SegmentWriter:
         self._writer: pa.ipc.RecordBatchFileWriter | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add records in the columns of ``RECORD_SCHEMA``; types are cast if Arrow can cast them. Raises ValueError if
-        a record has no timestamp."""
+        """Add records in the columns of ``RECORD_SCHEMA``, cast if necessary. Raises ValueError if a record has no
+        timestamp."""
         if not batch.num_rows:
             return
         if not batch.schema.equals(RECORD_SCHEMA):
@@ -117,7 +117,7 @@ class SegmentWriter:
 
 
 def read_slice(piece: Slice) -> Iterator[pa.RecordBatch]:
-    """The records of a slice in order, in batches with the columns of ``RECORD_SCHEMA``. The file is memory-mapped.
+    """The records of a slice in order, in batches with the columns of ``RECORD_SCHEMA``.
 
     Raises:
         LogError: the records have been deleted, or the file is missing or isn't as the manifest describes it.

@@ -1,8 +1,8 @@
 """Deletes the oldest entries of a partition, with their segments.
 
-``start.json`` is made durable before anything is deleted. Then entries are deleted from the oldest on, each after its
-segments. If a process is killed meanwhile, the partition begins where ``start.json`` says, and the next process that
-deletes entries also deletes those that are left below this start.
+``start.json`` is made durable first. Then entries are deleted from the oldest on, each after its segments. If a process
+is killed meanwhile, the partition begins where ``start.json`` says, and the next deletion removes what is left below
+this start.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Trimmed:
-    """How much was deleted. ``is_done`` is False if more entries may be due, or if nothing could be deleted because
-    other processes held the lock.
-    """
+    """How much was deleted. ``is_done`` is False if more entries may be due, or if other processes held the lock."""
 
     entries: int
     records: int
@@ -73,10 +71,10 @@ def expired(of: Partition, retention: Retention, now: int) -> Due:
 
 
 def trim(of: Partition, due: Due, limit: Callable[[], int | None]) -> Trimmed:
-    """Delete the oldest entries of a partition before the first entry that isn't due, but at most ``_AT_ONCE`` entries.
+    """Delete a partition's oldest entries before the first entry that isn't due, but at most ``_AT_ONCE`` entries.
 
-    ``limit`` returns the lowest offset that readers still have to read, or None if there are no readers. ``limit`` is
-    called while the partition is locked. Entries with a record at or after the lowest offset stay.
+    ``limit`` is called while the partition is locked. It returns the lowest offset that readers still have to read, or
+    None if there are no readers. Entries with a record at or after this offset stay.
 
     Raises:
         LogError: ``start.json``, an entry, or the file of a reader is damaged.
@@ -135,8 +133,8 @@ def _delete(of: Partition, entries: list[Entry]) -> None:
 
 
 def _last_within(of: Partition, limit: int) -> int:
-    """The number of the oldest entry after which there are fewer bytes than the limit. The entry and all later entries
-    are read, because an older anabranch didn't store ``total``.
+    """The number of the oldest entry after which there are fewer bytes than the limit. Entries are read from the last
+    one back, because an older anabranch didn't store ``total``.
     """
     after = 0
     for sequence in range(of.tail.sequence, -1, -1):

@@ -1,8 +1,8 @@
 """Writes and reads the control records of a job's intermediate streams. They are in a separate, compacted topic,
-because Kafka has no place for them in the streams themselves.
+because Kafka's topics have no place for them next to the records.
 
-A control record contains the high watermark that each partition of its stream had when the record was written. In each
-partition, the record applies to readers that have read up to this high watermark.
+A control record contains the high watermark of each partition of its stream at the time of writing. In each partition,
+it applies to readers that have read up to this high watermark.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True):
     """The value of a control record in its topic.
 
     Attributes:
-        id: the stream's id. Control records of a deleted stream don't apply to a later stream of the same name.
-        ends: the high watermark of each partition. Partitions that are missing were added later.
+        id: the stream's id. A control record doesn't apply to a later stream of the same name.
+        ends: the high watermark of each partition. Missing partitions were added later.
     """
 
     version: int = _VERSION
@@ -59,9 +59,9 @@ class ControlLog:
 
     Args:
         topics: the topics of the job's streams.
-        topic: the topic of the control records. It is created when the first control record is written.
-        pause: the shortest time, in seconds, between two looks at the topic. It doesn't apply to the first look after
-            this process has written a control record.
+        topic: the topic of the control records, created when the first control record is written.
+        pause: the shortest time, in seconds, between two looks at the topic. The first look after this process has
+            written a control record doesn't wait.
     """
 
     def __init__(self, topics: Topics, topic: str, pause: float = 0.05) -> None:
@@ -79,9 +79,8 @@ class ControlLog:
         self._values: list[_Value] = []
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record of a stream. The record comes after everything that was written to the stream before,
-        and is durable when this returns. Earlier control records of the same stream and lane (field ``lane``) may then
-        be deleted.
+        """Write a control record of a stream, durably, and after everything that was written to the stream before.
+        Earlier control records of the same stream and lane (field ``lane``) may then be deleted.
         """
         found = self._topics.describe(stream)
         ends = self._topics.ends(stream, range(len(found.partitions)), UNCOMMITTED)
@@ -98,9 +97,9 @@ class ControlLog:
     def heard(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
         """The control records after ``cursor`` that apply to a reader at ``position``, and the new cursor.
 
-        The cursor is the offset of the last record that was processed, or was skipped because it belongs to another
-        stream; -1 before the first record. The cursor stops before a record that doesn't apply yet, so that records are
-        processed in order.
+        The cursor is the offset of the last record that was processed, or skipped because it belongs to another stream;
+        -1 before the first record. It stops before a record that doesn't apply yet, so that records are processed in
+        order.
         """
         with self._lock:
             self._look()

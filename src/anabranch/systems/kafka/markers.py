@@ -1,4 +1,4 @@
-"""Reads and encodes markers. A marker says what a slot of a lane wrote last. It is committed together with the slot's
+"""Reads and encodes markers, which say what a slot of a lane wrote last. A marker is committed together with the slot's
 records, as an offset of a consumer group on a topic that belongs to the job.
 """
 
@@ -211,14 +211,13 @@ class Markers:
 
 
 def markers(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iterable[int]) -> dict[int, Marker | None]:
-    """The marker of each slot of a lane; None for a slot without a marker. Raises the same errors as
-    :meth:`Markers.read`."""
+    """The marker of each slot of a lane; None for a slot without a marker. Raises what :meth:`Markers.read` raises."""
     with Markers(settings, job, lane, group) as reader:
         return reader.read(slots)
 
 
 def peeked(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iterable[int]) -> int:
-    """The last batch that any of these slots has committed; -1 if none. Commits that are under way aren't waited for.
+    """The last batch that any of these slots has committed; -1 if none. Doesn't wait for commits that are under way.
     Raises AnabranchError if the brokers don't answer or refuse the request.
     """
     name, its = group_id(settings.prefix, job, lane, group), [TopicPartition(topic(job), slot) for slot in slots]
