@@ -1,5 +1,4 @@
-"""The parts that the Spark sources of all systems share: columns, limits, and the division of a batch among
-partitions."""
+"""What all systems' Spark sources share: columns, limits, and the division of a batch among partitions."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ class Reading:
     Attributes:
         stream: the stream's name.
         starting: for each partition that the lane reads, the offset at which it begins to read.
-        until: for each partition that is read only up to some offset, the offset before which reading stops. Kafka
-            ignores this.
+        until: for some partitions, the offset before which reading stops. Kafka ignores this.
         limits: the limits of the source.
         bare: whether to use the columns of ``BARE`` instead of ``SCHEMA``.
     """
@@ -63,8 +61,8 @@ class Reading:
 
 
 def share(start: Mapping[int, int], ends: Mapping[int, int], most: int) -> dict[int, int]:
-    """The end positions of a batch of at most ``most`` rows. The rows are divided evenly among the partitions. If a
-    partition has fewer rows than its share, the rest of the share goes to the others.
+    """The end positions of a batch of at most ``most`` rows, divided evenly among the partitions. What a partition
+    lacks to its share goes to the others.
     """
     taken: dict[int, int] = {}
     left = most

@@ -22,7 +22,7 @@ __all__ = ["Systems"]
 
 class Systems:
     """anabranch's own systems, and those that settings name. A system doesn't connect before it is used. ``job`` is ''
-    if the systems aren't used for a job.
+    outside a job.
 
     Raises:
         ConfigError: two streams are bound to one topic.
@@ -39,7 +39,7 @@ class Systems:
 
     def named(self, name: str) -> System:
         """The system of this name. Raises ConfigError if there is no such system, if its class or settings aren't
-        valid, or if a stream that is bound to the system has a setting that the system doesn't support."""
+        valid, or if it doesn't support a setting of a stream that is bound to it."""
         if name in self._opened:
             return self._opened[name]
         output = next((output for output, each in self._settings.outputs.items() if each.to == name), None)
@@ -58,8 +58,8 @@ class Systems:
         return [self.named(name) for name in self._settings.systems.sections]
 
     def racks(self, streams: Iterable[str]) -> dict[str, dict[int, tuple[str | None, ...]]]:
-        """What :meth:`System.racks` returns for each of these streams, by ``system/stream``. Streams without racks, and
-        streams that don't exist, are left out.
+        """What :meth:`System.racks` returns for these streams, by ``system/stream``. Streams without racks, and streams
+        that don't exist, are left out.
         """
         found = {}
         for name in streams:
@@ -122,8 +122,8 @@ class Systems:
         return {output: self.table(output) for output in sorted(lane.outputs) if self.is_table(output)}
 
     def fence_tables(self, lane: Lane, epoch: int, *, new: bool | None, foreign: bool) -> None:
-        """Make a lane's tables refuse every epoch lower than ``epoch``. ``foreign`` says whether to include tables that
-        have a class of the user's.
+        """Make a lane's tables refuse every epoch lower than ``epoch``. ``foreign`` includes tables with a class of the
+        user's.
 
         Raises:
             FencedError: a process with a higher epoch has the lane.
@@ -138,7 +138,7 @@ class Systems:
         return max((table.last(lane.job, lane.id) for table in self.tables(lane).values()), default=-1)
 
     def bound(self) -> dict[str, str]:
-        """For each stream that is bound to a system, the system; for each output to a table, the kind of table."""
+        """The system of each stream that is bound to one, and the kind of table of each output to a table."""
         tables = {output: each.to for output, each in self._settings.outputs.items()}
         streams = {stream: each.system for stream, each in self._settings.streams.items() if each.system is not None}
         return {**tables, **streams}
@@ -158,8 +158,8 @@ class Systems:
         return self.named(self.bound().get(stream, self.default))
 
     def writers(self, name: str, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of these outputs, each with the place where the lane is
-        recorded, for messages. ``name`` is the outputs' system, or the kind of their tables.
+        """The lanes of a job that are recorded as writers of these outputs, each with where it is recorded, for
+        messages. ``name`` is the outputs' system, or the kind of their tables.
         """
         tables = [output for output in streams if self.is_table(output)]
         if not tables:
@@ -179,8 +179,8 @@ class Systems:
         return "fail" if bound is None else bound.on_data_loss
 
     def bound_as(self, stream: str) -> str:
-        """The name under which settings bind a stream: the stream's own name, or the name of the input whose pattern
-        the stream matches. If settings don't bind the stream, its own name."""
+        """The name under which settings bind a stream: its own name, or that of the input whose pattern it matches.
+        Without a binding, its own name."""
         taking = (name for name, pattern in self._settings.patterns.items() if re.fullmatch(pattern, stream))
         return stream if stream in self._settings.streams else next(taking, stream)
 

@@ -156,8 +156,8 @@ class Markers:
         )
 
     def read(self, slots: Iterable[int], timeout: float = _PATIENCE) -> dict[int, Marker | None]:
-        """The committed marker of each slot; None for a slot without a marker. If a transaction with a marker is
-        pending, this method waits for the end of the transaction.
+        """The committed marker of each slot; None for a slot without a marker. Waits for the end of pending
+        transactions that contain a marker.
 
         Raises:
             OutOfTimeError: there was no answer within ``timeout`` seconds.
@@ -254,8 +254,7 @@ def lane_of(group: str, prefix: str, job: str) -> str | None:
 
 
 def prepare(settings: KafkaSettings, job: str, slots: int) -> None:
-    """Create or expand the job's topic for markers, and wait until brokers show at least ``slots`` partitions of the
-    topic.
+    """Create or expand the job's topic for markers, and wait until brokers show at least ``slots`` of its partitions.
 
     Raises:
         AnabranchError: the cluster doesn't allow this, or it took too long.
@@ -300,8 +299,7 @@ def _partitions(admin: AdminClient, name: str) -> int:
 
 
 def _settle(error: BaseException | None, name: str, slots: int, beaten: int) -> None:
-    """Raise an error unless the request succeeded or another process made the same change first (error code
-    ``beaten``)."""
+    """Raise an error, unless there is none or its code is ``beaten``: another process made the same change first."""
     if isinstance(error, KafkaException) and error.args[0].code() != beaten:
         raise AnabranchError(
             f"topic {name} can't be made with {slots} partitions: {error.args[0].str()}",

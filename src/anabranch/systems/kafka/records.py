@@ -84,8 +84,7 @@ class Reader:
         self._consumer.close()
 
     def _delivered(self, most: int) -> list[Message]:
-        """The messages that are available, at most ``most``: records and errors. Waits a short time for the first
-        message."""
+        """The available messages, at most ``most``: records and errors. Waits a short time for the first message."""
         first = self._consumer.poll(_STEP_SECONDS)
         if first is None:
             return []
@@ -163,8 +162,8 @@ def _near(ranges: Sequence[Range]) -> list[list[Range]]:
 
 
 def _in_ranges(messages: list[Message], bounds: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[Records]:
-    """The records within some ranges. ``bounds`` contains the start and end of each range, in ascending order. An
-    offset is within a range if an odd number of bounds are at or below it.
+    """The records within some ranges. ``bounds`` contains the ranges' starts and ends in ascending order: an offset is
+    in a range if an odd number of bounds are at or below it.
     """
     offsets = np.fromiter((message.offset() for message in messages), np.int64, len(messages))
     if len(bounds) > 2:

@@ -47,8 +47,8 @@ _UNKNOWN = {
 
 
 class Topics:
-    """The topics of a cluster, by the names of streams. ``topics`` gives the topic of each stream whose topic has
-    another name than the stream.
+    """A cluster's topics, by the names of streams. ``topics`` gives the topic of each stream whose topic has another
+    name.
     """
 
     def __init__(self, cluster: Cluster, topics: Mapping[str, str] | None = None) -> None:
@@ -67,8 +67,7 @@ class Topics:
         return topic
 
     def largest(self, topic: str) -> int:
-        """The size limit in bytes of a topic's batches of records; ``LARGEST`` if the limit can't be looked up, for
-        example because the user isn't allowed to do so.
+        """The size limit in bytes of a topic's batches of records; ``LARGEST`` if the user isn't allowed to look it up.
         """
         resource = ConfigResource(ResourceType.TOPIC, topic)
         wait = self.cluster.patience
@@ -77,8 +76,7 @@ class Topics:
 
     def counts(self) -> dict[str, int]:
         """The partition counts of all streams, by name. Topics whose names begin with ``__``, such as Kafka's own, are
-        left out. A topic is also left out if a stream of the same name is bound to another topic, and no stream is
-        bound to this topic.
+        left out. So is a topic that no stream is bound to, if the stream of its name is bound to another topic.
         """
         doing = "listing the topics"
         self._answer(doing, lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience))
@@ -109,7 +107,7 @@ class Topics:
         return answer  # type: ignore[no-any-return]
 
     def describe(self, stream: str) -> TopicDescription:
-        """A stream's topic. If it doesn't exist, raises NotFoundError, which names the most similar stream, if any."""
+        """A stream's topic. Raises NotFoundError, which suggests a similar name, if the topic doesn't exist."""
         found = self.find(stream)
         if found is None:
             near = difflib.get_close_matches(stream, self.names(), n=1)
@@ -121,8 +119,7 @@ class Topics:
         return found
 
     def create(self, stream: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Create a stream's topic, unless it exists with that partition count. When this returns, every broker knows
-        the topic.
+        """Create a stream's topic, unless it exists with that partition count, and wait until every broker knows it.
 
         Raises:
             ConflictError: the topic exists with another partition count.
@@ -148,8 +145,8 @@ class Topics:
         self._wait_everywhere(stream, partitions)
 
     def expand(self, stream: str, partitions: int) -> None:
-        """Raise a stream's partition count to a multiple of the current one. When this returns, every broker knows the
-        new partitions.
+        """Raise a stream's partition count to a multiple of the current one, and wait until every broker knows the new
+        partitions.
 
         Raises:
             UsageError: ``partitions`` isn't a multiple of the current count.
@@ -180,14 +177,12 @@ class Topics:
     def ends(
         self, stream: str, partitions: Iterable[int] | None = None, isolation: IsolationLevel = COMMITTED
     ) -> dict[int, int]:
-        """The last stable offset of each partition (default: of all partitions); with ``UNCOMMITTED``, the high
-        watermark.
+        """The last stable offset of each partition (default: all partitions); with ``UNCOMMITTED``, the high watermark.
         """
         return self._offsets(stream, OffsetSpec.latest(), isolation, partitions)  # type: ignore[no-untyped-call]
 
     def at(self, stream: str, unix_ms: int, partitions: Iterable[int]) -> dict[int, int]:
-        """For each partition, the offset of the first record with this timestamp or a later one; -1 if there is
-        none.
+        """For each partition, the offset of the first record with this timestamp or a later one; -1 if there is none.
         """
         return self._offsets(stream, OffsetSpec.for_timestamp(unix_ms), COMMITTED, partitions)
 
@@ -198,8 +193,8 @@ class Topics:
             raise NotFoundError(f"{stream} has no partition {partition}", f"its partitions are 0 to {count - 1}")
 
     def racks(self, stream: str) -> dict[int, tuple[str | None, ...]]:
-        """The racks of each partition's replicas, each rack once, the leader's first; None stands for a broker without
-        a rack.
+        """The racks of each partition's replicas, each once, the leader's first. None stands for a broker without a
+        rack.
         """
         brokers = self._answer(
             "looking at the brokers", lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience)
@@ -223,8 +218,8 @@ class Topics:
         )
 
     def commit(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
-        """Commit offsets, by stream and partition, of a group that has no members. If the brokers refuse some of the
-        offsets, the others are committed, and an error for the first refused offset is raised.
+        """Commit offsets, by stream and partition, of a group without members. If the brokers refuse some offsets, the
+        others are committed, and the error for the first refused offset is raised.
         """
         places = [
             TopicPartition(self.topic(stream), number, offset)
@@ -293,9 +288,8 @@ class Topics:
             raise self.cluster.explained(error.args[0], f"looking at {stream}") from None
 
     def _wait_everywhere(self, stream: str, partitions: int) -> None:
-        """Wait until every broker knows all partitions of a stream, and the partitions' leaders serve them.
-
-        Each broker is asked separately, because a client sends its requests to the broker through which it connected.
+        """Wait until every broker knows all partitions of a stream, and the partitions' leaders serve them. Each broker
+        is asked separately, because a client asks the broker through which it connected.
         """
         brokers = self._answer(
             "looking at the brokers", lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience)

@@ -49,7 +49,7 @@ def close() -> None:
 class SlotWriter:
     """Writes to the slots of a lane's output group for one incarnation: the process that has the lane under ``epoch``.
 
-    Several threads may use a writer at once, if each slot is used by a single thread.
+    Several threads may use a writer at once, each for other slots.
     """
 
     settings: KafkaSettings
@@ -59,9 +59,9 @@ class SlotWriter:
     epoch: int
 
     def open(self, slot: int, batch: int) -> SlotTransaction:
-        """Take a slot for a batch. After that, the slot's former owner can't write any more.
+        """Take a slot for a batch. Its former owner can't write any more.
 
-        After any error except FencedError, open the same batch again. It takes effect only once.
+        After any error except FencedError, open the same batch again; it takes effect only once.
 
         Raises:
             FencedError: a newer process has the lane, or the lane is closed. Stop and write nothing more.
@@ -135,14 +135,11 @@ class SlotWriter:
 
 
 class SlotTransaction:
-    """What a slot writes in a batch. After ``commit``, readers see all of it; without a commit, they never see any. Not
-    thread-safe.
+    """A slot's part of a batch. After ``commit``, readers see all of it; without a commit, they never see any of it.
+    Not thread-safe.
 
-    Use the transaction in ``with``: if it isn't committed, it is aborted. After any error except FencedError, open the
-    batch again.
-
-    ``done`` says whether the slot has already committed this batch or a later one (a replay). If so, nothing is
-    written.
+    Use it in ``with``: if it isn't committed, it is aborted. After any error except FencedError, open the batch again.
+    If the slot has already committed this batch or a later one, ``done`` is true, and nothing is written.
     """
 
     def __init__(self, writer: SlotWriter, holder: Holder, slot: int, batch: int, marker: Marker) -> None:
@@ -156,7 +153,7 @@ class SlotTransaction:
         self._timeout = durations.parse(writer.settings.transaction_timeout) / 1000
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: npt.NDArray[Any]) -> None:
-        """Add records in the columns of ``RECORD_SCHEMA``. ``partitions`` contains the partition of each record.
+        """Add records in the columns of ``RECORD_SCHEMA``. ``partitions`` contains each record's partition.
 
         Records are sent in the background, so an error may not be known before ``commit``.
 
@@ -318,7 +315,7 @@ class SlotTransaction:
 
 def _may_be_timestamps(lost: Sequence[LostRecord]) -> bool:
     """Whether brokers may have refused these records because of wrong timestamps. Brokers report INVALID_TIMESTAMP only
-    for a single record. For several records they report INVALID_RECORD, as they also do for records without a key in a
+    for a single record. For several, they report INVALID_RECORD, as they also do for records without a key in a
     compacted topic.
     """
     codes = {each.error.code() for each in lost}
@@ -328,8 +325,8 @@ def _may_be_timestamps(lost: Sequence[LostRecord]) -> bool:
 
 
 def _too_large(holder: Holder) -> AnabranchError:
-    """An error that names the largest of the refused records. (Brokers accept or refuse a batch of records as a whole,
-    so the others may have been small enough.)"""
+    """An error that names the largest of the refused records. Brokers refuse a batch of records as a whole, so the
+    others may have been small enough."""
     worst = max(holder.lost, key=lambda lost: lost.size)
     named = f"a record of {worst.size} bytes for topic {worst.topic}, key {str(worst.key)[:60]},"
     if worst.size > holder.message_limit:
