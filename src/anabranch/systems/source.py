@@ -61,8 +61,8 @@ class Reading:
 
 
 def share(start: Mapping[int, int], ends: Mapping[int, int], most: int) -> dict[int, int]:
-    """The end positions of a batch of at most ``most`` rows, divided evenly among the partitions. What a partition
-    lacks to its share goes to the others.
+    """The end positions of a batch of at most ``most`` rows, divided evenly among the partitions. If a
+    partition has fewer rows than its share, the others get the rest.
     """
     taken: dict[int, int] = {}
     left = most

@@ -19,8 +19,8 @@ def check(held: pa.Schema, written: pa.Schema, where: str, cure: str) -> None:
         cure: what the error advises the user to do.
 
     Raises:
-        ConflictError: a column has different types in the table and the job, or only one of the two has the column. The
-            message names the first such column.
+        ConflictError: a column's types differ, or only the table or only the job has the column. The message names the
+            first such column.
     """
     has, wants = ({field.name: field.type for field in schema} for schema in (held, written))
     for name, kind in wants.items():

@@ -52,9 +52,7 @@ class Work(msgspec.Struct, frozen=True):
     Attributes:
         label: the operator that calls the function.
         seconds: how long the function has been working on the message.
-        source: the number of the source from which the message was read.
-        partition: the partition in which the message is.
-        offset: the message's offset.
+        source: the number of the message's source.
         bucket: the message's bucket at the lane's factor.
     """
 
@@ -73,8 +71,7 @@ class Count(msgspec.Struct, frozen=True):
 
     Attributes:
         task: the number of the task at factor 1.
-        offset: the offset of the record from which the last finished row comes; None if rows don't arrive in the order
-            of their records.
+        offset: the offset of the last finished row's record; None if rows don't arrive in the order of their records.
         received: how many rows have arrived; 0 if arriving rows aren't counted by bucket.
     """
 
@@ -89,7 +86,7 @@ class Count(msgspec.Struct, frozen=True):
 
 
 class Received(msgspec.Struct, frozen=True):
-    """The number of a partition's rows that have reached a function, and the offset of the last of these rows."""
+    """How many rows of a partition have reached a function, and the offset of the last of them."""
 
     source: int
     partition: int
@@ -107,10 +104,9 @@ class TaskReport(msgspec.Struct, frozen=True):
         attempt: the number of the Spark task's attempt. The newest attempt has the highest number.
         alive: how many seconds ago the Spark task began its work for the operator.
         seconds: for how many of these seconds the Spark task has worked for the operator.
-        counts: the counts that have changed since the last report; in the first report of a connection, all counts. All
+        counts: the counts that have changed since the last report; in a connection's first report, all counts. All
             numbers are totals of the attempt.
-        work: the message on which a function has been working longest; None if no function has been working on a
-            message for a second or more.
+        work: the message on which a function has been working longest, if for a second or more.
     """
 
     run: str
@@ -128,9 +124,9 @@ class TaskReport(msgspec.Struct, frozen=True):
 
 
 class TaskCounts(msgspec.Struct, frozen=True):
-    """The newest report of an attempt of a Spark task about an operator, and all counts of this attempt. ``at`` is the
-    time when the report was received, in seconds on the driver's monotonic clock. ``fresh`` is false if the Spark task
-    has finished its work for the operator, or no longer reports.
+    """The newest report of an attempt of a Spark task about an operator, and all its counts. ``at`` is when the report
+    was received, in seconds on the driver's monotonic clock. ``fresh`` is false if the Spark task has finished its work
+    for the operator, or no longer reports.
     """
 
     told: TaskReport

@@ -1,5 +1,5 @@
-"""Finds out from OpenTelemetry's environment variables what this process should export, and through which exporters.
-Pure functions.
+"""Finds out from OpenTelemetry's environment variables through which exporters this process should export. Pure
+functions.
 
 The variables are described at https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/.
 """
@@ -46,8 +46,8 @@ def exporters(signal: Signal, environment: Mapping[str, str]) -> tuple[str, ...]
 
 
 def _set(signal: Signal, what: str, environment: Mapping[str, str]) -> tuple[str, str]:
-    """The name and the value of the variable that applies to a signal. The value is empty if the variable isn't set. A
-    variable for this signal alone takes precedence over the variable for all signals."""
+    """The name and the value of the variable that applies to a signal: its own variable, or else the variable for all
+    signals. The value is empty if neither is set."""
     names = f"OTEL_EXPORTER_OTLP_{signal.upper()}_{what}", f"OTEL_EXPORTER_OTLP_{what}"
     values = ((name, environment.get(name, "").strip()) for name in names)
     return next((each for each in values if each[1]), (names[1], ""))

@@ -11,8 +11,7 @@ __all__ = ["Observer", "committed", "failed", "observed_by"]
 
 
 class Observer(Protocol):
-    """An observer of batches. Its methods are called in the threads of lanes, so they must neither block nor raise
-    exceptions.
+    """An observer of batches. Lanes call its methods in their threads, so they must neither block nor raise exceptions.
     """
 
     def committed(self, lane: Lane, report: LaneReport, rows: int) -> None:

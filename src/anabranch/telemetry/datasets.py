@@ -88,8 +88,7 @@ def _file(path: str) -> tuple[str, str]:
 
 
 def _public(setting: str, uri: str) -> SplitResult:
-    """The part of a URI that may be published, with its references resolved. References in the part that is left out
-    aren't resolved."""
+    """The part of a URI that may be published, with the references in this part resolved."""
     text, references = hidden(uri)
     text = _without_secrets(urlsplit(text)).geturl()
     for word, reference in references.items():

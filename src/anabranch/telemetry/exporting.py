@@ -32,8 +32,8 @@ def traces(service: str, say: Callable[[str], None]) -> Iterator[None]:
 
     Args:
         service: the service name of the spans, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES sets another.
-        say: called with the reason if the variables ask for an export that isn't possible (the job then runs without
-            this export), and with OpenTelemetry's warnings.
+        say: called with OpenTelemetry's warnings, and with the reason if a requested export isn't possible (the job
+            then runs without it).
     """
     with ExitStack() as until:
         _started("traces", say, lambda wanted: _trace(wanted, service, until))
@@ -59,8 +59,8 @@ def metrics(
 
 
 class _Troubles(logging.Handler):
-    """A log handler that reports OpenTelemetry's warnings, such as those about failed exports, but at most one every
-    ten minutes."""
+    """A log handler that reports OpenTelemetry's warnings, such as failed exports, but at most one every ten minutes.
+    """
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)

@@ -21,8 +21,8 @@ class BatchSpans:
     """Creates spans from the batches of lanes.
 
     If a report says how long each phase of a batch took, each phase that took time becomes a span with the phase's
-    duration, but none of these spans ends after the batch. In reality, phases overlap or alternate; but these spans
-    follow one another, in the order in which records pass through the phases.
+    duration, but none of these spans ends after the batch. In reality, phases overlap or alternate; these spans follow
+    one another, in the order in which records pass through the phases.
 
     Args:
         tracer: creates the spans.

@@ -1,4 +1,4 @@
-"""Simulates one life of a job's process: a coordinator and a container, as in ``anabranch run``, but without an HTTP
+"""Simulates one life of a job's process: a coordinator and a container, as in ``anabranch run``, without an HTTP
 server."""
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PERIOD = 0.03
 
 
 class Incarnation:
-    """One simulated process of a job. The next incarnation continues from the files that this one leaves behind.
+    """One simulated process of a job. The next one continues from the files that this one leaves behind.
 
     All methods raise an AnabranchError if ``anabranch run`` would refuse the job.
     """
@@ -65,7 +65,7 @@ class Incarnation:
 
     def run_and_kill(self) -> tuple[Pending, ...]:
         """Run the job until every lane has published its last batch or has nothing to process. Then kill the job before
-        the published batches are committed (see :class:`Kill`), and return the batches that are pending.
+        the published batches are committed (see :class:`Kill`), and return the pending batches.
 
         Raises:
             JobFailedError, OutOfTimeError: as for :meth:`run`.
@@ -157,7 +157,7 @@ class Incarnation:
         )
 
     def _create(self, plan: Plan) -> None:
-        """Create the job's output streams. They keep all records, even those with old timestamps."""
+        """Create the job's output streams, which keep even records with old timestamps."""
         systems = Systems(self._settings, self._job)
         for output in plan.outputs:
             if output.stream is not None:
@@ -173,8 +173,8 @@ class Incarnation:
 
 
 class _Watched:
-    """Passes the container's calls on to the coordinator. At each heartbeat, this object also stops the job if a lane
-    has failed, checks the deadline, and carries out a kill or a change that is due."""
+    """Passes the container's calls on to the coordinator. At each heartbeat, it also stops the job if a lane has
+    failed, checks the deadline, and carries out a kill or a change that is due."""
 
     def __init__(self, coordinator: Coordinator, job: str, deadline: float) -> None:
         self._coordinator = coordinator
@@ -205,8 +205,8 @@ class _Watched:
         return self._coordinator.heartbeat(beat, wait)
 
     def _make(self, change: Callable[[], object]) -> None:
-        """Request the change once the job has run a batch or has nothing to read. Stop the job once it is running again
-        after the change. Called at each heartbeat.
+        """Called at each heartbeat: request the change once the job has run a batch or has nothing to read, and stop
+        the job once it is running again after the change.
         """
         status = self._coordinator.status(self._job)
         if status.state != DeploymentState.RUNNING:

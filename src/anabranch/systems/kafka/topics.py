@@ -67,8 +67,7 @@ class Topics:
         return topic
 
     def largest(self, topic: str) -> int:
-        """The size limit in bytes of a topic's batches of records; ``LARGEST`` if the user isn't allowed to look it up.
-        """
+        """The size limit in bytes of a topic's batches of records; ``LARGEST`` if it can't be looked up."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
         wait = self.cluster.patience
         answer = self.cluster.ask(lambda admin: admin.describe_configs([resource], request_timeout=wait))[resource]
