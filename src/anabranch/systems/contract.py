@@ -1,6 +1,6 @@
 """What every system provides: access to its streams, a lane's output to them, and what sessions and users need.
 
-Code outside ``anabranch.systems`` never depends on a system's name: this contract expresses all differences.
+Code outside ``anabranch.systems`` never depends on a system's name.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Appender(Protocol):
     def append(self, batch: pa.RecordBatch) -> int:
         """Add records in the columns of ``RECORD_SCHEMA`` durably, and return their number.
 
-        The murmur2 hash of a record's key determines the partition. A record with a null key can go to any partition.
+        The murmur2 hash of a key determines the partition. A record with a null key can go to any partition.
         """
         ...
 
@@ -85,7 +85,7 @@ class StreamFault:
 
     Attributes:
         path: the damaged file or folder.
-        problem: what is wrong with it: the rest of a sentence that begins with the path.
+        problem: what is wrong: the rest of a sentence that begins with the path.
         lost: what can't be read because of the problem.
     """
 
@@ -143,10 +143,8 @@ class System(Protocol):
     @classmethod
     @abstractmethod
     def opened(cls, name: str, settings: Settings, job: str) -> Self:
-        """The system that ``settings.systems.sections[name]`` configures. ``job`` is '' outside a job.
-
-        Raises:
-            ConfigError: a setting isn't allowed.
+        """The system that ``settings.systems.sections[name]`` configures. ``job`` is '' outside a job. Raises
+        ConfigError if a setting isn't allowed.
         """
         ...
 
@@ -180,8 +178,7 @@ class System(Protocol):
 
     @abstractmethod
     def create(self, stream: str, partitions: int, internal: bool = False) -> None:
-        """Create a stream, unless it exists with that partition count. ``internal`` says whether it is an intermediate
-        stream.
+        """Create a stream, unless it exists with that partition count. ``internal`` says whether it is intermediate.
 
         Raises:
             ConflictError: the stream exists with another partition count.
@@ -190,7 +187,7 @@ class System(Protocol):
 
     @abstractmethod
     def expand(self, stream: str, partitions: int) -> None:
-        """Raise a stream's partition count to a multiple of the current one. The count can't be lowered again.
+        """Raise a stream's partition count, which can't be lowered again, to a multiple of the current one.
 
         Raises:
             UsageError: ``partitions`` isn't a multiple of the current count.
@@ -222,8 +219,8 @@ class System(Protocol):
 
     @abstractmethod
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """For each partition, the offset of the first record with this timestamp or a later one; if there is no such
-        record, the end offset.
+        """For each partition, the offset of the first record with this timestamp or a later one; otherwise the end
+        offset.
         """
         ...
 
@@ -243,16 +240,16 @@ class System(Protocol):
 
     @abstractmethod
     def controls(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
-        """The control records of an intermediate stream that apply to a reader at ``position`` of a partition: those
-        after ``cursor`` whose preceding records have all been read. Also returns the new cursor. The first cursor is
+        """The control records of an intermediate stream after ``cursor`` that apply to a reader at ``position`` of a
+        partition: those whose preceding records have all been read. Also returns the new cursor. The first cursor is
         -1.
         """
         ...
 
     def offset(self, stream: str, id: str, positions: Mapping[int, int]) -> dict[str, Any]:
-        """Positions as the system's Spark source writes them to the offset log; by default, as
-        :class:`anabranch.systems.reading.spark.Reader` does. :class:`anabranch.container.checkpoint.offset_log.Entry`
-        can read this form and that of Spark's Kafka connector.
+        """Positions as the system's Spark source writes them to the offset log.
+        :class:`anabranch.container.checkpoint.offset_log.Entry` can read the default form and that of Spark's Kafka
+        connector.
         """
         return {"stream": stream, "id": id, "positions": {str(p): at for p, at in sorted(positions.items())}}
 
@@ -275,7 +272,7 @@ class System(Protocol):
         return
 
     def retain(self, stream: str, retention: Retention | None, *, past_readers: bool = False) -> int:
-        """Delete the records that a stream's retention doesn't keep, and return how many were deleted.
+        """Delete the records that a stream's retention doesn't keep, and return their number.
 
         Args:
             stream: the stream's name.
@@ -295,8 +292,8 @@ class System(Protocol):
         return None
 
     def readers(self) -> Readers | None:
-        """The jobs that read the system's streams; None if the system doesn't know them. :meth:`retain` keeps the
-        records that these jobs still have to read, unless ``past_readers`` is set.
+        """The jobs that read the system's streams; None if unknown. :meth:`retain` keeps the records that these jobs
+        still have to read, unless ``past_readers`` is set.
         """
         return None
 
@@ -310,8 +307,8 @@ class System(Protocol):
     @abstractmethod
     def fence(self, lane: Lane, epoch: int, new: bool | None) -> None:
         """Make a lane's outputs refuse every epoch lower than ``epoch``: once this returns, no process with a lower
-        epoch can publish for the lane. The coordinator, which has no Spark, calls this, and calls it again after an
-        error, so it must be idempotent.
+        epoch can publish for the lane. The coordinator, which has no Spark, calls this, and again after an error, so it
+        must be idempotent.
 
         ``new`` says whether no batch of the lane was ever planned; None if that is unknown.
 
@@ -321,15 +318,15 @@ class System(Protocol):
         ...
 
     def recover(self, lane: Lane, epoch: int, new: bool | None) -> None:
-        """End what an earlier process of the lane left open at the outputs. The lane's new process, which has the lane
-        under ``epoch``, calls this before :meth:`published`.
+        """End what an earlier process of the lane left open at the outputs. Called before :meth:`published` by the
+        process that has the lane under ``epoch``.
         """
         return
 
     def withdraw(self, lane: Lane, epoch: int, new: bool | None) -> int:
         """Withdraw a lane's right to write until the lane takes over its outputs again. Called only after the lane's
         query has ended in this process. Returns the last batch that is then in an output, at least in part; -1 if there
-        is none, or if this method doesn't know it (the caller also calls :meth:`published`).
+        is none or it is unknown (the caller also calls :meth:`published`).
         """
         return -1
 
@@ -341,22 +338,22 @@ class System(Protocol):
 
     def seen(self, lane: Lane) -> int:
         """Like :meth:`published`, for a running lane, but only for outputs whose writers make rows visible before the
-        driver publishes the batch; -1 if there are none. Later batches can be visible by the time this returns.
+        driver publishes the batch; -1 if none. Later batches can become visible meanwhile.
         """
         return -1
 
     @abstractmethod
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
         """The lanes of a job that are recorded as writers of any of these streams, each with where it is recorded, for
-        messages. Streams that don't exist are skipped. A system that doesn't record which streams a lane writes returns
-        all recorded lanes of the job.
+        messages. Streams that don't exist are skipped. A system that doesn't record a lane's streams returns all
+        recorded lanes of the job.
         """
         ...
 
     # What else a job and its user need
 
     def session_needs(self) -> SessionNeeds:
-        """What a session needs when it starts, to read and write the system."""
+        """What a session needs to read and write the system."""
         return SessionNeeds()
 
     def faults(self, stream: str) -> Sequence[StreamFault]:
@@ -370,7 +367,7 @@ class System(Protocol):
         return None
 
     def folders(self) -> Sequence[Folder]:
-        """The folders that the system needs. A folder that doesn't exist is created when it is first needed."""
+        """The folders that the system needs. They are created when they are first needed."""
         return ()
 
     def checks(self) -> Mapping[str, Callable[[], str]]:

@@ -12,10 +12,8 @@ __all__ = ["can_be_written", "writable"]
 
 
 def writable(folder: Path, what: str) -> None:
-    """Create the folder if necessary, and check that it can be written. ``what`` is its kind, for the message.
-
-    Raises:
-        AnabranchError: the folder can't be created or written.
+    """Create the folder if necessary, and check that it can be written; otherwise raise AnabranchError. ``what`` is its
+    kind, for the message.
     """
     try:
         own_files.make_folder(folder)

@@ -27,13 +27,13 @@ class Target:
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a batch that a worker has written durably. If the publisher is ``slotted``, this is everything that was
-    written for a slot. Otherwise, it is what a Spark task has written to a partition, or one of its parts for a table.
+    """A part of a batch that a worker has written durably: for a ``slotted`` publisher, everything that was written for
+    a slot; otherwise, what a Spark task has written to a partition, or one of its parts for a table.
 
     Attributes:
         stream: the stream's name; for a slot, the first stream that was written; for a table, the output's name.
         partition: the partition's number; -1 for a slot; for a table, the part's number in the Spark task.
-        slot: the slot's number. If the publisher isn't ``slotted``, the number of the Spark task.
+        slot: the slot's number; the Spark task's number if the publisher isn't ``slotted``.
         rows: the number of records. For a table, the first part has the Spark task's number of rows, and the others
             have 0.
         ref: what the driver must publish; empty if the worker has published it.
@@ -55,7 +55,7 @@ read_written = msgspec.msgpack.Decoder(Written).decode
 
 class Writer(Protocol):
     """Accepts one Spark task's part of a batch. If a method fails, even :meth:`close`, :meth:`abort` is called. After
-    that, or after a :meth:`close` that succeeded, the writer isn't used any more.
+    that, or after a successful :meth:`close`, the writer isn't used any more.
     """
 
     def write(self, target: Target, slot: int, partitions: Numbers, records: pa.RecordBatch) -> None:
@@ -73,7 +73,7 @@ class Output(Protocol):
     """An output in the form in which it is sent to workers."""
 
     def writer(self, task: int, batch: int) -> Writer:
-        """A writer for one Spark task's part of a batch."""
+        """A writer for a Spark task's part of a batch."""
         ...
 
     def limit(self, stream: str) -> float:
@@ -97,7 +97,7 @@ class Publisher(Protocol):
 
     @property
     def plannable(self) -> bool:
-        """Whether :attr:`output` is complete before the batch begins, so that Spark can plan the write in advance."""
+        """Whether :attr:`output` is complete before the batch begins, so that Spark can plan the write."""
         ...
 
     @property
@@ -121,16 +121,16 @@ class Publisher(Protocol):
     def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
         """Make visible what workers have written of a batch. Publishing the same batch again changes nothing.
 
-        ``controls`` contains each intermediate stream's control record for the readers of all its partitions.
+        ``controls`` contains a control record for the readers of each intermediate stream.
         """
         ...
 
     def settle(self) -> None:
-        """Called after a lane has ended: wait a short time until readers can see what was published (in some systems,
-        this is some time after :meth:`publish` has returned), and remove temporary data."""
+        """Called after a lane has ended: remove temporary data, and wait a short time until readers can see what was
+        published. In some systems, this is some time after :meth:`publish` has returned."""
         ...
 
     def put_aside(self, streams: Sequence[str]) -> int:
-        """How many records this lane has ever written to these dead-letter streams. A system that counts by slot
-        includes the lane's other dead-letter streams."""
+        """How many records this lane has ever written to these dead-letter streams. If the publisher is ``slotted``,
+        the lane's other dead-letter streams count, too."""
         ...

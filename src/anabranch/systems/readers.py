@@ -14,7 +14,6 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
     """What a job still has to read of one stream.
 
     Attributes:
-        job: the job's name.
         revision: an id that changes when a position may have been lowered, but not when one is raised.
         positions: for each partition, the lowest offset that any lane of the job still has to read; 0 if missing.
     """
@@ -32,7 +31,6 @@ class ReaderLag(msgspec.Struct, frozen=True, kw_only=True):
     """The records of a stream that can't be deleted yet because a job still has to read them.
 
     Attributes:
-        job: the job's name.
         unread: how many records the job still has to read.
         overdue: how many records the retention would delete without this job.
         changed_at: when the job's positions were last stored, in seconds since 1970.
@@ -55,15 +53,14 @@ class Readers(Protocol):
 
     def hold_all(self, stream: str, job: str) -> None:
         """Keep all existing records for a job that is about to choose its start offsets: make it a reader with the
-        position 0 in all partitions, under a new revision. Guarantees and errors are those of :meth:`hold`.
+        position 0 in all partitions, under a new revision. Promises and errors are those of :meth:`hold`.
         """
         ...
 
     def hold(self, stream: str, job: str, positions: Mapping[int, int]) -> None:
         """Make a job a reader of a stream, with these positions or lower ones. Once this returns, the reader is
-        durable, and every deletion that began earlier has ended. So all records that then exist at or after these
-        positions are kept. (If the process may not store the reader, and the stream has no retention, a warning is
-        enough.)
+        durable, and earlier deletions have ended, so all records that then exist at or after these positions are kept.
+        (If the process may not store the reader, and the stream has no retention, a warning is enough.)
 
         Raises:
             LogError: the reader can't be stored.
@@ -78,7 +75,9 @@ class Readers(Protocol):
         ...
 
     def forget(self, stream: str, job: str, revision: str | None = None) -> None:
-        """Forget that a job reads a stream, unless a position was lowered since ``revision``, if given. Idempotent."""
+        """Forget that a job reads a stream, unless a position was lowered since ``revision``, if it is given.
+        Idempotent.
+        """
         ...
 
     def lags(self, stream: str) -> list[ReaderLag]:

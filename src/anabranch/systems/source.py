@@ -46,10 +46,8 @@ class Reading:
     """What a lane reads from a stream.
 
     Attributes:
-        stream: the stream's name.
         starting: for each partition that the lane reads, the offset at which it begins to read.
         until: for some partitions, the offset before which reading stops. Kafka ignores this.
-        limits: the limits of the source.
         bare: whether to use the columns of ``BARE`` instead of ``SCHEMA``.
     """
 

@@ -127,7 +127,6 @@ class DeltaFolder:
             ) from error
 
     def _check(self, table: Any, schema: pa.Schema) -> None:
-        """Check that the table accepts rows with these columns."""
         partitions = table.metadata().partition_columns
         if partitions:
             raise ConflictError(

@@ -182,7 +182,7 @@ class Rows:
 
 
 def named(parts: Sequence[bytes]) -> list[FileRef]:
-    """References to the files of Spark tasks, from what :meth:`Rows.close` returned in these tasks."""
+    """References to files, from what :meth:`Rows.close` returned in Spark tasks."""
     return [_read(part) for part in parts]
 
 
@@ -196,7 +196,7 @@ def merged(store: FileStore, refs: Sequence[FileRef], target: int) -> list[FileR
     """Merge consecutive small files into files of about ``target`` bytes, and return references to all files that then
     contain the rows. All files must have the same columns.
 
-    At most ``target`` bytes are rewritten, however many files there are. The files that were merged aren't deleted.
+    At most ``target`` bytes are rewritten. The files that were merged aren't deleted.
     """
     found: list[FileRef] = []
     run: list[FileRef] = []
@@ -241,7 +241,7 @@ def _joined(store: FileStore, refs: Sequence[FileRef], target: int) -> list[File
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """A context that raises an OSError as an AnabranchError. ``where`` is the place of the files, for the message."""
+    """A context that raises an OSError as an AnabranchError. ``where`` names the place of the files."""
     try:
         yield
     except OSError as error:

@@ -88,13 +88,13 @@ class IcebergOptions(options.Options):
 
 class _OneCommit(Transaction):
     """A commit that succeeds only on top of the version that was read. pyiceberg itself would retry on top of a newer
-    version, although a fence may have made it.
+    version, even if a fence has made it.
     """
 
     @property
     def table_metadata(self) -> TableMetadata:
-        """The table's metadata with the changes of this commit. Without changes, it isn't copied: with a hundred
-        snapshots, the copies would take nine tenths of the time of a commit.
+        """The table's metadata with this commit's changes. Without changes, it isn't copied: with a hundred snapshots,
+        the copies would take nine tenths of a commit's time.
         """
         return super().table_metadata if self._updates else self._table.metadata
 
@@ -146,9 +146,7 @@ class _Data:
 
 @dataclass(frozen=True)
 class _Rows(Rows):
-    """Casts rows to the types of the table's columns, and writes them. Raises ConflictError for a null in a required
-    column.
-    """
+    """Casts rows to the types of the table's columns. Raises ConflictError for a null in a required column."""
 
     where: str
 
@@ -169,7 +167,7 @@ class IcebergTable:
 
     Each commit of a batch, and each fence that changes the lane's marker, creates a snapshot on top of the version that
     was read, and sets the marker at the same time. So a commit fails if such a fence came after the table was read.
-    (Snapshots also name the job, lane, epoch and batch, but can't replace markers, because snapshots expire.)
+    (Snapshots expire, so they can't replace markers.)
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -243,8 +241,7 @@ class IcebergTable:
 
     def _catalog(self) -> Catalog:
         """The catalog. References to secrets are resolved at each call. If a value has changed, a new catalog object is
-        made.
-        """
+        made."""
         setting = f"outputs.{self._name}.catalog"
         given = {key: resolved(f"{setting}.{key}", text) for key, text in self._given.items()}
         try:
@@ -284,7 +281,6 @@ class IcebergTable:
             ) from None
 
     def _check(self, table: Table, schema: pa.Schema) -> None:
-        """Check that the table accepts rows with these columns."""
         if not table.spec().is_unpartitioned():
             raise ConflictError(
                 f"{self} is partitioned, which anabranch can't write", "write to a table without partitions"
@@ -311,8 +307,8 @@ class IcebergTable:
 
     @staticmethod
     def _kind(column: pa.Field, table: Table) -> Any:
-        """The Iceberg type of a column of the job, with the field ids of the table's column of that name. None if
-        Iceberg has no such type, or if the table's column lacks a nested field.
+        """The Iceberg type of a column of the job, with the field ids of the table's column. None if Iceberg has no
+        such type, or if the table's column lacks a nested field.
         """
         try:
             return io.pyarrow_to_schema(pa.schema([column]), table.schema().name_mapping).fields[0].field_type
@@ -385,7 +381,7 @@ def _mark(table: Table, job: str, lane: str) -> Mark | None:
 
 
 def _files(table: Table) -> set[str]:
-    """The locations of the data files in the version of the table that was read."""
+    """The locations of the table's data files."""
     newest = table.current_snapshot()
     manifests = [] if newest is None else newest.manifests(table.io)
     return {entry.data_file.file_path for each in manifests for entry in each.fetch_manifest_entry(table.io)}

@@ -209,7 +209,7 @@ class ParquetFolder:
         return self._root / _HIDDEN / "staged" / owner.job / owner.lane / str(owner.epoch)
 
     def _tail(self, job: str, lane: str) -> Entry | None:
-        """The last entry of a lane's log; None if the log is empty."""
+        """The last entry of a lane's log, if any."""
         log = self._log(job, lane)
         number = self._seen.get((job, lane))
         if number is None:
@@ -259,7 +259,7 @@ class ParquetFolder:
             own_files.sync(self._root)
 
     def _check(self, owner: Owner, refs: Sequence[FileRef]) -> None:
-        """Raise LogError if a file is missing, or doesn't have the size that its Spark task has reported."""
+        """Raise LogError unless each file has the size that its Spark task has reported."""
         for ref in refs:
             path = self._staged(owner) / ref.name
             size = path.stat().st_size if path.exists() else None

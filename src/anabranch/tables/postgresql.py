@@ -206,8 +206,8 @@ class PostgresqlTable:
 
     def _take_in(self, connection: psycopg.Connection[Any], owner: Owner, wrote: Sequence[_Part]) -> None:
         """Insert the rows of these parts from the staging table into the table itself. With ``upsert``, only the last
-        of several rows with the same key counts, and it updates the table's row for this key, if any. Raises
-        AnabranchError if rows are missing in the staging table.
+        of several rows with the same key counts, and it updates the table's row for this key. Raises AnabranchError if
+        rows are missing.
         """
         attempts, stage = [part.attempt for part in wrote], self._at(self._stage(owner))
         named = sql.SQL("attempt = any(%(attempts)s)")
@@ -267,8 +267,8 @@ class PostgresqlTable:
         )
 
     def _check_key(self, connection: psycopg.Connection[Any]) -> None:
-        """If the output has a key, check that PostgreSQL accepts it in ``on conflict``: a unique index on the key's
-        columns must exist, and may also include others (``include (b)``). If several indexes fit, none of them may be
+        """If the output has a key, check that a unique index on the key's columns lets PostgreSQL accept ``on
+        conflict``. The index may include other columns (``include (b)``). If several indexes fit, none may be
         deferrable.
         """
         query = """
@@ -318,11 +318,11 @@ class PostgresqlTable:
         connection.execute(query.format(self._at(_MARKS)), [self._table, owner.job, owner.lane, mark.epoch, mark.batch])
 
     def _lock(self, connection: psycopg.Connection[Any], owner: Owner) -> None:
-        """Lock the lane's marker until the transaction ends. The marker need not exist yet.
+        """Lock the lane's marker, which need not exist yet, until the transaction ends.
 
         Two processes may have configured the same table as ``orders`` and ``public.orders``, so one of two locks is
-        named after the OID of the schema's table of markers instead of the configured schema. The other lock keeps out
-        processes of older versions, which take only that lock.
+        named after the OID of the schema's table of markers. The other lock keeps out processes of older versions,
+        which take only that lock.
         """
         query = "select to_regclass(%s)::oid::text"
         row = connection.execute(query, [self._regclass(connection, _MARKS)]).fetchone()
@@ -335,7 +335,7 @@ class PostgresqlTable:
         return f"{self._stages(owner)}{owner.epoch}"
 
     def _stages(self, owner: Owner) -> str:
-        """The beginning of the names of a lane's staging tables. The rest of a name is the epoch."""
+        """The names of a lane's staging tables begin with this text. The rest is the epoch."""
         return f"anabranch_{hashlib.sha256(f'{self._table} {owner.job} {owner.lane}'.encode()).hexdigest()[:16]}_"
 
     def _forget(self, owner: Owner) -> None:
@@ -349,9 +349,8 @@ class PostgresqlTable:
                 self._clear("drop table if exists {}", name)
 
     def _clear(self, statement: str, stage: str) -> None:
-        """Run a statement that clears or drops a staging table, unless the table stays locked or doesn't exist, for
-        example because a fence has removed it. Rows that stay do no harm: a commit inserts only rows of the attempts
-        that it names.
+        """Clear or drop a staging table, unless it stays locked or doesn't exist, for example because a fence has
+        removed it. Rows that stay do no harm: a commit inserts only rows of the attempts that it names.
         """
         with (
             session.told(str(self)),

@@ -1,6 +1,4 @@
-"""Handles the columns of a PostgreSQL table: determines their types, checks whether a job's rows fit, and converts
-values for COPY.
-"""
+"""Handles the columns of a PostgreSQL table: their types, the check of a job's rows, and values for COPY."""
 
 from __future__ import annotations
 

@@ -19,8 +19,7 @@ def check(held: pa.Schema, written: pa.Schema, where: str, cure: str) -> None:
         cure: what the error advises the user to do.
 
     Raises:
-        ConflictError: a column's types differ, or only the table or only the job has the column. The message names the
-            first such column.
+        ConflictError: a column's types differ, or only the table or only the job has the column.
     """
     has, wants = ({field.name: field.type for field in schema} for schema in (held, written))
     for name, kind in wants.items():

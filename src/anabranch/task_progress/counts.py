@@ -23,7 +23,7 @@ and writing exactly-once outputs to streams."""
 
 
 class ReportAddress(msgspec.Struct, frozen=True):
-    """The address at which the driver listens for reports. The driver ignores senders that don't know the ``token``."""
+    """The address at which the driver listens for reports. It ignores reports without the ``token``."""
 
     host: str
     port: int
@@ -95,7 +95,7 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class TaskReport(msgspec.Struct, frozen=True):
-    """What a Spark task has done so far for an operator in a batch.
+    """What a Spark task has done so far for an operator in a batch. All numbers are totals of the attempt.
 
     Attributes:
         run: the id of the query's run.
@@ -103,9 +103,8 @@ class TaskReport(msgspec.Struct, frozen=True):
         partition: the number of the Spark task in its Spark stage.
         attempt: the number of the Spark task's attempt. The newest attempt has the highest number.
         alive: how many seconds ago the Spark task began its work for the operator.
-        seconds: for how many of these seconds the Spark task has worked for the operator.
-        counts: the counts that have changed since the last report; in a connection's first report, all counts. All
-            numbers are totals of the attempt.
+        seconds: for how many of these seconds it has worked for the operator.
+        counts: the counts that have changed since the last report; in a connection's first report, all counts.
         work: the message on which a function has been working longest, if for a second or more.
     """
 
@@ -124,9 +123,9 @@ class TaskReport(msgspec.Struct, frozen=True):
 
 
 class TaskCounts(msgspec.Struct, frozen=True):
-    """The newest report of an attempt of a Spark task about an operator, and all its counts. ``at`` is when the report
-    was received, in seconds on the driver's monotonic clock. ``fresh`` is false if the Spark task has finished its work
-    for the operator, or no longer reports.
+    """An attempt's newest report about an operator, and all its counts. ``at`` is when the report was received, in
+    seconds on the driver's monotonic clock. ``fresh`` is false if the Spark task has finished its work for the
+    operator, or no longer reports.
     """
 
     told: TaskReport

@@ -1,8 +1,7 @@
 """Counts the progress of a Spark task in its Python worker, and reports the counts to the driver twice a second.
 
-A report that can't be sent doesn't affect the Spark task: counts are totals of an attempt, so the next report makes up
-for a lost one. The last report is sent again until it succeeds, for a minute at most. If no driver listens, nothing is
-reported.
+A lost report doesn't matter, because the counts of the next one are totals, too. The last report is sent again until it
+succeeds, for a minute at most. If no driver listens, nothing is reported.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Message:
     """The row of a batch on which a function is working. ``index`` is its index in the batch.
 
     ``offset`` and ``place`` return the offset and the origin of the row with a given index. ``since`` is when the work
-    on the row began, in seconds on a monotonic clock.
+    on the row began, on a monotonic clock.
     """
 
     def __init__(self, label: str, offset: Callable[[int], int], place: Callable[[int], Work]) -> None:
@@ -62,7 +61,7 @@ class Message:
 
 @dataclass
 class Tally:
-    """The counts of a bucket, and the bucket's message that a function is working on, if any."""
+    """The counts of a bucket, and its message that a function is working on, if any."""
 
     task: int
     source: int
@@ -76,8 +75,7 @@ class Tally:
     entered: float = 0.0
 
     def count(self, now: float, ordered: bool) -> Count:
-        """The counts to report, including rows that the function's current call has already finished. For ``ordered``,
-        see :class:`Meter`."""
+        """The counts to report, including rows that the function's current call has already finished."""
         rows, seconds, offset, message = self.rows, self.seconds, self.offset, self.message
         if message is not None:
             index = message.index
@@ -151,8 +149,7 @@ class Meter:
 
     @contextmanager
     def on(self, tally: Tally, rows: int, offset: int | None = None) -> Iterator[None]:
-        """Counts the time of the block as work on ``rows`` rows of a bucket. If the block raises an error, only its
-        time counts."""
+        """Counts the time of the block as work on ``rows`` rows of a bucket. After an error, only the time counts."""
         self.enter(tally)
         done, at = 0, None
         try:
@@ -162,7 +159,7 @@ class Meter:
             self.leave(tally, done, at)
 
     def timed(self, tally: Tally, given: Iterable[T]) -> Iterator[T]:
-        """Yield the given items. The time spent waiting for an item counts as work on a bucket."""
+        """Yield the given items. The wait for each item counts as work on a bucket."""
         waiting = iter(given)
         while True:
             with self.on(tally, 0):
@@ -196,8 +193,8 @@ class Meter:
 
 
 def meter(line: ReportAddress | None, label: str, *, ordered: bool = True) -> Meter:
-    """A meter for an operator in the current Spark task. ``line`` is the address at which the driver listens; None if
-    it doesn't listen."""
+    """A meter for an operator in the current Spark task. ``line`` is the driver's address; None if it doesn't listen.
+    """
     context = TaskContext.get()
     if context is None:
         told = TaskReport(run="", batch=-1, stage=0, partition=0, attempt=0, label=label)
@@ -217,7 +214,7 @@ def meter(line: ReportAddress | None, label: str, *, ordered: bool = True) -> Me
 
 
 class _Teller:
-    """Sends the reports of all meters of a worker process in a separate thread."""
+    """Sends the reports of a worker process's meters in a separate thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

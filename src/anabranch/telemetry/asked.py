@@ -1,7 +1,6 @@
-"""Finds out from OpenTelemetry's environment variables through which exporters this process should export. Pure
-functions.
+"""Finds out from OpenTelemetry's environment variables through which exporters to export. Pure functions.
 
-The variables are described at https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/.
+See https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _PROTOCOL = "http/protobuf"
 def exporters(signal: Signal, environment: Mapping[str, str]) -> tuple[str, ...]:
     """The exporters of a signal: "otlp", "console", both, or neither.
 
-    Nothing is exported unless an exporter or an OTLP endpoint is set. (OpenTelemetry itself exports by default.)
+    Unlike OpenTelemetry itself, nothing is exported unless an exporter or an OTLP endpoint is set.
 
     Raises:
         ConfigError: a variable asks for something that anabranch doesn't support.

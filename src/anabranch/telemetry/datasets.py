@@ -34,11 +34,8 @@ class Datasets:
 
 
 def of_job(graph: Graph, settings: Settings, seen: Iterable[str] = ()) -> Datasets:
-    """The datasets of a job.
-
-    Args:
-        seen: streams that the job is known to read, as ``system/stream``, including the streams that match a pattern of
-            the job.
+    """The datasets of a job. ``seen`` contains streams that the job is known to read, as ``system/stream``, including
+    those that match its patterns.
 
     Raises:
         ConfigError: a reference in the address of a system or a table can't be resolved.

@@ -1,5 +1,5 @@
-"""Makes OpenTelemetry instruments for a coordinator's metrics. They have the names of the metrics in Prometheus, but a
-counter's name doesn't end with ``_total``."""
+"""Makes OpenTelemetry instruments for a coordinator's metrics. They have the metrics' names in Prometheus, except that
+a counter's name doesn't end with ``_total``."""
 
 from __future__ import annotations
 

@@ -90,12 +90,7 @@ def _reporter(jobs: Jobs, say: Callable[[str], None]) -> _Reporter:
 
 @dataclass
 class _Run:
-    """A job's run whose start has been reported.
-
-    Attributes:
-        id: OpenLineage's id of the run.
-        seen: the streams from which ``datasets`` were computed.
-    """
+    """A job's run whose start has been reported. ``datasets`` was computed from the streams in ``seen``."""
 
     id: str
     deployment: int
@@ -104,7 +99,7 @@ class _Run:
 
 
 class _Reporter:
-    """Compares the states of jobs with their states at the previous check, and reports what has changed."""
+    """Reports what has changed in the states of jobs since the previous check."""
 
     def __init__(self, jobs: Jobs, emit: Callable[[RunEvent], None], say: Callable[[str], None]) -> None:
         self._jobs = jobs

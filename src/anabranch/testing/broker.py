@@ -73,7 +73,7 @@ exit "$code"
 
 
 class _AddressInUseError(AnabranchError):
-    """Another process took a chosen port before the broker started."""
+    """Another process took the chosen port before the broker started."""
 
 
 class Cluster:
@@ -132,8 +132,7 @@ class Cluster:
         """Shut a broker down cleanly, with SIGTERM. Its data is kept.
 
         Raises:
-            AnabranchError: the broker didn't end within a minute, for example because too few controllers are left to
-                agree.
+            AnabranchError: the broker didn't end within a minute, for example because too few controllers are left.
         """
         self._brokers[index].end(signal.SIGTERM)
 
@@ -142,8 +141,8 @@ class Cluster:
         self._brokers[index].end(signal.SIGKILL)
 
     def start_again(self, index: int = 0) -> None:
-        """Start a stopped or killed broker again, with its former ports and data. Returns when the broker serves
-        requests. Raises AnabranchError if it is already running, ends during its start or takes too long."""
+        """Start a stopped or killed broker again, with its former ports and data, and wait until it serves requests.
+        Raises AnabranchError if it is already running, ends during its start or takes too long."""
         broker = self._brokers[index]
         if broker.runs:
             raise AnabranchError(f"broker {index} runs already", "stop or kill it first")
@@ -225,13 +224,13 @@ class _Broker:
         self.config.write_text("".join(f"{name}={json.dumps(value)[1:-1]}\n" for name, value in lines.items()))
 
     def is_of(self, cluster_id: str) -> bool:
-        """Whether the data folder belongs to the cluster with this id. Otherwise, a broker of another cluster listens
-        on this broker's port, and has reported the id.
+        """Whether the data folder belongs to the cluster with this id. Otherwise, another cluster's broker, which has
+        reported the id, listens on this broker's port.
         """
         return f"cluster.id={cluster_id}\n" in self._meta.read_text()
 
     def format(self, cluster_id: str, sasl: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
-        """Start a process that formats the data folder. Returns None if an earlier start has formatted it."""
+        """Start a process that formats the data folder; None if an earlier start has formatted it."""
         if self._meta.exists():
             return None
         # A single argument with "=", because an id may begin with a dash.
@@ -278,7 +277,7 @@ class _Broker:
         self._process = None
 
     def tail(self) -> str:
-        """The last lines of the log since the broker's last start, without frames of Java's stack traces."""
+        """The last lines of the log since the broker's last start, without Java's stack frames."""
         lines = [line for line in self._said().splitlines() if not line.startswith("\tat ")]
         return "\n".join(lines[-15:])
 

@@ -93,7 +93,7 @@ def of_broker(
 
 
 def login(sasl: Mapping[str, str] | None, tls: Tls | None) -> dict[str, str]:
-    """The security settings of confluent-kafka's clients. If there are users, clients log in as the first one."""
+    """The security settings of confluent-kafka's clients, which log in as the first user, if any."""
     properties = {"security.protocol": _protocol(sasl, tls)}
     if tls is not None:
         properties["ssl.ca.location"] = str(tls.ca)

@@ -40,7 +40,8 @@ _PERIOD = 0.03
 class Incarnation:
     """One simulated process of a job. The next one continues from the files that this one leaves behind.
 
-    All methods raise an AnabranchError if ``anabranch run`` would refuse the job.
+    Every method that runs the job raises JobFailedError if a lane fails, OutOfTimeError at the deadline, and another
+    AnabranchError if ``anabranch run`` would refuse the job.
     """
 
     def __init__(self, spark: SparkSession, file: JobFile, settings: Settings, deadline: float) -> None:
@@ -53,12 +54,7 @@ class Incarnation:
         self._coordinator = Coordinator(self._store, systems=Systems(settings, self._job))
 
     def run(self) -> None:
-        """Run the job until it has caught up.
-
-        Raises:
-            JobFailedError: a lane failed.
-            OutOfTimeError: the job didn't catch up before the deadline.
-        """
+        """Run the job until it has caught up."""
         with closing(self._store):
             self._container(until_caught_up=True).run(self._registration())
             self._check()
@@ -66,9 +62,6 @@ class Incarnation:
     def run_and_kill(self) -> tuple[Pending, ...]:
         """Run the job until every lane has published its last batch or has nothing to process. Then kill the job before
         the published batches are committed (see :class:`Kill`), and return the pending batches.
-
-        Raises:
-            JobFailedError, OutOfTimeError: as for :meth:`run`.
         """
         with closing(self._store):
             container = self._container(until_caught_up=False)
@@ -85,12 +78,8 @@ class Incarnation:
             return ()
 
     def run_and_change(self, wish: ScaleRequest | RewindRequest) -> None:
-        """Run the job until it has processed some rows or has nothing to read, request a change, and stop the job when
-        the change is complete.
-
-        Raises:
-            AnabranchError: the job doesn't allow this change.
-            JobFailedError, OutOfTimeError: as for :meth:`run`.
+        """Run the job until it is at work (it has processed some rows or has nothing to read), request a change, and
+        stop the job when the change is complete. Raises AnabranchError if the job doesn't allow the change.
         """
         if isinstance(wish, ScaleRequest):
             self._run_and_change(lambda: self._coordinator.scale(self._job, wish))
@@ -98,11 +87,7 @@ class Incarnation:
             self._run_and_change(lambda: self._coordinator.rewind(self._job, wish))
 
     def run_and_drain(self) -> None:
-        """Run the job until it has processed some rows or has nothing to read, and drain it up to the latest records.
-
-        Raises:
-            JobFailedError, OutOfTimeError: as for :meth:`run`.
-        """
+        """Run the job until it is at work, and drain it up to the latest records."""
 
         def drain() -> None:
             number = self._coordinator.status(self._job).deployment
@@ -112,16 +97,12 @@ class Incarnation:
         self._run_and_change(drain)
 
     def run_and_expand(self, widen: Callable[[], None]) -> None:
-        """Run the job until it has processed some rows or has nothing to read, call ``widen``, and stop the job when it
-        is reading the new partitions.
-
-        Args:
-            widen: adds partitions to some of the job's inputs.
+        """Run the job until it is at work, call ``widen``, which adds partitions to some inputs, and stop the job when
+        it is reading the new partitions.
 
         Raises:
             UsageError: a stream can't have the number of partitions that ``widen`` requests.
             ConflictError: the job can't adapt to the new partitions.
-            JobFailedError, OutOfTimeError: as for :meth:`run`.
         """
 
         def expand() -> None:
@@ -157,7 +138,7 @@ class Incarnation:
         )
 
     def _create(self, plan: Plan) -> None:
-        """Create the job's output streams, which keep even records with old timestamps."""
+        """Create the job's output streams, in which records of any age are kept."""
         systems = Systems(self._settings, self._job)
         for output in plan.outputs:
             if output.stream is not None:
@@ -205,9 +186,7 @@ class _Watched:
         return self._coordinator.heartbeat(beat, wait)
 
     def _make(self, change: Callable[[], object]) -> None:
-        """Called at each heartbeat: request the change once the job has run a batch or has nothing to read, and stop
-        the job once it is running again after the change.
-        """
+        """Called at each heartbeat: request the change once the job is at work, and stop the job once it runs again."""
         status = self._coordinator.status(self._job)
         if status.state != DeploymentState.RUNNING:
             return

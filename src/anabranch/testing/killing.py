@@ -1,6 +1,4 @@
-"""Simulates, in this process, that a job is killed after its lanes have published their last batches, but before these
-batches are committed.
-"""
+"""Simulates, in this process, that a job is killed when its last batches are published but not committed."""
 
 from __future__ import annotations
 
@@ -37,8 +35,8 @@ logging.getLogger("py4j.clientserver").addFilter(_is_news)
 
 
 class Kill:
-    """Holds each lane in the batch that reaches the end of the lane's inputs, after the batch is published and before
-    it is committed.
+    """Holds each lane in the batch that reaches the end of its inputs, after the batch is published and before it is
+    committed.
 
     The job can be killed when every lane is held or idle, and no lane will write more records that another lane reads.
     """
@@ -84,11 +82,7 @@ class Kill:
         return self._settled >= self._lanes.keys()
 
     def strike(self) -> None:
-        """Kill all lanes, and store the batches that are then pending in ``pending``.
-
-        Raises:
-            KilledError: always.
-        """
+        """Kill all lanes, and store the pending batches in ``pending``. Always raises KilledError."""
         self._dead.set()
         for query in self._spark.streams.active:
             if query.name in self._held:
@@ -134,8 +128,8 @@ class Kill:
 
 
 def _wait_for_end(query: StreamingQuery) -> None:
-    """Wait until a query whose batch has just failed ends by itself. If it were stopped, Spark would spend time on the
-    long text of the error.
+    """Wait until a query whose batch has just failed ends. If it were stopped, Spark would spend time on the error's
+    long text.
     """
     while query.isActive:
         time.sleep(_POLL)

@@ -108,9 +108,7 @@ class Part:
 
 def cut(inputs: Mapping[str, Iterable[Any]]) -> list[Part]:
     """Cut the inputs of a test into parts: the rows before the first sentinel of each input, the rows between the first
-    and the second sentinel, and so on.
-
-    An input with fewer sentinels than other inputs adds no rows to the later parts.
+    and the second sentinel, and so on. An input with fewer sentinels than others adds no rows to the later parts.
 
     Raises:
         UsageError: the parts of two inputs end with different sentinels.

@@ -49,8 +49,8 @@ record that can't be processed fails the test."""
 
 @dataclass(frozen=True)
 class _Site:
-    """The job, settings and streams of a run. On a broker, the job and its streams have other names than in the test;
-    ``here`` replaces these names in a text with the test's names."""
+    """The job, settings and streams of a run. On a broker, the job and its streams have other names; ``here`` replaces
+    these names in a text with the test's names."""
 
     file: JobFile
     settings: Settings
@@ -251,8 +251,8 @@ def _check_parts(cut: Iterable[Part], settings: Settings) -> None:
 
 
 def _reads(graph: Graph) -> dict[str, Node]:
-    """The streams that a job reads, including streams that are joined as tables, each with an operator that reads it,
-    preferably one that declares the key.
+    """The streams that a job reads, including joined tables, each with an operator that reads it, preferably one that
+    declares the key.
     """
     reads = [node for node in graph.nodes if node.kind == "read"]
     reads += [msgspec.structs.replace(node, args=node.args["of"]) for node in graph.nodes if "of" in node.args]

@@ -1,4 +1,4 @@
-"""Starts, kills and freezes the processes of the tour's verbs. At its end, the tour kills those that are left."""
+"""Starts, kills and freezes the processes of the tour's verbs."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ class Interruptions:
 
 
 class Process:
-    """A verb that runs in a process session of its own. So the terminal's Ctrl-C doesn't reach it, and all processes
-    that it starts can be recognized by their session.
+    """A verb that runs in a process session of its own: the terminal's Ctrl-C doesn't reach it, and the processes that
+    it starts can be recognized by their session.
     """
 
     def __init__(self, popen: subprocess.Popen[bytes], name: str, log: Path) -> None:
@@ -123,11 +123,11 @@ class Process:
 
 
 class Processes:
-    """Starts verbs in a folder. When the block of ``interruptions`` ends, the verbs and all processes that they have
-    started are killed.
+    """Starts verbs in a folder. At the end of the block of ``interruptions``, the verbs and all processes that they
+    have started are killed.
 
     Args:
-        folder: the working folder of the verbs, and the folder of their logs.
+        folder: the working folder of the verbs, also for their logs.
         temporary: a folder for temporary files of the verbs and the processes that they start.
     """
 
@@ -185,8 +185,7 @@ class Processes:
 
 
 def _members(session: int) -> set[int]:
-    """The processes of a session, except zombies: those that have ended without their parents having waited for them.
-    """
+    """The processes of a session, except zombies, which have ended while their parents haven't waited for them."""
     members = set()
     for pid in _pids():
         with contextlib.suppress(OSError):

@@ -226,7 +226,6 @@ class Tour:
         self._rows.append((promise, measure, agrees))
 
     def _call(self, *words: str) -> None:
-        """Show a verb, then run it."""
         self._announce(*words)
         self._run(*words)
 
@@ -237,7 +236,6 @@ class Tour:
         self._screen.command(f"anabranch {' '.join(words)}")
 
     def _run(self, *words: str) -> None:
-        """Run a verb, and show its output."""
         self._screen.output(self._processes.run(*words, meanwhile=self._check))
 
     def _background(self, *words: str) -> Process:
@@ -245,8 +243,7 @@ class Tour:
         return self._processes.start(*words)
 
     def _victim(self) -> Process:
-        """The container that has the seat and will be killed or frozen. Waits until another container can replace it.
-        """
+        """The container that has the seat and will be killed or frozen, once another one can replace it."""
 
         def ready() -> Process | None:
             status = self._status()

@@ -89,7 +89,7 @@ class GraphView(Document, frozen=True, kw_only=True):
 
 
 class Placement(Document, frozen=True, kw_only=True):
-    """For each partition of a stage and each seat, how many of the partition's buckets the seat has."""
+    """For each partition of a stage and each seat, how many of the partition's buckets are in the seat."""
 
     at: float
     job: str

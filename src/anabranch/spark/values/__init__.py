@@ -16,12 +16,12 @@ __all__ = ["Reader", "Writer", "reading", "writing"]
 
 
 def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[str, str] | None = None) -> Reader:
-    """The object that converts the values of a stream to columns.
+    """The reader for a format.
 
     Args:
         declared: the columns that the job's ``read`` declares.
         where: the operator's name in messages.
-        read_as: how to read the columns that aren't read as their types imply, by the column's name.
+        read_as: by the column's name, how to read the columns that aren't read as their types imply.
 
     Raises:
         GraphError: the declaration doesn't fit the format or the stream's own schema, or Spark can't read that schema.
@@ -51,7 +51,7 @@ def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[
 
 
 def writing(format_: Format, ours: bool = False) -> Writer:
-    """The writer for a format. ``ours`` says whether the stream is an intermediate stream."""
+    """The writer for a format. ``ours`` says whether the stream is intermediate."""
     if format_.name == "json":
         return JsonWriter(ours)
     if format_.name in ("string", "raw"):

@@ -38,15 +38,14 @@ def parse_schema(declared: str) -> StructType:
 
 
 def parse_type(declared: str) -> DataType:
-    """The type for a declaration: ``"long"`` is a long, ``"n long, s string"`` a struct. Raises Spark's ParseException.
+    """The type for a declaration such as ``"long"``, or ``"n long, s string"`` for a struct. Raises Spark's
+    ParseException.
     """
     return DataType.fromDDL(declared)
 
 
 def pruned(schema: StructType, only: Set[str] | None) -> StructType:
-    """The fields in ``only``; None stands for all fields. At least one field remains, because a value must be parsed to
-    find out whether it is readable.
-    """
+    """The fields in ``only`` (None for all), but at least one: only a parsed value is known to be readable."""
     if only is None:
         return schema
     return StructType([field for field in schema if field.name in only] or schema.fields[:1])
@@ -117,7 +116,6 @@ _SHOWN = 40
 
 
 def _is_json(schema: StructType) -> bool:
-    """Whether the bytes of keys are a JSON array of the key columns."""
     return len(schema.fields) > 1 or not isinstance(
         schema.fields[0].dataType, BinaryType | StringType | LongType | IntegerType
     )
@@ -129,7 +127,7 @@ def _parts(key: Column, schema: StructType) -> Column:
 
 
 def _as_parts(schema: StructType) -> StructType:
-    """The array's elements as fields. A single column can't be null, because a null makes the whole key null."""
+    """The array's elements. A single column can't be null, because a null makes the whole key null."""
     return StructType([StructField(f.name, f.dataType, nullable=len(schema.fields) > 1) for f in schema.fields])
 
 
@@ -163,9 +161,7 @@ def _nullable(kind: DataType) -> DataType:
 
 
 def parse_json(value: Column, schema: StructType) -> Column:
-    """The columns of a JSON value that anabranch wrote. The expression is a generator, so Spark parses each value only
-    once.
-    """
+    """The columns of a JSON value that anabranch wrote. A generator, so that Spark parses each value only once."""
     return F.inline(F.array(F.from_json(value.cast("string"), schema, _READ)))
 
 
@@ -175,7 +171,7 @@ def encode_json(frame: DataFrame, names: Sequence[str]) -> Column:
 
 
 def encode_finite_json(frame: DataFrame, names: Sequence[str]) -> Column:
-    """These columns as the bytes of a JSON object. NaN and infinity, which JSON lacks, become null."""
+    """These columns as the bytes of a JSON object. NaN and infinity become null, because JSON lacks them."""
     kinds = {field.name: field.dataType for field in frame.schema.fields}
     columns = [_finite(frame[quoted(name)], kinds[name]).alias(name) for name in names]
     return F.to_json(F.struct(*columns), _WRITE).cast("binary")

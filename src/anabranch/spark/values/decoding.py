@@ -56,7 +56,7 @@ class RecordDecoding:
         node: the ``read``.
         reader: decodes the needed columns of values.
         key: the declared columns of the key; None if no key is declared.
-        keyed: whether to observe which records have null keys, because a stateful operator accepts none of their rows.
+        keyed: whether to observe which records have null keys, because a stateful operator accepts none of them.
     """
 
     node: Node
@@ -65,7 +65,7 @@ class RecordDecoding:
     keyed: bool
 
     def pruned(self, only: Set[str]) -> RecordDecoding:
-        """The same decoding with only the value's columns in ``only``, but with at least one."""
+        """The same decoding for only the value's columns in ``only``, but for at least one."""
         return replace(self, reader=self.reader.pruned(only))
 
     @property
@@ -75,9 +75,8 @@ class RecordDecoding:
 
     def opened(self, raw: DataFrame, explains: bool = False) -> DataFrame:
         """The records with decoded values, and with columns that say whether values and keys are faulty.
-        :meth:`measures` and :meth:`rows` need these columns.
 
-        The result doesn't contain the values' bytes, because Spark copies all columns of a DataFrame that it observes.
+        The values' bytes are dropped, because Spark copies all columns of a DataFrame that it observes.
 
         ``explains`` adds the reason why a value is unreadable. :meth:`rows` needs it if unreadable records fail the
         lane.
@@ -93,8 +92,8 @@ class RecordDecoding:
         return opened.select("*", *[fault.alias(_BAD.format(name)) for name, fault in self._checks().items()])
 
     def _checks(self) -> dict[str, Column]:
-        """The conditions for faulty values and keys, by the fault's name. A condition is missing if all bytes are
-        allowed.
+        """The conditions for faulty values and keys, by the fault's name. If all bytes are allowed, there is no
+        condition.
         """
         value = self.reader.fault(_VALUE)
         key = None if self.key is None else codec.key_fault(F.col("key"), self.key)
@@ -102,7 +101,7 @@ class RecordDecoding:
 
     def faults(self, today: Column) -> dict[str, Column]:
         """The conditions for a record's faults, by name, on the result of :meth:`opened`. ``today`` is the day on which
-        the batch was planned, so that a record has the same faults if the batch runs again.
+        the batch was planned: if the batch runs again, its records have the same faults.
         """
         found = {name: F.col(_BAD.format(name)) for name in self._checks()}
         if self.time:
@@ -110,7 +109,7 @@ class RecordDecoding:
         return found
 
     def _reasons(self) -> dict[str, Column]:
-        """The error text for each fault, for records that :meth:`opened` returned with ``explains``."""
+        """The error text for each fault. Needs records that were opened with ``explains``."""
         key = F.col("key")
         found = {"value": F.col(_REASON)}
         if self.key is not None:
@@ -140,8 +139,8 @@ class RecordDecoding:
         return F.coalesce((self._time() >= first) & (self._time() < latest), F.lit(True))
 
     def measures(self, partitions: Iterable[int], timed: bool, today: Column | None = None) -> list[Column]:
-        """What to observe about a batch: its :class:`Marks` (with null keys only if ``keyed`` is true) and, if
-        ``timed`` is true, the greatest plausible event time of each partition.
+        """What to observe about a batch: its :class:`Marks` and, if ``timed`` is true, the greatest plausible event
+        time of each partition.
         """
         today = F.current_date() if today is None else today
         faults = self.faults(today).values()
@@ -171,12 +170,11 @@ class RecordDecoding:
 
         Args:
             opened: the result of :meth:`opened`, with ``explains`` if ``fail`` is true.
-            task: for the hidden column; see :func:`meta_column.of_record`.
+            task: for the hidden column, like ``bucket`` and ``source``; see :func:`meta_column.of_record`.
             stream: the stream's name, for the error.
             fail: whether an unreadable record fails the lane.
-            bucket: for the hidden column.
-            source: for the hidden column; None stands for the node's id.
-            today: the day on which the batch was planned; None stands for the current day.
+            source: the node's id by default.
+            today: the day on which the batch was planned; the current day by default.
         """
         faults = self.faults(F.current_date() if today is None else today)
         if faults:
@@ -190,7 +188,7 @@ class RecordDecoding:
         return opened.select(*self._columns(opened), meta_column.of_record(task, number, bucket))
 
     def readable(self, raw: DataFrame) -> DataFrame:
-        """The readable records and the records without a value, all of them unchanged."""
+        """The readable records and the records without a value, unchanged."""
         opened = self._decoded(raw)
         faults = self.faults(F.current_date()).values()
         good = ~reduce(or_, faults) if faults else F.lit(True)
@@ -244,8 +242,8 @@ class RecordDecoding:
 
 @dataclass(frozen=True)
 class Marks:
-    """Two bit masks for a batch's blocks of offsets: which blocks may contain unreadable records, and which may contain
-    null keys. Several blocks share a bit.
+    """Two bit masks for a batch's blocks of offsets: which may contain unreadable records, and which null keys. Several
+    blocks share a bit.
     """
 
     faulty: int
@@ -280,11 +278,7 @@ def _failing(node: Node, stream: str, reason: Column) -> Column:
 
 
 def of_graph(node: Node, format_: Format, keyed: bool) -> RecordDecoding:
-    """The decoding for a ``read``.
-
-    Raises:
-        GraphError: the ``read`` declares something that doesn't fit the stream's format.
-    """
+    """The decoding for a ``read``. Raises GraphError if its declarations don't fit the stream's format."""
     key = node.args.get("key")
     return RecordDecoding(
         node=node,

@@ -15,7 +15,7 @@ END = "end"
 
 
 def of_record(task: Column, source: int, bucket: Column | None = None) -> Column:
-    """The hidden column for a record. (A row made later from several records of a partition has a negative offset.)
+    """The hidden column for a record. A row that a later operator makes from several records has a negative offset.
     ``bucket`` is the bucket of the virtual task to which a broadcast record goes; null stands for the bucket of the
     record's key.
     """
@@ -34,8 +34,7 @@ def of_record(task: Column, source: int, bucket: Column | None = None) -> Column
 def of_result(task: Column, key: Column) -> Column:
     """The hidden column for a row of a stateful operator, which comes from a state partition, not from a single record.
 
-    The timestamp is null until the row is written: with the batch's time, Spark would compile its generated code again
-    for each batch.
+    The timestamp is null until the row is written: with the batch's time, Spark would compile its code for each batch.
     """
     return F.struct(
         task.cast("int").alias("task"),
@@ -69,8 +68,8 @@ def alike(frames: Sequence[DataFrame]) -> list[DataFrame]:
 
 
 def once(frame: DataFrame) -> DataFrame:
-    """The DataFrame with only the last of its hidden columns. There are two if the user's ``select`` includes the
-    column without naming it, as in ``* except (a)``.
+    """The DataFrame with only the last of its hidden columns. There are two if the user's ``select`` includes one
+    without naming it, as in ``* except (a)``.
     """
     last = frame.schema[-1]
     several = [

@@ -128,10 +128,9 @@ class OpaqueReader:
 
 @dataclass(frozen=True)
 class JsonWriter:
-    """Writes a row's columns as a JSON object. Columns that are null are left out.
+    """Writes a row's columns as a JSON object, without those that are null.
 
-    ``ours`` says whether this is an intermediate stream, in which NaN and infinity are preserved, although JSON lacks
-    them.
+    ``ours`` says whether this is an intermediate stream, in which NaN and infinity are preserved.
     """
 
     ours: bool = False

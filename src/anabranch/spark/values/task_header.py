@@ -39,10 +39,8 @@ class TaskNames:
 
 
 def of_lane(lane: Lane) -> TaskNames:
-    """The names of a lane's tasks.
-
-    Raises:
-        ConfigError: a grouper of the user's own gives virtual tasks names that don't contain their buckets.
+    """The names of a lane's tasks. Raises ConfigError if a user's grouper gives virtual tasks names without their
+    buckets.
     """
     if len(lane.tasks) == len(lane.bases):
         return TaskNames(dict(zip(lane.bases, lane.tasks, strict=True)), 1)

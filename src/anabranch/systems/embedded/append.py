@@ -32,8 +32,8 @@ class PartlyWrittenError(LogError):
 
 
 class Appender:
-    """Adds records to one stream. As with Kafka's default partitioner, a record's key determines the partition. Records
-    with null keys are distributed round-robin. Not thread-safe.
+    """Adds records to one stream. As with Kafka's default partitioner, the key determines the partition. Records with
+    null keys are distributed round-robin. Not thread-safe.
 
     Each batch is published before ``append`` returns, partition by partition, not in one transaction. Close the
     appender, or use it in ``with``; otherwise its marker stays in the manifests forever.
@@ -49,10 +49,8 @@ class Appender:
         self._next = producer.int % log.describe(stream).partitions
 
     def append(self, batch: pa.RecordBatch) -> int:
-        """Publish a batch in the columns of ``RECORD_SCHEMA``, and return its number of records.
-
-        Raises:
-            PartlyWrittenError: the disk accepted only a part of the batch, or nothing.
+        """Publish a batch in the columns of ``RECORD_SCHEMA``, and return its number of records. Raises
+        PartlyWrittenError if the disk accepted only a part of it, or nothing.
         """
         if not batch.num_rows:
             return 0
@@ -80,7 +78,7 @@ class Appender:
         return int(batch.num_rows)
 
     def _segments(self, pieces: Mapping[int, pa.RecordBatch]) -> dict[int, SegmentRef]:
-        """Write the records of each partition durably: all of them or none."""
+        """Write the records of each partition durably: all or none."""
         writers: list[SegmentWriter] = []
         refs: dict[int, SegmentRef] = {}
         try:

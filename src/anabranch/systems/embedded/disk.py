@@ -48,11 +48,7 @@ def replace(path: str, content: bytes) -> None:
 
 
 def check_link(folder: str) -> None:
-    """Check that a folder's file system supports hard links, which publishing needs.
-
-    Raises:
-        ConfigError: the file system has no hard links.
-    """
+    """Check that a folder's file system supports hard links, which publishing needs. If not, raise ConfigError."""
     first = _write_beside(os.path.join(folder, "link"), b"")
     second = f"{first}.linked"
     try:
@@ -112,8 +108,8 @@ def _opened(path: str) -> Iterator[int]:
 
 
 def _write_beside(path: str, content: bytes) -> str:
-    """Write a durable file with a unique name to the folder of ``path``, and return its path. Readers ignore the file,
-    because its name begins with a dot."""
+    """Write a durable file with a unique name next to ``path``, and return its path. Readers ignore it, because its
+    name begins with a dot."""
     temporary = os.path.join(os.path.dirname(path), f".{uuid.uuid4().hex}.tmp")
     with open(temporary, "xb") as file:
         file.write(content)

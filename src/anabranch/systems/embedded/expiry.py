@@ -32,7 +32,6 @@ class Expiry:
     """Applies the retention of the streams under a root. Thread-safe.
 
     Args:
-        root: the folder of the streams.
         now: returns Unix milliseconds, for the age of records.
         monotonic: returns seconds, for the time between two checks of a partition.
     """
@@ -45,8 +44,7 @@ class Expiry:
 
     def look(self, info: StreamInfo, number: int, tail: Tail) -> None:
         """If enough time has passed since the last check, delete some of the records that a partition's retention
-        doesn't keep. An error is only logged, because the calling lane's batch must not fail; a later check tries
-        again.
+        doesn't keep. Errors are only logged, because the calling lane's batch must not fail.
         """
         if info.retention == Retention():
             return
@@ -67,8 +65,7 @@ class Expiry:
 
     def expire(self, info: StreamInfo, tails: Mapping[int, Tail], *, past_readers: bool) -> int:
         """Delete the entries whose records a stream's retention doesn't keep, except a partition's last entry, and
-        return the number of deleted records. ``past_readers`` says whether to delete even records that jobs still have
-        to read.
+        return the number of deleted records. ``past_readers`` includes records that jobs still have to read.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.
@@ -96,8 +93,8 @@ class Expiry:
         ]
 
     def purge(self, info: StreamInfo, tails: Mapping[int, Tail], before: Mapping[int, int]) -> int:
-        """Delete the entries whose records all come before these offsets, except a partition's last entry. Stops after
-        about two seconds. Returns the number of deleted records. Raises what :meth:`expire` raises.
+        """Delete the entries whose records all come before these offsets, except a partition's last entry, for about
+        two seconds at most. Returns the number of deleted records. Raises what :meth:`expire` raises.
         """
         until = self._monotonic() + _PURGE_SECONDS
         return self._delete(info, tails, lambda number: lambda _: trimming.before(before[number]), until)
@@ -125,13 +122,13 @@ class Expiry:
         return lambda of: trimming.expired(of, retention, self._now())
 
     def _limit(self, stream: str, number: int) -> _Limit:
-        """Returns a function for the lowest offset that readers still have to read; None if there are no readers. Call
-        the function only while the partition is locked."""
+        """A function for the lowest offset that readers still have to read, to be called only while the partition is
+        locked."""
         return lambda: readers.limit(layout.readers_folder(self._root, stream), number)
 
     def _due_entries(self, info: StreamInfo, number: int, tail: Tail) -> list[tuple[int, int]]:
-        """The entries that the retention doesn't keep, oldest first, without the partition's last entry: for each, the
-        offset after it, and its number of records.
+        """The entries that the retention doesn't keep, oldest first, without the last entry: for each, the offset after
+        it, and its number of records.
         """
         of = self._partition(info.name, number, tail)
         due, found = trimming.expired(of, info.retention, self._now()), []

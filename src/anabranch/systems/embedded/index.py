@@ -24,8 +24,8 @@ class _Extent(msgspec.Struct, frozen=True):
 
 
 class PartitionIndex:
-    """Finds records of one partition. Readers normally move forward, so a search begins where the previous search
-    ended, or at the oldest entry if the wanted offset comes earlier."""
+    """Finds records of one partition. Readers normally move forward, so a search begins where the previous one ended,
+    or at the oldest entry if the wanted offset comes earlier."""
 
     def __init__(self, root: str, stream: str, number: int) -> None:
         self._manifest = layout.manifest_folder(root, stream, number)

@@ -53,7 +53,7 @@ class _StreamFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def check_name(stream: str) -> str:
-    """Return ``stream`` if it is allowed as a stream's name. Otherwise raise UsageError. The rules are Kafka's, but a
+    """Return ``stream`` if it is allowed as a stream's name; otherwise raise UsageError. The rules are Kafka's, but a
     name can't begin with a dot."""
     if not _NAME.fullmatch(stream):
         raise UsageError(

@@ -42,8 +42,7 @@ class Log:
         self._indexes: dict[tuple[str, int], PartitionIndex] = {}
 
     def create(self, stream: str, partitions: int) -> StreamInfo:
-        """Create a stream, or return the existing one if it has that number of partitions. If the process is killed
-        halfway, the stream doesn't exist.
+        """Create a stream, or return the existing one. If the process is killed halfway, the stream doesn't exist.
 
         Raises:
             ConflictError: the stream exists with another number of partitions.
@@ -55,8 +54,8 @@ class Log:
 
     def expand(self, stream: str, partitions: int) -> StreamInfo:
         """Raise a stream's partition count to a multiple of the current one; otherwise raise UsageError. Other
-        processes see either all new partitions or none. Lanes that are fenced or closed in the old partitions are also
-        fenced or closed in the new ones.
+        processes see all new partitions or none. Lanes that are fenced or closed in the old partitions are so in the
+        new ones, too.
         """
         return self._streams.expand(stream, partitions)
 
@@ -65,11 +64,7 @@ class Log:
         return self._streams.retain(stream, retention)
 
     def expire(self, stream: str, *, past_readers: bool = False) -> int:
-        """Apply a stream's retention, and return the number of deleted records; see :meth:`Expiry.expire`.
-
-        Raises:
-            LogError: a file is damaged, or can't be deleted.
-        """
+        """Apply a stream's retention, and return the number of deleted records; see :meth:`Expiry.expire`."""
         return self._expiry.expire(self.describe(stream), self.ends(stream), past_readers=past_readers)
 
     def readers(self, stream: str) -> StreamReaders:
@@ -90,23 +85,22 @@ class Log:
 
     def describe(self, stream: str) -> StreamInfo:
         """The current content of ``stream.json``, which costs one ``stat`` call if the file hasn't changed. Raises
-        NotFoundError if there is no such stream; the message suggests a similar name, if any.
+        NotFoundError, which suggests a similar name, if there is no such stream.
         """
         return self._streams.describe(stream)
 
     def starts(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, Start]:
-        """Where a stream's partitions begin (default: all partitions). Raises LogError if a ``start.json`` is
-        damaged."""
+        """Where a stream's partitions begin (default: all partitions). Raises LogError for a damaged ``start.json``."""
         numbers = range(self.describe(stream).partitions) if partitions is None else partitions
         return {number: start.read(layout.start_path(self._root, stream, number)) for number in numbers}
 
     def ends(
         self, stream: str, partitions: Iterable[int] | None = None, known: Mapping[int, Tail] | None = None
     ) -> dict[int, Tail]:
-        """The tails of a stream's partitions (default: all of them).
+        """The tails of a stream's partitions (default: all). They are durable: no power cut can undo them.
 
         For a partition with a ``known`` tail, only later entries are looked up, which costs two ``stat`` calls if there
-        are none. Without it, the folder is listed. The returned tails are durable: no power cut can undo them.
+        are none. Otherwise, the folder is listed.
 
         Raises:
             LogError: ``known`` belongs to an earlier stream of the same name, or the manifest has a hole.
@@ -127,10 +121,8 @@ class Log:
         return partition.read(layout.manifest_folder(self._root, stream, number), sequence)
 
     def controls(self, stream: str, number: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
-        """The control records of a partition after entry ``cursor`` that apply to a reader at ``position``: those whose
-        preceding records have all been read. Also returns the new cursor.
-
-        Of deleted entries after ``cursor``, the result includes each lane's last control record.
+        """See :meth:`anabranch.systems.contract.System.controls`. ``cursor`` is the number of an entry. Of deleted
+        entries after it, the result includes each lane's last control record.
         """
         info = self.describe(stream)
         folder = layout.manifest_folder(self._root, stream, self._checked(info, number))
@@ -147,10 +139,8 @@ class Log:
                 return found, reached
 
     def slices(self, stream: str, number: int, first: int, end: int) -> list[Slice]:
-        """The pieces of segments with the records ``first`` to ``end - 1`` of a partition, in order.
-
-        Raises:
-            LogError: some of these records don't exist yet, or don't exist any more.
+        """The pieces of segments with the records ``first`` to ``end - 1`` of a partition, in order. Raises LogError if
+        some of these records don't exist (any more).
         """
         info = self.describe(stream)
         key = (info.id, self._checked(info, number))

@@ -36,7 +36,7 @@ class LogReaders:
 
     def _register(self, stream: str, job: str, hold: Callable[[StreamReaders], None]) -> None:
         """Register a job as a reader. If this process may not write to the stream's folder, only log a warning, unless
-        the stream has a retention, which might delete records before they are read."""
+        a retention might delete records before they are read."""
         try:
             hold(self._log.readers(stream))
         except LogError as error:

@@ -60,7 +60,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         at: when the entry was written, in Unix milliseconds.
         control: a control record (:mod:`anabranch.event_time.control`), which takes up no offset.
         writers: the markers of all open lanes, and of the last :data:`CLOSED_KEPT` closed lanes, the least recently
-            updated first. They are cumulative: the partition's last entry contains all of them.
+            updated first. The partition's last entry contains all of them.
         floors: for each job, the highest epoch of the closed lanes that ``writers`` has dropped.
         total: the bytes of the partition's segments up to this entry's, but only those after the last entry that an
             older anabranch wrote. None if an older anabranch wrote this entry.
@@ -93,7 +93,7 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         stream: the stream's id, which no later stream of the same name has.
-        skipped: whether entries were deleted before the process that follows the partition had seen them.
+        skipped: whether entries were deleted before the process had seen them.
     """
 
     stream: str
@@ -161,7 +161,7 @@ def successor(
 
 def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
     """An entry for a new partition, in which the lanes that are fenced or closed in the stream's other partitions are
-    fenced or closed, too. Their markers have no batch, because nothing has been published to the partition yet.
+    fenced or closed, too. Their markers have no batch yet.
     """
     writers = dict(into.writers)
     floors = dict(into.floors)
@@ -193,7 +193,7 @@ def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
 def _pruned(
     writers: Mapping[str, WriterMark], floors: Mapping[str, int]
 ) -> tuple[dict[str, WriterMark], dict[str, int]]:
-    """Drop the least recently updated markers of closed lanes, but keep each job's highest epoch among them."""
+    """Drop the least recently updated markers of closed lanes, but keep their highest epoch for each job."""
     closed = [lane for lane, mark in writers.items() if mark.closed]
     forgotten = set(closed[: max(len(closed) - CLOSED_KEPT, 0)])
     lowest = dict(floors)

@@ -1,5 +1,5 @@
-"""The jobs that read a stream. For each job, a file in the stream's folder contains the positions from which the job
-still has to read.
+"""The jobs that read a stream. Each has a file in the stream's folder, with the positions from which it still has to
+read.
 
 A process that applies the stream's retention reads these files while it holds a partition's lock exclusively. A reader
 first makes its file durable, and then takes each partition's lock once: every deletion that hasn't seen the file has
@@ -58,8 +58,7 @@ class StreamReaders:
     def _hold(self, job: str, lower: Callable[[Reader | None], Mapping[int, int] | None]) -> None:
         """Store the job's new positions, and wait until every deletion that might not have seen them has ended.
 
-        ``lower`` gets the job's reader, or None if the job isn't a reader yet. It returns the new positions, or None to
-        keep the old ones.
+        ``lower`` gets the job's reader, if any, and returns the new positions, or None to keep the old ones.
         """
         try:
             with disk.exclusive(self._lock):
@@ -111,9 +110,7 @@ class StreamReaders:
 
 
 def limit(folder: str, number: int) -> int | None:
-    """The lowest offset of a partition that any job still has to read; None if no job reads the stream. ``folder`` is
-    the stream's :func:`layout.readers_folder`.
-    """
+    """The lowest offset of a partition that any job still has to read; None if no job reads the stream."""
     return min((reader.position(number) for reader in _read(folder).values()), default=None)
 
 
@@ -149,8 +146,7 @@ def _read(folder: str) -> dict[str, Reader]:
 
 
 def _lowered(known: Reader | None, positions: Mapping[int, int]) -> dict[int, int] | None:
-    """The reader's positions, lowered to ``positions`` where these are lower; None if nothing changes. Without a
-    reader, ``positions``."""
+    """The reader's positions, lowered to ``positions``; None if nothing changes. Without a reader, ``positions``."""
     if known is None:
         return dict(positions)
     lower = {

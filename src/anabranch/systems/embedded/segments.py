@@ -38,7 +38,6 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
         path: the segment's file.
         file_bytes: the size that the file must have.
         skip: how many of the segment's rows come before the slice.
-        rows: how many records the slice has.
         offset: the offset of the slice's first record.
         where: the stream and the partition, for messages.
     """
@@ -52,8 +51,8 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SegmentWriter:
-    """Writes one segment, in any process that can access the root. Readers don't see the records before an entry names
-    the segment.
+    """Writes one segment, in any process that can access the root. Readers see the records once an entry names the
+    segment.
 
     Raises:
         NotFoundError: the stream has no such partition under this root.

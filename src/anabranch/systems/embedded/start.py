@@ -17,8 +17,8 @@ __all__ = ["ALL", "Start", "decode", "encode", "gone", "of_manifest", "of_segmen
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """The number of the first entry that is kept, and the offset at which it begins. Both can only rise.
 
-    Entries below ``sequence`` may still exist, but readers ignore them. ``controls`` keeps the last control record of
-    each lane from these entries, in order.
+    Readers ignore entries below ``sequence`` that still exist. ``controls`` keeps each lane's last control record from
+    these entries, in order.
     """
 
     version: int = layout.FORMAT_VERSION
@@ -55,7 +55,7 @@ def read(path: str) -> Start:
 
 
 def decode(raw: bytes, path: str) -> Start:
-    """Parse the file. Raises the same errors as :func:`read`."""
+    """Parse the file. Raises what :func:`read` raises."""
     return layout.decode(raw, _DECODER, path)
 
 
@@ -69,8 +69,8 @@ def write(path: str, start: Start) -> None:
 
 
 def gone(where: str, first: int, start: int) -> LogError:
-    """The error for records that a stream's retention has deleted. ``where`` names the stream and the partition,
-    ``first`` is the requested offset, and ``start`` is the first that still exists.
+    """The error for records that a stream's retention has deleted: ``first`` is the requested offset, ``start`` the
+    first that still exists, and ``where`` names the stream and the partition.
     """
     stream = where.split(",", maxsplit=1)[0]
     last = f"offset {first} is" if start == first + 1 else f"offsets {first} to {start - 1} are"

@@ -36,8 +36,7 @@ class Streams:
         return sorted(name for name in names if os.path.exists(layout.info_path(self._root, name)))
 
     def describe(self, stream: str) -> StreamInfo:
-        """The content of ``stream.json``. Raises NotFoundError, which suggests a similar name, if there is no such
-        stream."""
+        """See :meth:`anabranch.systems.embedded.log.Log.describe`."""
         path = layout.info_path(self._root, layout.check_name(stream))
         try:
             found = os.stat(path)

@@ -1,8 +1,7 @@
 """Deletes the oldest entries of a partition, with their segments.
 
 ``start.json`` is made durable first. Then entries are deleted from the oldest on, each after its segments. If a process
-is killed meanwhile, the partition begins where ``start.json`` says, and the next deletion removes what is left below
-this start.
+is killed meanwhile, the next deletion removes what is left below the start.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Trimmed:
 
 
 def before(offset: int) -> Due:
-    """Selects entries all of whose records come before an offset."""
+    """Selects entries whose records all come before an offset."""
     return lambda entry: entry.base + entry.rows <= offset
 
 
@@ -73,8 +72,8 @@ def expired(of: Partition, retention: Retention, now: int) -> Due:
 def trim(of: Partition, due: Due, limit: Callable[[], int | None]) -> Trimmed:
     """Delete a partition's oldest entries before the first entry that isn't due, but at most ``_AT_ONCE`` entries.
 
-    ``limit`` is called while the partition is locked. It returns the lowest offset that readers still have to read, or
-    None if there are no readers. Entries with a record at or after this offset stay.
+    ``limit``, called while the partition is locked, returns the lowest offset that readers still have to read, or None
+    if there are no readers. Entries with a record at or after this offset stay.
 
     Raises:
         LogError: ``start.json``, an entry, or the file of a reader is damaged.
@@ -112,7 +111,7 @@ def _after(begins: Start, deleted: list[Entry]) -> Start:
 
 
 def _left_over(folder: str, begins: Start) -> Iterator[Entry]:
-    """The entries below the start that a killed process has left, from the oldest on."""
+    """The entries that a killed process has left below the start, oldest first."""
     first = begins.sequence
     while first and os.path.exists(partition.path_of(folder, first - 1)):
         first -= 1
@@ -133,8 +132,8 @@ def _delete(of: Partition, entries: list[Entry]) -> None:
 
 
 def _last_within(of: Partition, limit: int) -> int:
-    """The number of the oldest entry after which there are fewer bytes than the limit. Entries are read from the last
-    one back, because an older anabranch didn't store ``total``.
+    """The number of the oldest entry after which there are fewer bytes than the limit. Counts backwards from the last
+    entry, because an older anabranch didn't store ``total``.
     """
     after = 0
     for sequence in range(of.tail.sequence, -1, -1):

@@ -17,7 +17,7 @@ __all__ = ["faults"]
 
 def faults(log: Log, stream: str) -> list[StreamFault]:
     """The problems of a stream, to which other processes can write meanwhile. In each partition, the check ends at the
-    first fault in ``start.json`` or in the manifest. Of several damaged reader files, only the first is reported.
+    first fault in ``start.json`` or the manifest. Only the first damaged reader file is reported.
 
     Raises:
         NotFoundError: there is no such stream.
@@ -47,7 +47,7 @@ def _problem(error: AnabranchError, path: str) -> str:
 
 
 def _settled(log: Log, stream: str, number: int) -> list[StreamFault]:
-    """The problems of a partition. If there are any, but records were deleted meanwhile, the check is repeated."""
+    """The problems of a partition. They are looked for again if records were deleted meanwhile."""
     path = Path(layout.start_path(str(log.root), stream, number))
     while True:
         before = path.read_bytes() if path.exists() else None

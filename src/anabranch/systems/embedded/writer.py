@@ -18,7 +18,7 @@ __all__ = ["LaneWriter", "fence", "foreign_writers"]
 class LaneWriter:
     """Publishes for an *incarnation* of a lane: the process that has the lane under ``epoch``. Not thread-safe.
 
-    After any error except FencedError, publish the same batch again; it takes effect only once.
+    After an error, except FencedError, publish the same batch again; it takes effect only once.
     """
 
     def __init__(self, log: Log, job: str, lane: str, epoch: int) -> None:
@@ -100,11 +100,10 @@ class LaneWriter:
         return published
 
     def _seen(self, stream: str, number: int) -> Tail:
-        """The last tail of a partition that this writer has seen. The first use of a stream looks up the tails of all
-        its partitions.
+        """The last tail of a partition that this writer has seen. The first use of a stream looks up all its tails.
 
-        From then on, the writer follows every new entry. So it notices every fence, even if the fence's marker has
-        since been dropped from the manifest.
+        Then the writer follows every new entry. So it notices every fence, even one whose marker was dropped from the
+        manifest.
         """
         if (stream, number) not in self._tails:
             for each, tail in {**self._log.ends(stream), **self._log.ends(stream, [number])}.items():
@@ -150,8 +149,7 @@ class LaneWriter:
 
 def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
     """Make a stream refuse every epoch of a lane lower than ``epoch``, also in partitions that an expansion is
-    creating. Once this returns, no process with a lower epoch can publish to the stream for the lane. Idempotent; after
-    an error, call it again.
+    creating. Once this returns, no process with a lower epoch can publish to the stream for the lane. Idempotent.
 
     Raises:
         ConflictError: a process with a higher epoch has the lane.
@@ -180,6 +178,6 @@ def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
 
 
 def foreign_writers(log: Log, stream: str, job: str) -> set[str]:
-    """The lanes of a job with markers in a stream's tails: all open lanes, and those that are among the last 64 closed
-    lanes of a partition."""
+    """The lanes of a job with markers in a stream's tails: all open lanes, and those among a partition's last 64 closed
+    lanes."""
     return {lane for tail in log.ends(stream).values() for lane, mark in tail.writers.items() if mark.job == job}

@@ -28,8 +28,8 @@ _Headers = list[tuple[str, str | bytes | None]] | None
 
 
 class KafkaAppender:
-    """Adds records to one topic. As with Kafka's default partitioner, a record's key determines the partition. Records
-    with null keys are distributed round-robin. Not thread-safe.
+    """Adds records to one topic. As with Kafka's default partitioner, the key determines the partition. Records with
+    null keys are distributed round-robin. Not thread-safe.
 
     A batch is not a transaction: an error says how many of its records were written. A timestamp up to the beginning of
     1970 becomes the first millisecond after it, the earliest that the client accepts.
@@ -108,7 +108,7 @@ class KafkaAppender:
 
     def _progress(self, deadline: float, before: int) -> tuple[float, int]:
         """The new deadline, later if records were written since ``before``, and the number of records written so far.
-        Raises AnabranchError if nothing has been written by ``deadline``, or if the broker has refused the client."""
+        Raises AnabranchError if the deadline has passed, or if the broker has refused the client."""
         if self._written > before:
             return time.monotonic() + self._cluster.patience, self._written
         try:

@@ -33,8 +33,7 @@ class _Demoted:
 
 
 def librdkafka(settings: KafkaSettings) -> dict[str, Any]:
-    """Properties of confluent-kafka's admin client, consumers and producers. Those in ``[systems.kafka] client`` take
-    precedence.
+    """Properties of confluent-kafka's clients. Those in ``[systems.kafka] client`` take precedence.
 
     Raises:
         ConfigError: a reference can't be resolved, a file can't be read, a server's address isn't valid, or the user or
@@ -128,9 +127,7 @@ def _common(settings: KafkaSettings, extra: dict[str, str]) -> dict[str, str]:
 
 
 def _servers(settings: KafkaSettings) -> str:
-    """The configured servers, checked to have the form ``HOST:PORT``. (Kafka's own clients assume port 9092 if none is
-    given, and accept any number.)
-    """
+    """The configured servers, checked to have the form ``HOST:PORT``: Kafka's own clients accept any port, or none."""
     servers = resolved("systems.kafka.bootstrap_servers", settings.bootstrap_servers)
     for each in servers.split(","):
         try:

@@ -81,8 +81,7 @@ def _is_cut_off(error: KafkaError) -> bool:
 
 class PerProcess(Generic[V]):
     """A value that each process creates when it first needs it. A forked process creates its own, because librdkafka's
-    threads aren't forked. It never destroys the inherited value, because that would mean waiting forever for these
-    threads.
+    threads aren't forked, and keeps the inherited value: destroying it would mean waiting forever for these threads.
     """
 
     def __init__(self, make: Callable[[], V]) -> None:
@@ -109,7 +108,6 @@ class Cluster:
     """The cluster that settings describe. Thread-safe; can be pickled, and inherited by a forked process.
 
     Args:
-        settings: how to reach the cluster.
         patience: how many seconds to wait for an answer, or for progress of a longer operation.
     """
 
@@ -133,7 +131,7 @@ class Cluster:
     def open(
         self, make: Callable[[dict[str, Any]], Client], own: Mapping[str, Any] | None = None
     ) -> tuple[Client, Health]:
-        """A new client, made by ``make``, and its health. ``own`` contains properties that no setting can change.
+        """A new client, made by ``make``, and its health. No setting can change the properties in ``own``.
 
         Raises:
             ConfigError: librdkafka refuses the settings.
@@ -149,9 +147,8 @@ class Cluster:
             ) from None
 
     def ask(self, request: Callable[[AdminClient], Mapping[K, Future[V]]]) -> dict[K, V | KafkaError]:
-        """The answers to an admin request. An error that concerns a single item is that item's answer.
-
-        After transient errors, such as a partition without a leader, the request is repeated for ``patience`` seconds.
+        """The answers to an admin request, in which an item's error is its answer. After transient errors, such as a
+        partition without a leader, the request is repeated for ``patience`` seconds.
 
         Raises:
             AnabranchError: there was no answer in time, authentication failed, or the cluster can't be reached.

@@ -41,8 +41,8 @@ def fence(
         group: the lane's output group.
         slots: the lane's slots.
         epoch: the epoch that the markers will have.
-        new: whether no batch of the lane was ever planned; None if that is unknown. Unless it is False, the job's topic
-            for markers and missing markers are created.
+        new: whether no batch of the lane was ever planned; None if unknown. Unless it is False, missing markers are
+            created.
         closed: whether the slots refuse even the process with ``epoch``.
         opens: whether a closed lane is opened again, because the process with ``epoch`` still has something to write.
 

@@ -70,8 +70,8 @@ class Holder:
     holders. Not thread-safe.
 
     Attributes:
-        seen: the instance in the slot's marker when this producer initialized the id; after this producer's first
-            commit, its own instance. If the marker has another instance, another producer has written to the slot.
+        seen: the instance in the slot's marker when this producer initialized the id; its own instance after its first
+            commit. If the marker has another instance, another producer has written to the slot.
         begun: when the open transaction began; None if no transaction is open.
         lost: the records of the transaction that the producer or the brokers refused.
 
@@ -164,7 +164,7 @@ class Holder:
         _retried(lambda left: _bounded(lambda: send(offsets, group, left), min(left, _LONGEST), producer), deadline)
 
     def commit(self, deadline: float) -> None:
-        """Commit the transaction. This decides the outcome, but readers see the records some milliseconds later. A
+        """Commit the transaction. The outcome is then decided, but readers see the records some milliseconds later. A
         process that initializes the id or reads the marker waits until then.
         """
         try:
@@ -194,8 +194,8 @@ def passes(error: KafkaError) -> bool:
 
 
 def _rows(records: pa.RecordBatch, partitions: npt.NDArray[Any]) -> list[tuple[Any, ...]]:
-    """For each record, the positional arguments of ``Producer.produce`` after the topic. (Passing them by name takes
-    1.6 times as long. ``produce_batch`` is no faster, and accepts neither timestamps nor headers.)
+    """For each record, the positional arguments of ``Producer.produce`` after the topic. By name, they would take 1.6
+    times as long. ``produce_batch`` is no faster, and accepts neither timestamps nor headers.
     """
     values, keys = (records.column(name).to_numpy(zero_copy_only=False).tolist() for name in ("value", "key"))
     stamps = timestamps.milliseconds(records.column("timestamp")).tolist()
@@ -228,8 +228,8 @@ def _unmasked() -> Iterator[None]:
 
 
 def _bounded(call: Callable[[], object], seconds: float, producer: Producer) -> None:
-    """Make a call in a thread, and wait at most ``seconds`` for its end, because some calls never end once their broker
-    has been unreachable. The producer of such a call is never destroyed: that would mean waiting for the call.
+    """Make a call in a thread, and wait at most ``seconds`` for its end: some calls never end once their broker has
+    been unreachable. The producer of such a call is never destroyed, because that would mean waiting.
     """
     raised: list[BaseException] = []
 
@@ -250,8 +250,8 @@ def _bounded(call: Callable[[], object], seconds: float, producer: Producer) -> 
 
 
 def _retried(call: Callable[[float], object], deadline: float) -> None:
-    """Make a call at least once, and again after transient errors until the deadline. Its argument is the remaining
-    time in seconds."""
+    """Make a call, and repeat it after transient errors until the deadline. Its argument is the remaining time in
+    seconds."""
     while True:
         try:
             with _unmasked():

@@ -58,9 +58,9 @@ class Jars:
 
 
 def found(settings: KafkaSettings) -> Jars:
-    """The jars for a session: those in the configured folder, if there is one; otherwise those that ``anabranch jars
-    fetch connector`` has fetched, if all of them are there; otherwise those of the configured packages (by default, the
-    connector of PySpark's version), which Spark gets from a Maven repository.
+    """The jars for a session: those in the configured folder, if any; otherwise those of ``anabranch jars fetch
+    connector``, if all of them are there; otherwise those of the configured packages (by default, the connector of
+    PySpark's version), from a Maven repository.
 
     Raises:
         ConfigError: the configured folder doesn't exist, or contains no connector.
@@ -76,7 +76,7 @@ def found(settings: KafkaSettings) -> Jars:
 
 
 def of_pyspark() -> str:
-    """The Maven coordinates of the connector that was released with the installed PySpark."""
+    """The Maven coordinates of the connector for the installed PySpark."""
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{importlib.metadata.version('pyspark')}"
 
 

@@ -65,11 +65,11 @@ class Marker(Document, frozen=True, kw_only=True):
 
     Attributes:
         lane: the lane's id.
-        lineage: None. Only markers that older versions have written can name a lane here.
+        lineage: None. Only markers of older versions can name a lane here.
         batch: the number of the last batch; -1 if the slot has committed no batch.
         epoch: the lane's epoch when the marker was written. A process with a lower epoch can't write to the slot.
         instance: the producer that wrote the marker.
-        closed: whether the slot is closed: then no process may write to it until one takes the lane's slots again.
+        closed: whether the slot is closed: no process may write to it until one takes the lane's slots again.
         rows: how many records the slot has ever written.
     """
 
@@ -98,10 +98,8 @@ def transactional_id(prefix: str, job: str, lane: str, group: str, slot: int) ->
 
 
 def encode(marker: Marker) -> tuple[int, str]:
-    """A marker as the offset and the metadata of a partition.
-
-    Raises:
-        AnabranchError: the metadata is longer than brokers accept.
+    """A marker as the offset and the metadata of a partition. Raises AnabranchError if brokers don't accept metadata of
+    its length.
     """
     fields = {name: value for name, value in marker.to_builtins().items() if (name, value) != ("lineage", None)}
     text = msgspec.json.encode({"v": FORMAT_VERSION, **fields}).decode()
@@ -156,8 +154,8 @@ class Markers:
         )
 
     def read(self, slots: Iterable[int], timeout: float = _PATIENCE) -> dict[int, Marker | None]:
-        """The committed marker of each slot; None for a slot without a marker. Waits for the end of pending
-        transactions that contain a marker.
+        """The committed marker of each slot; None for a slot without a marker. Waits for pending transactions with a
+        marker.
 
         Raises:
             OutOfTimeError: there was no answer within ``timeout`` seconds.
@@ -255,9 +253,7 @@ def lane_of(group: str, prefix: str, job: str) -> str | None:
 
 def prepare(settings: KafkaSettings, job: str, slots: int) -> None:
     """Create or expand the job's topic for markers, and wait until brokers show at least ``slots`` of its partitions.
-
-    Raises:
-        AnabranchError: the cluster doesn't allow this, or it took too long.
+    Raises AnabranchError if the cluster doesn't allow this, or takes too long.
     """
     admin, name = AdminClient(librdkafka(settings)), topic(job)
     asked, count = False, 0

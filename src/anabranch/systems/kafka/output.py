@@ -100,7 +100,7 @@ class StreamEnds(Protocol):
 
 class KafkaPublisher:
     """The driver's part of a lane's output. What workers have committed is already visible, so the driver only takes
-    the slots and writes control records. ``topics`` gives the topic of each stream.
+    the slots and writes control records.
     """
 
     slotted = True
@@ -133,9 +133,8 @@ class KafkaPublisher:
             self._system.tell(target.stream, control.to_builtins())
 
     def settle(self) -> None:
-        """Wait until the records are visible: a transaction counts as committed some time before the broker has marked
-        its end in the partitions. The wait takes at most ``_SETTLING`` seconds, because other lanes' transactions may
-        be open in these partitions.
+        """Wait until the records are visible: a transaction counts as committed before the broker has marked its end in
+        the partitions. Wait at most ``_SETTLING`` seconds, because other lanes' transactions may be open there.
         """
         mine = [stream for stream, system in self._lane.systems.items() if system == "kafka"]
 
@@ -151,9 +150,9 @@ class KafkaPublisher:
 
 
 def fence(settings: KafkaSettings, lane: Lane, epoch: int, *, new: bool | None, closed: bool = False) -> int:
-    """Make a lane's slots refuse every epoch lower than ``epoch``, and abort open transactions of such epochs. (Until
-    then, the markers in these transactions can't be read.) Returns the last batch that is in a slot, at least in part;
-    -1 if none. Raises what :func:`fencing.fence` raises.
+    """Make a lane's slots refuse every epoch lower than ``epoch``, and abort open transactions of such epochs, whose
+    markers can't be read until then. Returns the last batch that is in a slot, at least in part; -1 if none. Raises
+    what :func:`fencing.fence` raises.
 
     ``closed`` says whether the slots refuse even the process with ``epoch``, until it takes its slots again.
     """

@@ -59,9 +59,9 @@ def streamed(spark: SparkSession, system: KafkaSystem, reading: Reading) -> Data
 
 @functools.cache
 def _group(reading: frozenset[tuple[str, str]]) -> str:
-    """The group of this process's consumers that read with the same options; no consumer joins it. Executors cache
-    consumers, with the records they have fetched, by group and partition. So the next lane that reads a partition
-    continues with the same consumer.
+    """The group of this process's consumers that read with the same options; none joins it. Executors cache consumers,
+    with the records they have fetched, by group and partition. So the next lane that reads a partition continues with
+    the same consumer.
     """
     return f"anabranch-reads-{uuid.uuid4()}"
 
@@ -87,13 +87,12 @@ class AtLeastOnceWriter:
         return self._options(rows.select(*self._columns()).writeStream.format("kafka"), at_once=True)
 
     def _columns(self) -> list[Column]:
-        """The columns that Spark's sink needs, from output rows."""
         topics = [F.when(F.col("output") == number, F.lit(topic)) for number, topic in self.topics.items()]
         return [F.coalesce(*topics).alias("topic"), F.col("key"), F.col("value"), _unpacked().alias("headers")]
 
     def _options(self, writer: Any, at_once: bool = False) -> Any:
         """A writer with the cluster's settings, and with settings for throughput. With ``at_once``, no record waits for
-        others to fill up a request, but records that arrive while a request is being sent share the next request.
+        others to fill a request, but records that arrive while a request is being sent share the next one.
         """
         client = {f"kafka.{name}": value for name, value in clients.java(self.system.settings).items()}
         return writer.options(**{**PRODUCING, **(AT_ONCE if at_once else {}), **client})

@@ -36,9 +36,9 @@ class KafkaSystem(System):
 
     Args:
         settings: how to reach the cluster.
-        topics: the topic of each stream whose topic has another name than the stream.
+        topics: the topic of each stream whose topic has another name.
         controls_topic: the topic for the control records of a job's intermediate streams; not needed without a job.
-        patience: seconds to wait for an answer before raising an error.
+        patience: how many seconds to wait for an answer.
     """
 
     name = "kafka"
@@ -101,8 +101,8 @@ class KafkaSystem(System):
         return str(self._topics.describe(stream).topic_id)
 
     def create(self, stream: str, partitions: int, internal: bool = False) -> None:
-        """Create a stream's topic, unless it exists with that partition count, and wait until every broker knows it. If
-        ``internal`` is true, a new topic gets the settings ``INTERNAL``."""
+        """See :meth:`System.create`. Waits until every broker knows the topic. An internal topic gets the settings
+        ``INTERNAL``."""
         self._topics.create(stream, partitions, INTERNAL if internal else {})
 
     def expand(self, stream: str, partitions: int) -> None:
@@ -139,7 +139,7 @@ class KafkaSystem(System):
         self._topics.commit(group, positions)
 
     def read(self, stream: str, partition: int, ranges: Sequence[Range]) -> Iterator[Records]:
-        """Aborted records and transaction markers are skipped. Closing the generator closes its consumer."""
+        """See :meth:`System.read`. Closing the generator closes its consumer."""
         return records.read(self._topics, stream, partition, ranges)
 
     def appender(self, stream: str) -> KafkaAppender:

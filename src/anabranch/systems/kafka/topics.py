@@ -75,7 +75,7 @@ class Topics:
 
     def counts(self) -> dict[str, int]:
         """The partition counts of all streams, by name. Topics whose names begin with ``__``, such as Kafka's own, are
-        left out. So is a topic that no stream is bound to, if the stream of its name is bound to another topic.
+        left out. So is an unbound topic if the stream of its name is bound to another topic.
         """
         doing = "listing the topics"
         self._answer(doing, lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience))
@@ -170,7 +170,7 @@ class Topics:
         self._wait_everywhere(stream, partitions)
 
     def starts(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
-        """The offset of the oldest existing record in each partition (default: in all partitions)."""
+        """The offset of the oldest existing record in each partition (default: all partitions)."""
         return self._offsets(stream, OffsetSpec.earliest(), COMMITTED, partitions)  # type: ignore[no-untyped-call]
 
     def ends(
@@ -217,8 +217,8 @@ class Topics:
         )
 
     def commit(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
-        """Commit offsets, by stream and partition, of a group without members. If the brokers refuse some offsets, the
-        others are committed, and the error for the first refused offset is raised.
+        """Commit offsets, by stream and partition, of a group without members. If the brokers refuse some, the others
+        are committed, and an error for the first refused offset is raised.
         """
         places = [
             TopicPartition(self.topic(stream), number, offset)
@@ -256,7 +256,8 @@ class Topics:
         request: Callable[[AdminClient], Mapping[TopicPartition, Future[V]]],
         partitions: Sequence[int],
     ) -> dict[int, V]:
-        """The answers for these partitions. If the client's view of the topic is outdated, the request is repeated."""
+        """The answers for these partitions. The request is repeated while the client's view of the topic is outdated.
+        """
         deadline = time.monotonic() + self.cluster.patience
         while partitions:
             found: dict[int, V] = {}
@@ -287,8 +288,8 @@ class Topics:
             raise self.cluster.explained(error.args[0], f"looking at {stream}") from None
 
     def _wait_everywhere(self, stream: str, partitions: int) -> None:
-        """Wait until every broker knows all partitions of a stream, and the partitions' leaders serve them. Each broker
-        is asked separately, because a client asks the broker through which it connected.
+        """Wait until every broker knows all partitions of a stream, and their leaders serve them. Each broker is asked
+        separately, because a client asks only the one through which it connected.
         """
         brokers = self._answer(
             "looking at the brokers", lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience)

@@ -1,6 +1,4 @@
-"""What a system provides for Spark, and the source for systems without their own: a Python data source that returns
-Arrow batches.
-"""
+"""What a system provides for Spark, and the source for systems without their own, which returns Arrow batches."""
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ class PlainWriter(Protocol):
         ...
 
     def stream(self, rows: DataFrame) -> Any:
-        """A ``DataStreamWriter`` for rows in real-time mode, for all of this writer's outputs."""
+        """A ``DataStreamWriter`` for all of this writer's outputs, in real-time mode."""
         ...
 
 
@@ -62,8 +60,8 @@ class SparkSide(Protocol):
         ...
 
     def plain(self, system: Any, streams: Mapping[int, str]) -> PlainWriter:
-        """A writer for at-least-once output. Called only for a system with ``delivery`` among its ``stream_settings``.
-        ``streams`` maps each output's number to the output's stream.
+        """A writer for at-least-once output, if the system has ``delivery`` among its ``stream_settings``. ``streams``
+        maps each output's number to the output's stream.
         """
         ...
 
@@ -139,8 +137,8 @@ class Reader(DataSourceStreamReader):
         raise NotImplementedError
 
     def begins(self) -> Mapping[int, int]:
-        """The offsets of the oldest existing records. Empty if the system can't skip records that are gone; reading
-        them then fails."""
+        """The offsets of the oldest existing records. Empty if the system can't skip missing records; reading them then
+        fails."""
         return {}
 
     def piece(self, partition: int, begin: int, end: int) -> InputPartition:
