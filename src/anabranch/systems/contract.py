@@ -247,9 +247,8 @@ class System(Protocol):
         ...
 
     def offset(self, stream: str, id: str, positions: Mapping[int, int]) -> dict[str, Any]:
-        """Positions as the system's Spark source writes them to the offset log.
-        :class:`anabranch.container.checkpoint.offset_log.Entry` can read the default form and that of Spark's Kafka
-        connector.
+        """Positions as the system's Spark source writes them to the offset log, in a form that
+        :class:`anabranch.container.checkpoint.offset_log.Entry` can read.
         """
         return {"stream": stream, "id": id, "positions": {str(p): at for p, at in sorted(positions.items())}}
 

@@ -30,7 +30,6 @@ class Limits:
         lane: the lane's id, for tests that kill a process at a crash point.
         commits: the lane's commit folder, for the same tests.
         nothing: whether to read nothing, as if there were no records.
-        line: where Python workers report their progress.
     """
 
     max_rows: int

@@ -166,8 +166,8 @@ class Systems:
         return "fail" if bound is None else bound.on_data_loss
 
     def bound_as(self, stream: str) -> str:
-        """The name under which settings bind a stream: its own name, or that of the input whose pattern it matches.
-        Without a binding, its own name."""
+        """The name under which settings bind a stream: its own, or that of the input whose pattern it matches. Without
+        a binding, its own name."""
         taking = (name for name, pattern in self._settings.patterns.items() if re.fullmatch(pattern, stream))
         return stream if stream in self._settings.streams else next(taking, stream)
 

@@ -94,7 +94,7 @@ class _OneCommit(Transaction):
     @property
     def table_metadata(self) -> TableMetadata:
         """The table's metadata with this commit's changes. Without changes, it isn't copied: with a hundred snapshots,
-        the copies would take nine tenths of a commit's time.
+        copies would take nine tenths of a commit's time.
         """
         return super().table_metadata if self._updates else self._table.metadata
 

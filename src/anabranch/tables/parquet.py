@@ -47,7 +47,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         number: the entry's number, counted from 0.
-        epoch: the epoch of the lane's owner.
         batch: the lane's last committed batch; -1 if there is none.
         files: the files of this batch. Empty for a fence, which is written only after the last batch's files were moved
             to the table's folder.

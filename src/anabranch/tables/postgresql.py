@@ -335,7 +335,7 @@ class PostgresqlTable:
         return f"{self._stages(owner)}{owner.epoch}"
 
     def _stages(self, owner: Owner) -> str:
-        """The names of a lane's staging tables begin with this text. The rest is the epoch."""
+        """The beginning of the names of a lane's staging tables. The rest of a name is the epoch."""
         return f"anabranch_{hashlib.sha256(f'{self._table} {owner.job} {owner.lane}'.encode()).hexdigest()[:16]}_"
 
     def _forget(self, owner: Owner) -> None:

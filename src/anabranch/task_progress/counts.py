@@ -23,7 +23,7 @@ and writing exactly-once outputs to streams."""
 
 
 class ReportAddress(msgspec.Struct, frozen=True):
-    """The address at which the driver listens for reports. It ignores reports without the ``token``."""
+    """The address at which the driver listens for reports. The driver ignores senders without the ``token``."""
 
     host: str
     port: int
@@ -47,13 +47,8 @@ class Greeting(msgspec.Struct, frozen=True):
 
 
 class Work(msgspec.Struct, frozen=True):
-    """A message on which a function is working.
-
-    Attributes:
-        label: the operator that calls the function.
-        seconds: how long the function has been working on the message.
-        source: the number of the message's source.
-        bucket: the message's bucket at the lane's factor.
+    """A message on which a function of the operator ``label`` has been working for ``seconds``. ``source`` is the
+    number of the message's source, ``bucket`` the message's bucket at the lane's factor.
     """
 
     label: str

@@ -48,7 +48,7 @@ class Message:
     """The row of a batch on which a function is working. ``index`` is its index in the batch.
 
     ``offset`` and ``place`` return the offset and the origin of the row with a given index. ``since`` is when the work
-    on the row began, on a monotonic clock.
+    on the row began, in seconds on a monotonic clock.
     """
 
     def __init__(self, label: str, offset: Callable[[int], int], place: Callable[[int], Work]) -> None:

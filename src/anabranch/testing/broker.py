@@ -170,8 +170,8 @@ def start(
     in ``with``.
 
     Args:
-        folder: the folder for the brokers' data and logs. If an earlier cluster with the same number of brokers left
-            its data there, the new cluster continues with it.
+        folder: the folder for the brokers' data and logs. A new cluster continues with the data of an earlier cluster
+            with the same number of brokers.
         jars: the folder with the broker's jars, such as :func:`anabranch.systems.kafka.jars.broker_folder`.
         count: the number of brokers. With 3 or more, the cluster survives the loss of one broker.
         racks: the ``broker.rack`` of each broker. If there are fewer racks than brokers, the list is repeated.
@@ -182,9 +182,8 @@ def start(
 
     Raises:
         NotFoundError: Java isn't installed.
-        AnabranchError: there aren't enough free ports, a broker's data folder can't be formatted, a broker ended during
-            its start, or the brokers took too long. Unless ports are missing, the message contains the end of a
-            broker's log.
+        AnabranchError: there aren't enough free ports, a broker's data folder can't be formatted, or a broker ended
+            during its start or took too long. Unless ports are missing, the message contains the end of a broker's log.
     """
     for _ in range(ATTEMPTS - 1):
         with suppress(_AddressInUseError):

@@ -54,8 +54,8 @@ class Kill:
         self.pending: tuple[Pending, ...] = ()
 
     def reached(self, step: str, lane: str, batch: int) -> None:
-        """If a lane has published its last batch, hold it. Called by :func:`crash_points.watched` on the lane's own
-        thread.
+        """If a lane has published its last batch, hold it. The callback for :func:`crash_points.watched`, on the lane's
+        own thread.
 
         Raises:
             KilledError: the job was killed while this lane was held.

@@ -26,8 +26,8 @@ Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | N
 
 @dataclass(frozen=True)
 class Message:
-    """A row with a chosen key, headers, timestamp or partition. For what you leave out, the message is treated like a
-    plain row.
+    """A row with a key, headers, timestamp or partition of your choice. For what you leave out, the message is treated
+    like a plain row.
 
     Args:
         value: a dict (written as JSON, without the columns from which the key is made), bytes or str (written

@@ -1,4 +1,4 @@
-"""Reads and writes Avro values with Spark's own functions. A value may begin with the id of a registered schema."""
+"""Reads and writes Avro values, with or without the id of a registered schema in front."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ class AvroReader:
     """Reads Avro values.
 
     Attributes:
-        schema: the columns.
         text: the reader's schema, as JSON.
         writers: the ids and schemas with which values may have been written. None if values don't begin with ids; the
             reader's schema then applies to all values.

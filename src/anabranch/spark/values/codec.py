@@ -161,7 +161,7 @@ def _nullable(kind: DataType) -> DataType:
 
 
 def parse_json(value: Column, schema: StructType) -> Column:
-    """The columns of a JSON value that anabranch wrote. A generator, so that Spark parses each value only once."""
+    """The columns of a JSON value that anabranch wrote. As a generator, the expression parses each value only once."""
     return F.inline(F.array(F.from_json(value.cast("string"), schema, _READ)))
 
 

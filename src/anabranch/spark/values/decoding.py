@@ -92,9 +92,7 @@ class RecordDecoding:
         return opened.select("*", *[fault.alias(_BAD.format(name)) for name, fault in self._checks().items()])
 
     def _checks(self) -> dict[str, Column]:
-        """The conditions for faulty values and keys, by the fault's name. If all bytes are allowed, there is no
-        condition.
-        """
+        """The conditions for faulty values and keys, by the fault's name; none if all bytes are allowed."""
         value = self.reader.fault(_VALUE)
         key = None if self.key is None else codec.key_fault(F.col("key"), self.key)
         return {name: fault for name, fault in {"value": value, "key": key}.items() if fault is not None}
@@ -242,9 +240,7 @@ class RecordDecoding:
 
 @dataclass(frozen=True)
 class Marks:
-    """Two bit masks for a batch's blocks of offsets: which may contain unreadable records, and which null keys. Several
-    blocks share a bit.
-    """
+    """Two bit masks for a batch's blocks of offsets: which may contain unreadable records, and which null keys."""
 
     faulty: int
     keyless: int

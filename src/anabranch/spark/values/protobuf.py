@@ -42,13 +42,7 @@ _SIMPLE: dict[int, T.DataType] = {
 
 @dataclass(frozen=True)
 class ProtobufReader:
-    """Reads protocol-buffer messages of one type.
-
-    Attributes:
-        files: the descriptor set.
-        message: the full name of the message type.
-        schema: the columns.
-    """
+    """Reads protocol-buffer messages of one type. ``files`` is the descriptor set."""
 
     files: bytes
     message: str

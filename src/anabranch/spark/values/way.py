@@ -32,7 +32,7 @@ class Reader(Protocol):
         ...
 
     def reason(self, value: Column) -> Column:
-        """Why a value can't be read, in words. ``value`` contains the value's bytes, which may be null."""
+        """Why a value, which may be null, can't be read, in words."""
         ...
 
     def pruned(self, only: Set[str]) -> Self:

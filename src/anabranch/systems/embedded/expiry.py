@@ -29,11 +29,8 @@ log = logs.get_logger()
 
 
 class Expiry:
-    """Applies the retention of the streams under a root. Thread-safe.
-
-    Args:
-        now: returns Unix milliseconds, for the age of records.
-        monotonic: returns seconds, for the time between two checks of a partition.
+    """Applies the retention of the streams under a root. Thread-safe. ``now`` returns Unix milliseconds, for the age of
+    records.
     """
 
     def __init__(self, root: str, now: Callable[[], int], monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -74,8 +71,8 @@ class Expiry:
         return self._delete(info, tails, lambda _: self._expired(info.retention), math.inf, limits)
 
     def lags(self, info: StreamInfo, tails: Mapping[int, Tail]) -> list[ReaderLag]:
-        """How many records each reader of a stream still has to read, and how many records the retention would delete
-        without this reader. Raises LogError if a file is damaged.
+        """How many records each reader of a stream still has to read, and how many the retention would delete without
+        this reader. Raises LogError if a file is damaged.
         """
         folder = layout.readers_folder(self._root, info.name)
         known = readers.StreamReaders(self._root, info.name, info.partitions).all()

@@ -117,7 +117,7 @@ class Log:
         return tails
 
     def entry(self, stream: str, number: int, sequence: int) -> Entry | None:
-        """The entry of a partition's manifest with this number; None if it doesn't exist, or was deleted."""
+        """The entry with this number in a partition's manifest, if it exists."""
         return partition.read(layout.manifest_folder(self._root, stream, number), sequence)
 
     def controls(self, stream: str, number: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:

@@ -43,7 +43,7 @@ def sequences(folder: str) -> set[int]:
 
 
 def read(folder: str, sequence: int) -> Entry | None:
-    """The entry with this number; None if it doesn't exist, or doesn't exist any more."""
+    """The entry with this number, if it exists."""
     path = path_of(folder, sequence)
     try:
         with open(path, "rb") as file:
@@ -124,7 +124,7 @@ def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> t
 
 
 def _hole(folder: str, first: int, there: set[int]) -> int | None:
-    """The number of the first missing entry at or after ``first``; None if none is missing."""
+    """The first missing number from ``first`` on, if any."""
     for sequence in sorted(set(range(first, max(max(there, default=-1), first) + 1)) - there):
         if not os.path.exists(path_of(folder, sequence)):  # a listing may miss a file that is linked meanwhile
             return sequence

@@ -79,7 +79,7 @@ class EmbeddedSystem(System):
         return self.ends(stream)
 
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """The records are read from the beginning, because the log has no index of times."""
+        """See :meth:`System.offset_at`. Records are read from the beginning, because the log has no index of times."""
         starts, ends = self.starts(stream), self.ends(stream)
         return {number: self._first_at(stream, number, (starts[number], end), unix_ms) for number, end in ends.items()}
 

@@ -52,7 +52,7 @@ class KafkaAppender:
 
         Raises:
             AnabranchError: a record is too large or refused (the message says which), or the cluster doesn't answer or
-                refuses the client. The message says how many records were written.
+                refuses the client.
         """
         if not batch.schema.equals(RECORD_SCHEMA):
             batch = batch.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA)

@@ -90,9 +90,7 @@ def shown(settings: KafkaSettings) -> str:
 
 
 def first_server(settings: KafkaSettings) -> str:
-    """The first bootstrap server, as ``HOST:PORT``. Raises ConfigError if a reference can't be resolved, or if a
-    server's address isn't valid.
-    """
+    """The first bootstrap server, as ``HOST:PORT``. Raises ConfigError if a reference or an address isn't valid."""
     return _servers(settings).split(",")[0].strip().rpartition("://")[2]
 
 

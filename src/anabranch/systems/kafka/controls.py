@@ -57,7 +57,6 @@ class ControlLog:
     """The control records of one job, which are kept in memory once they are read. Thread-safe.
 
     Args:
-        topics: the topics of the job's streams.
         topic: the topic of the control records, created when the first one is written.
         pause: the shortest time, in seconds, between two looks at the topic. The first look after this process has
             written a control record doesn't wait.

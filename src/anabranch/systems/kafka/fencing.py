@@ -35,11 +35,7 @@ def fence(
     transactions of such epochs, so that readers don't wait for them. Idempotent; after an error, call it again.
 
     Args:
-        settings: how to reach the cluster.
-        job: the lane's job.
-        lane: the lane's id.
         group: the lane's output group.
-        slots: the lane's slots.
         epoch: the epoch that the markers will have.
         new: whether no batch of the lane was ever planned; None if unknown. Unless it is False, missing markers are
             created.

@@ -120,14 +120,9 @@ class Holder:
     def produce(
         self, topic: str, records: pa.RecordBatch, partitions: npt.NDArray[Any], check: Callable[[], None]
     ) -> None:
-        """Queue records. A record that the producer refuses, for example because it is too large, is added to ``lost``,
-        and KafkaException is raised.
-
-        Args:
-            topic: the topic to write.
-            records: the records in the columns of ``RECORD_SCHEMA``.
-            partitions: the partition of each record.
-            check: called from time to time; may raise an error to stop writing.
+        """Queue records in the columns of ``RECORD_SCHEMA``. A record that the producer refuses, for example because it
+        is too large, is added to ``lost``, and KafkaException is raised. ``check`` is called from time to time, and may
+        raise an error to stop writing.
         """
         produce, poll = self._producer.produce, self._producer.poll
         rows = _rows(records, partitions)

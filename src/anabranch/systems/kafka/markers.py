@@ -295,7 +295,8 @@ def _partitions(admin: AdminClient, name: str) -> int:
 
 
 def _settle(error: BaseException | None, name: str, slots: int, beaten: int) -> None:
-    """Raise an error, unless there is none or its code is ``beaten``: another process made the same change first."""
+    """Raise an error for a failed request, unless its code is ``beaten``: another process then made the same change
+    first."""
     if isinstance(error, KafkaException) and error.args[0].code() != beaten:
         raise AnabranchError(
             f"topic {name} can't be made with {slots} partitions: {error.args[0].str()}",

@@ -85,12 +85,8 @@ class SlotWriter:
         return SlotTransaction(self, holder, slot, batch, marker)
 
     def marker(self, slot: int, timeout: float = PATIENCE) -> Marker:
-        """The slot's marker, if this incarnation may write.
-
-        Raises:
-            FencedError, StateError: as for :meth:`open`.
-            OutOfTimeError: the marker can't be read within ``timeout`` seconds.
-            AnabranchError: the brokers refuse the request, or the marker can't be decoded.
+        """The slot's marker, if this incarnation may write. Raises what :meth:`open` raises, and OutOfTimeError if the
+        marker can't be read within ``timeout`` seconds.
         """
         marker = self.reader().read([slot], timeout)[slot]
         if marker is None:
@@ -169,11 +165,8 @@ class SlotTransaction:
         self._rows += records.num_rows
 
     def flush(self) -> None:
-        """Wait until the brokers have all records that were written. Readers don't see them yet.
-
-        Raises:
-            FencedError: as for :meth:`commit`.
-            AnabranchError: the transaction took too long, or the brokers don't accept a record.
+        """Wait until the brokers have all records that were written. Readers don't see them yet. Raises what
+        :meth:`write` raises.
         """
         try:
             self._begun().flush(self._check)
