@@ -12,8 +12,8 @@ __all__ = ["Throttled"]
 
 @dataclass
 class Throttled:
-    """Passes a message on to ``tell``, and then no other message for ``every`` seconds, except that an empty message,
-    which means that the cause is gone, is always passed on. Not thread-safe.
+    """Passes a message on to ``tell``, and then no other message for ``every`` seconds. An empty message, which means
+    that the cause is gone, is always passed on. Not thread-safe.
     """
 
     tell: Callable[[str], object]

@@ -1,5 +1,5 @@
-"""How the streams of a system become part of a job's backup, and how they are restored. Only systems whose streams are
-files can have an archive. The streams of systems without an archive aren't part of backups."""
+"""How a system's streams are backed up and restored. Only a system whose streams are files can have an archive; other
+streams aren't part of backups."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ __all__ = ["Archive", "Publication", "StreamCut"]
 class StreamCut(Document, frozen=True, kw_only=True):
     """The part of a stream that belongs to a backup: in each partition, all existing entries up to ``last``.
 
-    All tuples are in the order of the partitions. ``starts`` and ``begins`` are empty for a stream from which nothing
-    was deleted.
+    The tuples are in the order of the partitions. ``starts`` and ``begins`` are empty if nothing was deleted.
 
     Attributes:
         id: distinguishes the stream from other streams of the same name.
@@ -41,8 +40,8 @@ class Publication:
     Attributes:
         number: the entry's number in the partition.
         end: the offset after the entry's records.
-        lane: the lane whose batch the entry contains; '' if the entry isn't a lane's batch.
-        batch: the number of this batch; -1 if the entry isn't a lane's batch.
+        lane: the lane whose batch the entry contains; '' if none.
+        batch: the batch's number; -1 if none.
     """
 
     number: int
@@ -52,8 +51,7 @@ class Publication:
 
 
 class Archive(Protocol):
-    """The files of a system's streams. Entries, and the files that they name, never change, so files can be copied
-    while the stream is being written."""
+    """The files of a system's streams. Entries and their files never change, so they can be copied at any time."""
 
     folder: Path
     """The folder of the streams. File names are relative to this folder."""
@@ -67,11 +65,11 @@ class Archive(Protocol):
         ...
 
     def later(self, stream: str, cut: StreamCut) -> Sequence[Sequence[Publication]]:
-        """For each partition, the entries that have been published since a cut, in order."""
+        """For each partition, the entries published since a cut, in order."""
         ...
 
     def files(self, stream: str, cut: StreamCut) -> Iterator[str]:
-        """The names of the files of a cut, except for those that :meth:`descriptions` returns."""
+        """The names of a cut's files, except for those that :meth:`descriptions` returns."""
         ...
 
     def descriptions(self, stream: str, cut: StreamCut) -> Mapping[str, str]:
@@ -92,6 +90,6 @@ class Archive(Protocol):
         ...
 
     def adopt(self, stream: str, folder: Path) -> None:
-        """Turn the restored files of a stream into a stream: completely, or not at all. The files are in ``folder``,
-        which is next to the folders of the streams."""
+        """Turn the restored files in ``folder`` into a stream: completely, or not at all. ``folder`` is next to the
+        streams' folders."""
         ...

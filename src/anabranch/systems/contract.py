@@ -1,7 +1,6 @@
 """What every system provides: access to its streams, a lane's output to them, and what sessions and users need.
 
-Code outside ``anabranch.systems`` never depends on a system's name: this contract expresses all differences between
-systems.
+Code outside ``anabranch.systems`` never depends on a system's name.
 """
 
 from __future__ import annotations
@@ -41,11 +40,9 @@ class Appender(Protocol):
     """Adds records to one stream from outside any job. Not thread-safe."""
 
     def append(self, batch: pa.RecordBatch) -> int:
-        """Add records in the columns of ``RECORD_SCHEMA``, and return their number. The records are durable when this
-        method returns.
+        """Add records in the columns of ``RECORD_SCHEMA`` durably, and return their number.
 
-        The murmur2 hash of a record's key determines the record's partition. A record with a null key can go to any
-        partition.
+        The murmur2 hash of a key determines the partition. A record with a null key can go to any partition.
         """
         ...
 
@@ -57,12 +54,12 @@ class SessionNeeds:
     """What a Spark session needs when it starts.
 
     Attributes:
-        conf: Spark's settings. Lists of jars and packages are merged with those that other systems and formats need.
+        conf: Spark's settings. Lists of jars and packages are merged with those of other systems and formats.
         origin: where these needs come from, for messages.
         summary: what the packages are, for messages.
         cure: what to do if no Maven repository has the packages.
-        jars: the name of the set, in :data:`anabranch.jars.pinned.SETS`, whose jars sessions use instead of the
-            packages once the set has been fetched; empty if there is no such set.
+        jars: the set in :data:`anabranch.jars.pinned.SETS` whose jars, once fetched, replace the packages; empty if
+            there is no such set.
     """
 
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -74,8 +71,8 @@ class SessionNeeds:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder to which every process of a job must have access. ``label`` is the kind of folder, for messages, and
-    ``cure`` says what to do if a process has no access."""
+    """A folder that every process of a job needs. ``label`` is its kind, for messages; ``cure`` says what to do without
+    access."""
 
     label: str
     path: Path
@@ -88,7 +85,7 @@ class StreamFault:
 
     Attributes:
         path: the damaged file or folder.
-        problem: what is wrong with it: the rest of a sentence that begins with the path.
+        problem: what is wrong: the rest of a sentence that begins with the path.
         lost: what can't be read because of the problem.
     """
 
@@ -98,12 +95,12 @@ class StreamFault:
 
 
 class System(Protocol):
-    """A place for named, partitioned, ordered logs. Inherit from this class. A method that isn't abstract has a
-    default, for systems to which the method doesn't apply.
+    """A place for named, partitioned, ordered logs. Inherit from this class: a method that isn't abstract has a default
+    for systems to which it doesn't apply.
 
     What a method returns must be up to date, because other programs can create streams, too. Unless its docstring says
-    otherwise, a method that takes a stream raises NotFoundError if no stream has that name. A system object must be
-    thread-safe and picklable (it is sent to Python workers), and must not connect before it is used.
+    otherwise, a method raises NotFoundError for a stream that doesn't exist. A system object must be thread-safe and
+    picklable (Python workers get it), and must not connect before it is used.
     """
 
     spark: ClassVar[str] = "anabranch.systems.reading.spark"
@@ -146,17 +143,14 @@ class System(Protocol):
     @classmethod
     @abstractmethod
     def opened(cls, name: str, settings: Settings, job: str) -> Self:
-        """The system that ``settings.systems.sections[name]`` configures. ``job`` is '' if the system isn't opened for
-        a job.
-
-        Raises:
-            ConfigError: a setting isn't allowed.
+        """The system that ``settings.systems.sections[name]`` configures. ``job`` is '' outside a job. Raises
+        ConfigError if a setting isn't allowed.
         """
         ...
 
     def dataset(self, stream: str) -> tuple[str, str]:
-        """The namespace and the name by which other programs know a stream (see
-        https://openlineage.io/docs/spec/naming/). The stream needn't exist.
+        """The namespace and the name of a stream for other programs (https://openlineage.io/docs/spec/naming/). The
+        stream needn't exist.
         """
         return self.name, stream
 
@@ -179,14 +173,12 @@ class System(Protocol):
 
     @abstractmethod
     def id(self, stream: str) -> str:
-        """An id that distinguishes this stream from a later stream of the same name, created after this stream was
-        deleted."""
+        """An id that no later stream of the same name has."""
         ...
 
     @abstractmethod
     def create(self, stream: str, partitions: int, internal: bool = False) -> None:
-        """Create a stream, unless it exists with that partition count. ``internal`` says whether it is an intermediate
-        stream.
+        """Create a stream, unless it exists with that partition count. ``internal`` says whether it is intermediate.
 
         Raises:
             ConflictError: the stream exists with another partition count.
@@ -195,7 +187,7 @@ class System(Protocol):
 
     @abstractmethod
     def expand(self, stream: str, partitions: int) -> None:
-        """Raise a stream's partition count to a multiple of the current one. The count can't be lowered again.
+        """Raise a stream's partition count, which can't be lowered again, to a multiple of the current one.
 
         Raises:
             UsageError: ``partitions`` isn't a multiple of the current count.
@@ -211,26 +203,24 @@ class System(Protocol):
     def ends(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
         """The end offset of each partition: one past the last record that a reader may see.
 
-        Offsets may have gaps (Kafka's transactions take up some), so don't count records by subtracting offsets.
+        Offsets may have gaps (Kafka's transactions take up some): don't count records by subtracting offsets.
         """
         ...
 
     @abstractmethod
     def high_watermarks(self, stream: str) -> dict[int, int]:
-        """The end of each partition, including the records of open transactions, which readers can't see yet and may
-        never see.
+        """The end of each partition including open transactions, whose records readers can't see yet and may never see.
         """
         ...
 
     def known_ends(self, stream: str) -> dict[int, int]:
-        """Like :meth:`high_watermarks`, for a caller that asks for the same stream again and again, so that a system
-        can continue from its last answer."""
+        """Like :meth:`high_watermarks`, for repeated calls: a system can continue from its last answer."""
         return self.high_watermarks(stream)
 
     @abstractmethod
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """For each partition, the offset of the first record with this timestamp or a later one; if there is no such
-        record, the end offset.
+        """For each partition, the offset of the first record with this timestamp or a later one; otherwise the end
+        offset.
         """
         ...
 
@@ -250,16 +240,15 @@ class System(Protocol):
 
     @abstractmethod
     def controls(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
-        """The control records of an intermediate stream that apply to a reader at ``position`` of a partition: those
-        after ``cursor`` whose preceding records have all been read. Also returns the new cursor. A reader that has no
-        cursor yet passes -1.
+        """The control records of an intermediate stream after ``cursor`` that apply to a reader at ``position`` of a
+        partition: those whose preceding records have all been read. Also returns the new cursor. The first cursor is
+        -1.
         """
         ...
 
     def offset(self, stream: str, id: str, positions: Mapping[int, int]) -> dict[str, Any]:
-        """Positions in the form in which the system's Spark source writes them to the offset log; by default, the form
-        of :class:`anabranch.systems.reading.spark.Reader`. :class:`anabranch.container.checkpoint.offset_log.Entry`
-        can read this form and that of Spark's Kafka connector.
+        """Positions as the system's Spark source writes them to the offset log, in a form that
+        :class:`anabranch.container.checkpoint.offset_log.Entry` can read.
         """
         return {"stream": stream, "id": id, "positions": {str(p): at for p, at in sorted(positions.items())}}
 
@@ -270,23 +259,23 @@ class System(Protocol):
         return {}
 
     def commit_positions(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
-        """Report how far a consumer group has read, as offsets by stream and partition, for tools that show lag.
-        Nothing else reads these offsets.
+        """Report a consumer group's positions, by stream and partition, for tools that show lag. Nothing else reads
+        them.
         """
         return
 
     def purge(self, stream: str, before: Mapping[int, int]) -> None:
-        """Delete records of an intermediate stream that no lane will read again. ``before`` gives the offset in each
-        partition before which records are deleted.
+        """Delete the records of an intermediate stream before these offsets, by partition. No lane will read them
+        again.
         """
         return
 
     def retain(self, stream: str, retention: Retention | None, *, past_readers: bool = False) -> int:
-        """Delete the records that a stream's retention doesn't keep, and return how many were deleted.
+        """Delete the records that a stream's retention doesn't keep, and return their number.
 
         Args:
             stream: the stream's name.
-            retention: how long the stream keeps its records from now on; None to keep the current retention.
+            retention: the stream's retention from now on; None to keep the current one.
             past_readers: whether to delete even records that jobs still have to read.
 
         Raises:
@@ -302,8 +291,8 @@ class System(Protocol):
         return None
 
     def readers(self) -> Readers | None:
-        """The jobs that read the system's streams. Unless ``past_readers`` is set, :meth:`retain` keeps the records
-        that these jobs still have to read. None if the system doesn't know which jobs read its streams.
+        """The jobs that read the system's streams; None if unknown. :meth:`retain` keeps the records that these jobs
+        still have to read, unless ``past_readers`` is set.
         """
         return None
 
@@ -317,10 +306,10 @@ class System(Protocol):
     @abstractmethod
     def fence(self, lane: Lane, epoch: int, new: bool | None) -> None:
         """Make a lane's outputs refuse every epoch lower than ``epoch``: once this returns, no process with a lower
-        epoch can publish for the lane any more.
-        Called by the coordinator, which has no Spark. Must be idempotent, because it is called again after an error.
+        epoch can publish for the lane. The coordinator, which has no Spark, calls this, and again after an error, so it
+        must be idempotent.
 
-        ``new`` says whether no batch of the lane was ever planned; None if that isn't known.
+        ``new`` says whether no batch of the lane was ever planned; None if that is unknown.
 
         Raises:
             ConflictError, FencedError: a process with a higher epoch has the lane.
@@ -328,15 +317,15 @@ class System(Protocol):
         ...
 
     def recover(self, lane: Lane, epoch: int, new: bool | None) -> None:
-        """End what an earlier process of the lane left open at the outputs, before :meth:`published` is called. Called
-        by the lane's new process, which has the lane under ``epoch``.
+        """End what an earlier process of the lane left open at the outputs. Called before :meth:`published` by the
+        process that has the lane under ``epoch``.
         """
         return
 
     def withdraw(self, lane: Lane, epoch: int, new: bool | None) -> int:
-        """Withdraw a lane's right to write, until the lane takes over its outputs again. Called only after the lane's
+        """Withdraw a lane's right to write until the lane takes over its outputs again. Called only after the lane's
         query has ended in this process. Returns the last batch that is then in an output, at least in part; -1 if there
-        is none, or if this method doesn't know it (the caller also calls :meth:`published`).
+        is none or it is unknown (the caller also calls :meth:`published`).
         """
         return -1
 
@@ -348,28 +337,27 @@ class System(Protocol):
 
     def seen(self, lane: Lane) -> int:
         """Like :meth:`published`, for a running lane, but only for outputs whose writers make rows visible before the
-        driver publishes the batch; -1 if there are no such outputs. By the time this returns, later batches can be
-        visible, too.
+        driver publishes the batch; -1 if none. Later batches can become visible meanwhile.
         """
         return -1
 
     @abstractmethod
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of any of these streams, each with the place where the lane
-        is recorded, for messages. Streams that don't exist are skipped. If the system doesn't record which streams a
-        lane writes, all recorded lanes of the job are returned.
+        """The lanes of a job that are recorded as writers of any of these streams, each with where it is recorded, for
+        messages. Streams that don't exist are skipped. A system that doesn't record a lane's streams returns all
+        recorded lanes of the job.
         """
         ...
 
     # What else a job and its user need
 
     def session_needs(self) -> SessionNeeds:
-        """What a session needs when it starts, to read and write the system."""
+        """What a session needs to read and write the system."""
         return SessionNeeds()
 
     def faults(self, stream: str) -> Sequence[StreamFault]:
-        """The problems of a stream's files, for ``anabranch check``. Empty for a system whose streams another program
-        stores and checks.
+        """The problems of a stream's files, for ``anabranch check``. Empty if another program stores and checks the
+        streams.
         """
         return ()
 
@@ -378,7 +366,7 @@ class System(Protocol):
         return None
 
     def folders(self) -> Sequence[Folder]:
-        """The folders that the system needs. A folder that doesn't exist is created when it is first needed."""
+        """The folders that the system needs. They are created when they are first needed."""
         return ()
 
     def checks(self) -> Mapping[str, Callable[[], str]]:

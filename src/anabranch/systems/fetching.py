@@ -1,4 +1,4 @@
-"""Reads individual records by their offsets, for example to look again at records that could not be processed."""
+"""Reads individual records by their offsets, for example those that could not be processed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,7 @@ NEAR = 1000
 
 
 def fetch(system: System, stream: str, partition: int, offsets: Sequence[int]) -> Iterator[Records]:
-    """The records at these offsets. The offsets must be ascending.
-
-    Raises:
-        LogError: some of these records don't exist.
-    """
+    """The records at these ascending offsets. Raises LogError if some of them don't exist."""
     wanted = np.asarray(offsets, dtype=np.int64)
     if not len(wanted):
         return

@@ -12,11 +12,8 @@ __all__ = ["can_be_written", "writable"]
 
 
 def writable(folder: Path, what: str) -> None:
-    """Create the folder if necessary, and check that it can be written. ``what`` is the kind of folder, for the
-    message.
-
-    Raises:
-        AnabranchError: the folder can't be created or written.
+    """Create the folder if necessary, and check that it can be written; otherwise raise AnabranchError. ``what`` is its
+    kind, for the message.
     """
     try:
         own_files.make_folder(folder)
@@ -31,7 +28,7 @@ def writable(folder: Path, what: str) -> None:
 
 
 def can_be_written(folder: Path, what: str) -> None:
-    """Make the check of :func:`writable`, but leave nothing behind: folders that didn't exist are removed again."""
+    """Check as :func:`writable` does, but remove the folders that didn't exist."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     writable(folder, what)
     for each in missing:

@@ -1,5 +1,4 @@
-"""How a lane's rows get into a system: what Spark's workers do with the rows, and what the driver does with each
-batch."""
+"""How a lane's rows get into a system: what Spark's workers do with them, and what the driver does with each batch."""
 
 from __future__ import annotations
 
@@ -21,25 +20,22 @@ Numbers = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Target:
-    """A stream to which a lane writes. ``partitions`` is the partition count that the lane uses for this stream during
-    its whole life.
-    """
+    """A stream to which a lane writes. The lane uses the same ``partitions`` count during its whole life."""
 
     stream: str
     partitions: int
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a batch that a worker has written durably. If the publisher is ``slotted``, this is everything that was
-    written for a slot, to all streams and partitions. Otherwise, it is what a Spark task has written to a partition, or
-    one of the parts that a Spark task has written to a table.
+    """A part of a batch that a worker has written durably: for a ``slotted`` publisher, everything that was written for
+    a slot; otherwise, what a Spark task has written to a partition, or one of its parts for a table.
 
     Attributes:
         stream: the stream's name; for a slot, the first stream that was written; for a table, the output's name.
         partition: the partition's number; -1 for a slot; for a table, the part's number in the Spark task.
-        slot: the slot's number. If the publisher isn't ``slotted``, the number of the Spark task.
-        rows: the number of records. For a table, the first part has the number for the whole Spark task, and the other
-            parts have 0.
+        slot: the slot's number; the Spark task's number if the publisher isn't ``slotted``.
+        rows: the number of records. For a table, the first part has the Spark task's number of rows, and the others
+            have 0.
         ref: what the driver must publish; empty if the worker has published it.
         total: how many records the slot has ever written, if the system counts them by slot.
     """
@@ -58,12 +54,12 @@ read_written = msgspec.msgpack.Decoder(Written).decode
 
 
 class Writer(Protocol):
-    """Accepts one Spark task's part of a batch. If a method fails (even :meth:`close`), :meth:`abort` is called. After
-    that, or after a :meth:`close` that succeeded, the writer isn't used any more.
+    """Accepts one Spark task's part of a batch. If a method fails, even :meth:`close`, :meth:`abort` is called. After
+    that, or after a successful :meth:`close`, the writer isn't used any more.
     """
 
     def write(self, target: Target, slot: int, partitions: Numbers, records: pa.RecordBatch) -> None:
-        """Write records in the columns of ``RECORD_SCHEMA``. ``partitions`` contains the partition of each record."""
+        """Write records in the columns of ``RECORD_SCHEMA``. ``partitions`` contains each record's partition."""
         ...
 
     def close(self) -> list[Written]:
@@ -77,12 +73,12 @@ class Output(Protocol):
     """An output in the form in which it is sent to workers."""
 
     def writer(self, task: int, batch: int) -> Writer:
-        """A writer for one Spark task's part of a batch."""
+        """A writer for a Spark task's part of a batch."""
         ...
 
     def limit(self, stream: str) -> float:
-        """The size limit in bytes for each record of a stream, less a margin for what is sent along with a record;
-        infinite if there is no limit."""
+        """The size limit in bytes for a record of a stream, less a margin for what is sent along with it; infinite if
+        none."""
         ...
 
 
@@ -101,19 +97,17 @@ class Publisher(Protocol):
 
     @property
     def plannable(self) -> bool:
-        """Whether :attr:`output` is complete before the batch begins, so that Spark can plan the write in advance."""
+        """Whether :attr:`output` is complete before the batch begins, so that Spark can plan the write."""
         ...
 
     @property
     def batch_seconds(self) -> float:
-        """The time limit of a batch in seconds, from its first row to its end. Used only if the publisher is
-        ``slotted``; otherwise there is no limit.
-        """
+        """The time limit of a batch in seconds, from its first row to its end. Only a ``slotted`` publisher has one."""
         ...
 
     def take(self, new: bool) -> None:
-        """Take over the lane's outputs. After that, no process with a lower epoch can write for the lane any more.
-        Called before a query starts and, if the publisher is ``slotted``, whenever the slots' markers must be renewed.
+        """Take over the lane's outputs: no process with a lower epoch can write for the lane any more. Called before a
+        query starts and, if the publisher is ``slotted``, whenever the slots' markers must be renewed.
 
         ``new`` says whether no batch of the lane was ever planned.
 
@@ -127,16 +121,16 @@ class Publisher(Protocol):
     def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
         """Make visible what workers have written of a batch. Publishing the same batch again changes nothing.
 
-        ``controls`` contains, for each intermediate stream, the control record for the readers of all its partitions.
+        ``controls`` contains a control record for the readers of each intermediate stream.
         """
         ...
 
     def settle(self) -> None:
-        """Called after a lane has ended: wait a short time until readers can see what was published, and remove
-        temporary data. (In some systems, readers see it only some time after :meth:`publish` has returned.)"""
+        """Called after a lane has ended: remove temporary data, and wait a short time until readers can see what was
+        published. In some systems, this is some time after :meth:`publish` has returned."""
         ...
 
     def put_aside(self, streams: Sequence[str]) -> int:
-        """How many records this lane has ever written to these dead-letter streams. In a system that counts by slot,
-        the result includes the lane's other dead-letter streams."""
+        """How many records this lane has ever written to these dead-letter streams. If the publisher is ``slotted``,
+        the lane's other dead-letter streams count, too."""
         ...

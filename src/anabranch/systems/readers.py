@@ -14,10 +14,8 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
     """What a job still has to read of one stream.
 
     Attributes:
-        job: the job's name.
-        revision: an id that changes whenever a position may have been lowered, but not when a position is raised.
-        positions: for each partition, the lowest offset that any lane of the job still has to read. A missing partition
-            counts as 0.
+        revision: an id that changes when a position may have been lowered, but not when one is raised.
+        positions: for each partition, the lowest offset that any lane of the job still has to read; 0 if missing.
     """
 
     job: str
@@ -33,9 +31,8 @@ class ReaderLag(msgspec.Struct, frozen=True, kw_only=True):
     """The records of a stream that can't be deleted yet because a job still has to read them.
 
     Attributes:
-        job: the job's name.
         unread: how many records the job still has to read.
-        overdue: how many records the retention would delete if this job didn't have to read them.
+        overdue: how many records the retention would delete without this job.
         changed_at: when the job's positions were last stored, in seconds since 1970.
     """
 
@@ -55,16 +52,15 @@ class Readers(Protocol):
         ...
 
     def hold_all(self, stream: str, job: str) -> None:
-        """Keep all existing records for a job that is about to choose its start offsets: make the job a reader with the
-        position 0 in all partitions, under a new revision. Guarantees and errors are those of :meth:`hold`.
+        """Keep all existing records for a job that is about to choose its start offsets: make it a reader with the
+        position 0 in all partitions, under a new revision. Promises and errors are those of :meth:`hold`.
         """
         ...
 
     def hold(self, stream: str, job: str, positions: Mapping[int, int]) -> None:
         """Make a job a reader of a stream, with these positions or lower ones. Once this returns, the reader is
-        durable, and every deletion that began earlier has ended. So all records that then exist at or after these
-        positions are kept. (If the process isn't allowed to store the reader, and the stream has no retention, a
-        warning is enough.)
+        durable, and earlier deletions have ended, so all records that then exist at or after these positions are kept.
+        (If the process may not store the reader, and the stream has no retention, a warning is enough.)
 
         Raises:
             LogError: the reader can't be stored.
@@ -72,18 +68,18 @@ class Readers(Protocol):
         ...
 
     def advance(self, stream: str, job: str, positions: Mapping[int, int], revision: str) -> bool:
-        """Raise a job's positions, because it won't read earlier records again. Positions of other partitions, and
-        positions that are already higher, don't change. Returns False and changes nothing if a position was lowered
-        since ``revision``, or if the job isn't a reader any more.
+        """Raise a job's positions, because it won't read earlier records again. Higher positions, and those of other
+        partitions, stay. Returns False and changes nothing if a position was lowered since ``revision``, or if the job
+        isn't a reader any more.
         """
         ...
 
     def forget(self, stream: str, job: str, revision: str | None = None) -> None:
-        """Forget that a job reads a stream. If ``revision`` is given, do nothing if a position was lowered since then.
-        Idempotent."""
+        """Forget that a job reads a stream, unless a position was lowered since ``revision``, if it is given.
+        Idempotent.
+        """
         ...
 
     def lags(self, stream: str) -> list[ReaderLag]:
-        """For each reader of a stream, the records that can't be deleted because the reader still has to read them.
-        Raises LogError if a file is damaged."""
+        """How far each reader of a stream lags. Raises LogError if a file is damaged."""
         ...

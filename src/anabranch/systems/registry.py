@@ -24,8 +24,7 @@ def class_of(name: str, settings: Settings) -> type[System]:
     """The class of a system.
 
     Raises:
-        ConfigError: there is no system of that name (the message lists the existing ones), or its class can't be
-            imported or isn't a :class:`System`.
+        ConfigError: there is no system of that name, or its class can't be imported or isn't a :class:`System`.
     """
     section = settings.systems.sections.get(name)
     if section is None:
@@ -37,7 +36,7 @@ def class_of(name: str, settings: Settings) -> type[System]:
 
 
 def error_cures() -> Iterator[tuple[str, str]]:
-    """The ``error_cures`` of anabranch's own systems, and of all other systems that this process has used."""
+    """The ``error_cures`` of anabranch's own systems, and of the others that this process has used."""
     for name, where in SHIPPED.items():
         yield from _class(name, where).error_cures
     for where, each in list(_loaded.items()):

@@ -1,5 +1,4 @@
-"""The parts that the Spark sources of all systems share: columns, limits, and the division of a batch among
-partitions."""
+"""What all systems' Spark sources share: columns, limits, and the division of a batch among partitions."""
 
 from __future__ import annotations
 
@@ -31,7 +30,6 @@ class Limits:
         lane: the lane's id, for tests that kill a process at a crash point.
         commits: the lane's commit folder, for the same tests.
         nothing: whether to read nothing, as if there were no records.
-        line: where Python workers report their progress.
     """
 
     max_rows: int
@@ -47,11 +45,8 @@ class Reading:
     """What a lane reads from a stream.
 
     Attributes:
-        stream: the stream's name.
         starting: for each partition that the lane reads, the offset at which it begins to read.
-        until: for each partition that is read only up to some offset, the offset before which reading stops. Kafka
-            ignores this.
-        limits: the limits of the source.
+        until: for some partitions, the offset before which reading stops. Kafka ignores this.
         bare: whether to use the columns of ``BARE`` instead of ``SCHEMA``.
     """
 
@@ -63,8 +58,8 @@ class Reading:
 
 
 def share(start: Mapping[int, int], ends: Mapping[int, int], most: int) -> dict[int, int]:
-    """The end positions of a batch of at most ``most`` rows. The rows are divided evenly among the partitions. If a
-    partition has fewer rows than its share, the rest of the share goes to the others.
+    """The end positions of a batch of at most ``most`` rows, divided evenly among the partitions. If a
+    partition has fewer rows than its share, the others get the rest.
     """
     taken: dict[int, int] = {}
     left = most

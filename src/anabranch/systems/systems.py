@@ -21,8 +21,8 @@ __all__ = ["Systems"]
 
 
 class Systems:
-    """anabranch's own systems, and those that settings name. A system doesn't connect before it is used. ``job`` is ''
-    if the systems aren't used for a job.
+    """anabranch's own systems, and those that settings name. None connects before it is used. ``job`` is '' outside a
+    job.
 
     Raises:
         ConfigError: two streams are bound to one topic.
@@ -38,8 +38,8 @@ class Systems:
         return Systems, (self._settings, self._job)
 
     def named(self, name: str) -> System:
-        """The system of this name. Raises ConfigError if there is no such system, if its class or settings aren't
-        valid, or if a stream that is bound to the system has a setting that the system doesn't support."""
+        """The system of this name. Raises ConfigError if there is none, if its class or settings aren't valid, or if it
+        doesn't support a setting of a stream that is bound to it."""
         if name in self._opened:
             return self._opened[name]
         output = next((output for output, each in self._settings.outputs.items() if each.to == name), None)
@@ -58,8 +58,7 @@ class Systems:
         return [self.named(name) for name in self._settings.systems.sections]
 
     def racks(self, streams: Iterable[str]) -> dict[str, dict[int, tuple[str | None, ...]]]:
-        """What :meth:`System.racks` returns for each of these streams, by ``system/stream``. Streams without racks, and
-        streams that don't exist, are left out.
+        """What :meth:`System.racks` returns, by ``system/stream``, without streams that have no racks or don't exist.
         """
         found = {}
         for name in streams:
@@ -71,11 +70,7 @@ class Systems:
         return found
 
     def fence(self, lane: Lane, epoch: int, *, new: bool | None) -> None:
-        """Make a lane's exactly-once outputs to streams refuse every epoch lower than ``epoch``.
-
-        Raises:
-            ConflictError, FencedError: a process with a higher epoch has the lane.
-        """
+        """Fence a lane's exactly-once outputs to streams; see :meth:`System.fence`."""
         for system in self._exact(lane):
             system.fence(lane, epoch, new)
 
@@ -86,25 +81,23 @@ class Systems:
 
     def withdraw(self, lane: Lane, epoch: int, *, new: bool | None) -> int:
         """Withdraw a lane's right to write; see :meth:`System.withdraw`. Returns the last batch that is then in an
-        output, at least in part; -1 if none.
-        """
+        output to a stream or a table, at least in part; -1 if none."""
         held = max((system.withdraw(lane, epoch, new) for system in self._exact(lane)), default=-1)
         return max(held, self.published(lane))
 
     def seen(self, lane: Lane) -> int:
-        """The last batch that is known to be in an exactly-once output stream of a running lane, at least in part; -1
-        if none."""
+        """The last batch that is known to be in an exactly-once output stream of a running lane; see
+        :meth:`System.seen`."""
         return max((system.seen(lane) for system in self._exact(lane)), default=-1)
 
     def published(self, lane: Lane) -> int:
-        """The last batch that is in an exactly-once output stream or a table of a lane, at least in part; -1 if
-        none."""
+        """The last batch that is in an exactly-once output stream or a table of a lane, at least in part; -1 if none.
+        """
         written = sorted({lane.system(stream) for stream in lane.outputs if not self.is_table(stream)})
         found = [self.named(name).published(lane) for name in written]
         return max([*found, self.in_tables(lane)])
 
     def _exact(self, lane: Lane) -> list[System]:
-        """The systems of a lane's exactly-once outputs to streams."""
         plain = {stream for stream in lane.outputs if self._settings.is_plain(stream)}
         exact = {*lane.dead_letters.values(), *(stream for stream in lane.outputs if stream not in plain)}
         return [self.named(name) for name in sorted({lane.system(s) for s in exact if not self.is_table(s)})]
@@ -122,13 +115,7 @@ class Systems:
         return {output: self.table(output) for output in sorted(lane.outputs) if self.is_table(output)}
 
     def fence_tables(self, lane: Lane, epoch: int, *, new: bool | None, foreign: bool) -> None:
-        """Make a lane's tables refuse every epoch lower than ``epoch``. ``foreign`` says whether to include tables that
-        have a class of the user's.
-
-        Raises:
-            FencedError: a process with a higher epoch has the lane.
-            StateError: see :meth:`Table.fence`.
-        """
+        """Fence a lane's tables; see :meth:`Table.fence`. ``foreign`` includes tables with a class of the user's."""
         for output, settings in self._settings.outputs.items():
             if output in lane.outputs and (foreign or not opening.is_foreign(settings)):
                 self.table(output).fence(Owner(lane.job, lane.id, epoch), new)
@@ -138,7 +125,7 @@ class Systems:
         return max((table.last(lane.job, lane.id) for table in self.tables(lane).values()), default=-1)
 
     def bound(self) -> dict[str, str]:
-        """For each stream that is bound to a system, the system; for each output to a table, the kind of table."""
+        """The system of each stream that is bound to one, and the kind of table of each output to a table."""
         tables = {output: each.to for output, each in self._settings.outputs.items()}
         streams = {stream: each.system for stream, each in self._settings.streams.items() if each.system is not None}
         return {**tables, **streams}
@@ -158,8 +145,8 @@ class Systems:
         return self.named(self.bound().get(stream, self.default))
 
     def writers(self, name: str, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of these outputs, each with the place where the lane is
-        recorded, for messages. ``name`` is the outputs' system, or the kind of their tables.
+        """The lanes of a job that are recorded as writers of these outputs, each with where it is recorded, for
+        messages. ``name`` is the system or the kind of table of the outputs.
         """
         tables = [output for output in streams if self.is_table(output)]
         if not tables:
@@ -179,8 +166,8 @@ class Systems:
         return "fail" if bound is None else bound.on_data_loss
 
     def bound_as(self, stream: str) -> str:
-        """The name under which settings bind a stream: the stream's own name, or the name of the input whose pattern
-        the stream matches. If settings don't bind the stream, its own name."""
+        """The name under which settings bind a stream: its own, or that of the input whose pattern it matches. Without
+        a binding, its own name."""
         taking = (name for name, pattern in self._settings.patterns.items() if re.fullmatch(pattern, stream))
         return stream if stream in self._settings.streams else next(taking, stream)
 

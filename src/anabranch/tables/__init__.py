@@ -1,5 +1,5 @@
-"""Outputs that are tables rather than streams. A lane's batch is one commit in each table for which the batch has rows.
-The lane's marker in the table ensures that the batch is committed only once.
+"""Outputs that are tables rather than streams. A lane's batch is one commit in each table for which it has rows. The
+lane's marker in the table ensures that the batch is committed only once.
 """
 
 from anabranch.tables import marks

@@ -69,8 +69,7 @@ class Table(Protocol):
     """
 
     def id(self) -> str:
-        """An id of the table. If the table is deleted, and a new table is created under the same name, the new table
-        has a different id.
+        """An id of the table. A table that is created again under the same name has a different id.
 
         Raises:
             NotFoundError: the table does not exist.

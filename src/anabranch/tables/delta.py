@@ -41,10 +41,9 @@ class DeltaOptions(options.FolderOptions):
 class DeltaFolder:
     """A Delta Lake table in a folder.
 
-    A lane has two application ids. The version stored for the first id is the lane's last batch, and the version for
+    A lane has two application ids: the version stored for the first id is the lane's last batch, and the version for
     the second id is the lane's epoch. Each commit and each fence names the second id. Of two concurrent commits that
-    name the same id, the protocol accepts only one. So if a commit and a fence run at the same time, and the fence
-    comes first, the commit fails.
+    name the same id, the protocol accepts only one, so a commit fails if a fence comes first.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -83,7 +82,7 @@ class DeltaFolder:
         return NOTHING if mark is None else mark.batch
 
     def writers(self, job: str) -> list[str]:
-        """Always empty, because the application ids of a Delta table can only be looked up, not listed."""
+        """Always empty, because application ids can only be looked up, not listed."""
         return []
 
     def writer(self, owner: Owner, schema: pa.Schema) -> Rows:
@@ -128,7 +127,6 @@ class DeltaFolder:
             ) from error
 
     def _check(self, table: Any, schema: pa.Schema) -> None:
-        """Check that the table accepts rows with these columns."""
         partitions = table.metadata().partition_columns
         if partitions:
             raise ConflictError(

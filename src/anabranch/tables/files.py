@@ -35,8 +35,8 @@ GROUP_ROWS = 1 << 20
 
 
 class FileRef(msgspec.Struct, frozen=True):
-    """A reference to a file, with the file's number of rows and size. ``name`` is the file's name in its
-    :class:`FileStore`; in an entry of a Parquet table's log, its name in the table's folder.
+    """A reference to a file. ``name`` is the file's name in its :class:`FileStore`; in an entry of a Parquet table's
+    log, its name in the table's folder.
     """
 
     name: str
@@ -133,7 +133,7 @@ class FileWriter:
         return self._done
 
     def abort(self) -> None:
-        """Remove the files that were written, even if an open file can't be closed without an error."""
+        """Remove the files that were written, even if closing an open file fails."""
         for open_one in (self._file, self._sink):
             if open_one is not None:
                 with suppress(OSError):
@@ -182,8 +182,7 @@ class Rows:
 
 
 def named(parts: Sequence[bytes]) -> list[FileRef]:
-    """References to the files that Spark tasks have written. ``parts`` contains what :meth:`Rows.close` returned in
-    these Spark tasks."""
+    """References to files, from what :meth:`Rows.close` returned in Spark tasks."""
     return [_read(part) for part in parts]
 
 
@@ -195,10 +194,9 @@ def columns(store: FileStore, ref: FileRef) -> pa.Schema:
 
 def merged(store: FileStore, refs: Sequence[FileRef], target: int) -> list[FileRef]:
     """Merge consecutive small files into files of about ``target`` bytes, and return references to all files that then
-    contain the rows.
+    contain the rows. All files must have the same columns.
 
-    At most ``target`` bytes are rewritten, however many files there are. The files that were merged aren't deleted. All
-    files must have the same columns.
+    At most ``target`` bytes are rewritten. The files that were merged aren't deleted.
     """
     found: list[FileRef] = []
     run: list[FileRef] = []
@@ -243,9 +241,7 @@ def _joined(store: FileStore, refs: Sequence[FileRef], target: int) -> list[File
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """A context in which an OSError is raised as an AnabranchError. ``where`` names the place of the files in the
-    error's message.
-    """
+    """A context that raises an OSError as an AnabranchError. ``where`` names the place of the files."""
     try:
         yield
     except OSError as error:

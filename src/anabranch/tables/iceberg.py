@@ -1,5 +1,4 @@
-"""An Iceberg table. A lane's marker is a property of the table, and is set in the same commit that adds the batch's
-snapshot."""
+"""An Iceberg table. The commit that adds a batch's snapshot also sets the lane's marker, a property of the table."""
 
 from __future__ import annotations
 
@@ -88,14 +87,14 @@ class IcebergOptions(options.Options):
 
 
 class _OneCommit(Transaction):
-    """A commit that succeeds only on top of the version that was read. pyiceberg itself would retry a failed commit on
-    top of a newer version, although a fence may have made this version.
+    """A commit that succeeds only on top of the version that was read. pyiceberg itself would retry on top of a newer
+    version, even if a fence has made it.
     """
 
     @property
     def table_metadata(self) -> TableMetadata:
-        """The table's metadata with the changes of this commit. Without changes, the metadata isn't copied. (With a
-        hundred snapshots, copying it every time would take nine tenths of the time of a commit.)
+        """The table's metadata with this commit's changes. Without changes, it isn't copied: with a hundred snapshots,
+        copies would take nine tenths of a commit's time.
         """
         return super().table_metadata if self._updates else self._table.metadata
 
@@ -105,7 +104,7 @@ class _OneCommit(Transaction):
         return self._table
 
     def clear_away(self) -> None:
-        """Remove the manifests and the manifest list of this commit, which has failed. The data files stay."""
+        """Remove the manifests and the manifest list of this failed commit. The data files stay."""
         for added in [update.snapshot for update in self._updates if isinstance(update, AddSnapshotUpdate)]:
             io = self._table.io
             for manifest in added.manifests(io):
@@ -147,9 +146,7 @@ class _Data:
 
 @dataclass(frozen=True)
 class _Rows(Rows):
-    """Writes rows after a cast to the types of the table's columns. Raises ConflictError for a null in a required
-    column.
-    """
+    """Casts rows to the types of the table's columns. Raises ConflictError for a null in a required column."""
 
     where: str
 
@@ -169,9 +166,8 @@ class IcebergTable:
     """An Iceberg table of a catalog.
 
     Each commit of a batch, and each fence that changes the lane's marker, creates a snapshot on top of the version that
-    was read, and sets the marker, a property of the table, at the same time. So a commit fails if there was such a
-    fence after the table was read. (Snapshots also name the job, lane, epoch and batch, but can't replace markers,
-    because snapshots expire.)
+    was read, and sets the marker at the same time. So a commit fails if such a fence came after the table was read.
+    (Snapshots expire, so they can't replace markers.)
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -244,9 +240,8 @@ class IcebergTable:
         """Does nothing, because maintenance of the table removes files that no snapshot names."""
 
     def _catalog(self) -> Catalog:
-        """The catalog. References to secrets are resolved at each call. If their values have changed, a new catalog
-        object is made.
-        """
+        """The catalog. References to secrets are resolved at each call. If a value has changed, a new catalog object is
+        made."""
         setting = f"outputs.{self._name}.catalog"
         given = {key: resolved(f"{setting}.{key}", text) for key, text in self._given.items()}
         try:
@@ -262,8 +257,8 @@ class IcebergTable:
             return self._catalog().load_table(self._table)
 
     def _looks(self) -> Iterator[Table]:
-        """For each attempt to commit, yields the newest version of the table. Pauses before each further attempt, and
-        raises AnabranchError after too many attempts.
+        """Yields the newest version of the table for each attempt to commit, after a pause before each further attempt.
+        Raises AnabranchError after too many attempts.
         """
         for attempt in range(_ATTEMPTS):
             yield self._loaded()
@@ -286,7 +281,6 @@ class IcebergTable:
             ) from None
 
     def _check(self, table: Table, schema: pa.Schema) -> None:
-        """Check that the table accepts rows with these columns."""
         if not table.spec().is_unpartitioned():
             raise ConflictError(
                 f"{self} is partitioned, which anabranch can't write", "write to a table without partitions"
@@ -313,8 +307,8 @@ class IcebergTable:
 
     @staticmethod
     def _kind(column: pa.Field, table: Table) -> Any:
-        """The Iceberg type of a column that the job writes, with the field ids of the table's column of that name. None
-        if Iceberg has no such type, or if a nested field of the column is missing in the table.
+        """The Iceberg type of a column of the job, with the field ids of the table's column. None if Iceberg has no
+        such type, or if the table's column lacks a nested field.
         """
         try:
             return io.pyarrow_to_schema(pa.schema([column]), table.schema().name_mapping).fields[0].field_type
@@ -348,7 +342,7 @@ class IcebergTable:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """A context in which errors of pyiceberg and of the catalog are raised as anabranch's errors."""
+        """A context that raises errors of pyiceberg and of the catalog as anabranch's errors."""
         try:
             yield
         except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError):
@@ -387,7 +381,7 @@ def _mark(table: Table, job: str, lane: str) -> Mark | None:
 
 
 def _files(table: Table) -> set[str]:
-    """The locations of the data files in the version of the table that was read."""
+    """The locations of the table's data files."""
     newest = table.current_snapshot()
     manifests = [] if newest is None else newest.manifests(table.io)
     return {entry.data_file.file_path for each in manifests for entry in each.fetch_manifest_entry(table.io)}

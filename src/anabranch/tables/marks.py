@@ -1,6 +1,4 @@
-"""Defines the marker of a lane in a table, and the rules that every kind of table follows when it reads or writes
-markers.
-"""
+"""Defines the marker of a lane in a table, and the rules by which every kind of table reads and writes markers."""
 
 from __future__ import annotations
 

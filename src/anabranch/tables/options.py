@@ -46,9 +46,7 @@ Kind = TypeVar("Kind", bound=Options)
 
 
 def checked(kind: type[Kind], name: str, given: Mapping[str, Any]) -> Kind:
-    """Check the settings of an output, and return them as a ``kind``. Raises ConfigError, which names the first wrong
-    setting.
-    """
+    """The settings of an output as a ``kind``. Raises ConfigError, which names the first wrong setting."""
     try:
         return kind(**given)
     except ValidationError as error:

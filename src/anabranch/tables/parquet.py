@@ -1,5 +1,5 @@
-"""A table that is a folder of Parquet files. All files directly in this folder are committed. Each lane has a log of
-its commits.
+"""A table that is a folder of Parquet files. The files directly in it are committed. Each lane has a log of its
+commits.
 """
 
 from __future__ import annotations
@@ -47,10 +47,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         number: the entry's number, counted from 0.
-        epoch: the epoch of the lane's owner.
         batch: the lane's last committed batch; -1 if there is none.
-        files: the files of this batch. Empty for a fence, whose entry is written only after the files of the last
-            batch were moved to the table's folder.
+        files: the files of this batch. Empty for a fence, which is written only after the last batch's files were moved
+            to the table's folder.
     """
 
     number: int
@@ -70,10 +69,10 @@ _read_entry = msgspec.json.Decoder(Entry).decode
 class ParquetFolder:
     """A table whose rows are in ``<path>/*.parquet``.
 
-    A batch is committed when its entry is in the lane's log. After that, the lane's owner moves the batch's files from
+    A batch is committed when its entry is in the lane's log. Then the lane's owner moves the batch's files from
     ``_anabranch/staged`` to ``<path>``. If the owner fails to do this, the next fence of the lane, or the next replay
-    of the batch, does it. An entry is a new file with the next number, and only one process can create this file. A
-    former owner that is too late to create the file finds the entry of a fence, with a higher epoch than its own.
+    of the batch, does it. An entry is a new file with the next number, which only one process can create. A former
+    owner that is too late finds the entry of a fence, with a higher epoch than its own.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -209,7 +208,7 @@ class ParquetFolder:
         return self._root / _HIDDEN / "staged" / owner.job / owner.lane / str(owner.epoch)
 
     def _tail(self, job: str, lane: str) -> Entry | None:
-        """The last entry of a lane's log; None if the log is empty."""
+        """The last entry of a lane's log, if any."""
         log = self._log(job, lane)
         number = self._seen.get((job, lane))
         if number is None:
@@ -229,7 +228,7 @@ class ParquetFolder:
 
     @staticmethod
     def _create(path: Path, content: bytes) -> bool:
-        """Create a file durably with its content, unless it exists. Returns whether this call created it."""
+        """Create a file durably, unless it exists. Returns whether this call created it."""
         part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
         try:
             with open(part, "xb") as file:
@@ -245,9 +244,7 @@ class ParquetFolder:
         return True
 
     def _show(self, owner: Owner, entry: Entry) -> None:
-        """Move the files of a committed batch to the folder that readers see. Files that are already there are left as
-        they are.
-        """
+        """Move a committed batch's files to the folder that readers see, unless they are there already."""
         lane = self._staged(owner).parent
         for ref in entry.files:
             target = self._root / ref.name
@@ -261,7 +258,7 @@ class ParquetFolder:
             own_files.sync(self._root)
 
     def _check(self, owner: Owner, refs: Sequence[FileRef]) -> None:
-        """Raise LogError if a file is missing, or doesn't have the size that its Spark task has reported."""
+        """Raise LogError unless each file has the size that its Spark task has reported."""
         for ref in refs:
             path = self._staged(owner) / ref.name
             size = path.stat().st_size if path.exists() else None

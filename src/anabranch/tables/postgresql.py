@@ -1,5 +1,5 @@
-"""A table in PostgreSQL. Spark tasks fill a staging table. Then one transaction inserts the rows into the table and
-sets the lane's marker.
+"""A table in PostgreSQL. Spark tasks fill a staging table, from which one transaction inserts the rows into the table
+and sets the lane's marker.
 """
 
 from __future__ import annotations
@@ -64,8 +64,7 @@ class PostgresqlOptions(options.Options):
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """Identifies the rows that one attempt of a Spark task has written to the staging table, with their number and
-    their columns."""
+    """Identifies the rows that one attempt of a Spark task has written to the staging table."""
 
     attempt: str
     rows: int
@@ -77,8 +76,7 @@ _read = msgspec.msgpack.Decoder(_Part).decode
 
 @dataclass
 class _Rows:
-    """Copies the rows of a Spark task into the staging table. Each row gets the id of this attempt of the Spark task,
-    and a number."""
+    """Copies the rows of a Spark task into the staging table, each with the attempt's id and a number."""
 
     connection: psycopg.Connection[Any]
     stage: sql.Identifier
@@ -115,12 +113,12 @@ class _Rows:
 class PostgresqlTable:
     """A table in a PostgreSQL database.
 
-    The table ``anabranch_marks`` in a schema contains the markers of all lanes that write to tables of this schema.
-    Each commit and each fence first locks the lane's marker. So a fence waits for a running commit, and former owners
-    can't commit after the fence. If a table was dropped, and :meth:`prepare` creates it again, the table gets a new id,
-    and the former markers are deleted. If another program creates the table again, the id and the markers stay.
+    In each schema, the table ``anabranch_marks`` contains the markers of all lanes that write to the schema's tables.
+    Each commit and each fence first locks the lane's marker, so a fence waits for a running commit, and former owners
+    can't commit after the fence. If a table was dropped, and :meth:`prepare` creates it again, it gets a new id, and
+    the former markers are deleted. If another program creates it again, the id and the markers stay.
 
-    For each epoch, a lane has its own staging table, which is unlogged: PostgreSQL empties the table after a crash.
+    For each epoch, a lane has its own staging table, which is unlogged: PostgreSQL empties it after a crash.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -208,8 +206,8 @@ class PostgresqlTable:
 
     def _take_in(self, connection: psycopg.Connection[Any], owner: Owner, wrote: Sequence[_Part]) -> None:
         """Insert the rows of these parts from the staging table into the table itself. With ``upsert``, only the last
-        of several rows with the same key counts, and it updates the row that the table already has for this key, if
-        any. Raises AnabranchError if rows are missing in the staging table.
+        of several rows with the same key counts, and it updates the table's row for this key. Raises AnabranchError if
+        rows are missing.
         """
         attempts, stage = [part.attempt for part in wrote], self._at(self._stage(owner))
         named = sql.SQL("attempt = any(%(attempts)s)")
@@ -269,9 +267,9 @@ class PostgresqlTable:
         )
 
     def _check_key(self, connection: psycopg.Connection[Any]) -> None:
-        """Check that PostgreSQL accepts ``on conflict`` with the columns of the key, if the output has a key. This
-        needs a unique index on these columns; the index may also include others (``include (b)``). If several indexes
-        fit, none of them may be deferrable.
+        """If the output has a key, check that a unique index on the key's columns lets PostgreSQL accept ``on
+        conflict``. The index may include other columns (``include (b)``). If several indexes fit, none may be
+        deferrable.
         """
         query = """
             select array_agg(a.attname::text), i.indimmediate from pg_index i
@@ -320,11 +318,11 @@ class PostgresqlTable:
         connection.execute(query.format(self._at(_MARKS)), [self._table, owner.job, owner.lane, mark.epoch, mark.batch])
 
     def _lock(self, connection: psycopg.Connection[Any], owner: Owner) -> None:
-        """Lock the lane's marker until the transaction ends. The marker need not exist yet.
+        """Lock the lane's marker, which need not exist yet, until the transaction ends.
 
-        This takes two locks. Two processes may have configured the same table as ``orders`` and ``public.orders``, so
-        the name of the second lock doesn't contain the schema as it was configured, but the OID of the schema's table
-        of markers. The first lock keeps out processes of older versions, which take only this lock.
+        Two processes may have configured the same table as ``orders`` and ``public.orders``, so one of two locks is
+        named after the OID of the schema's table of markers. The other lock keeps out processes of older versions,
+        which take only that lock.
         """
         query = "select to_regclass(%s)::oid::text"
         row = connection.execute(query, [self._regclass(connection, _MARKS)]).fetchone()
@@ -337,7 +335,7 @@ class PostgresqlTable:
         return f"{self._stages(owner)}{owner.epoch}"
 
     def _stages(self, owner: Owner) -> str:
-        """The common prefix of the names of a lane's staging tables. The rest of a name is the epoch."""
+        """The beginning of the names of a lane's staging tables. The rest of a name is the epoch."""
         return f"anabranch_{hashlib.sha256(f'{self._table} {owner.job} {owner.lane}'.encode()).hexdigest()[:16]}_"
 
     def _forget(self, owner: Owner) -> None:
@@ -351,9 +349,8 @@ class PostgresqlTable:
                 self._clear("drop table if exists {}", name)
 
     def _clear(self, statement: str, stage: str) -> None:
-        """Run a statement that clears or drops a staging table, unless the table stays locked or doesn't exist. Rows
-        that stay do no harm, because a commit inserts only rows of the attempts that it names. The table doesn't exist
-        if, for example, a fence of the lane has removed it.
+        """Clear or drop a staging table, unless it stays locked or doesn't exist, for example because a fence has
+        removed it. Rows that stay do no harm: a commit inserts only rows of the attempts that it names.
         """
         with (
             session.told(str(self)),
@@ -382,14 +379,12 @@ class PostgresqlTable:
             yield connection
 
     def _connect(self, autocommit: bool = False) -> psycopg.Connection[Any]:
-        """A new connection. References to secrets in the URL are resolved for each connection."""
+        """A new connection, for which the references to secrets in the URL are resolved."""
         return session.connect(f"outputs.{self._name}.url", self._given.url, str(self), autocommit)
 
 
 def _column(name: str) -> sql.Identifier:
-    """The name that a column of the table has in the staging table. The prefix avoids conflicts with the staging
-    table's own columns.
-    """
+    """A column's name in the staging table. The prefix avoids conflicts with the staging table's own columns."""
     return sql.Identifier(f"c_{name}")
 
 

@@ -1,6 +1,4 @@
-"""Handles the columns of a table in PostgreSQL: determines their types, checks whether a job's rows fit, and converts
-values to the form that COPY accepts.
-"""
+"""Handles the columns of a PostgreSQL table: their types, the check of a job's rows, and values for COPY."""
 
 from __future__ import annotations
 
@@ -46,8 +44,8 @@ existing column can have instead.
 
 @dataclass(frozen=True)
 class Column:
-    """A column of an existing table. ``needed`` says whether the job must write the column, because the column has no
-    default and can't be null.
+    """A column of an existing table. ``needed`` says whether the job must write it, because it has no default and can't
+    be null.
     """
 
     type: str
@@ -55,8 +53,8 @@ class Column:
 
 
 def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str, table: str) -> None:
-    """Check that a table with the columns ``held`` accepts rows with the columns ``wanted``. In messages, the table is
-    called ``shown``, and in SQL, ``table``.
+    """Check that a table with the columns ``held`` accepts rows with the columns ``wanted``. ``shown`` is the table's
+    name in messages, ``table`` in SQL.
 
     Raises:
         ConflictError: a column doesn't fit. The message names the first such column, and says how to fix it.
@@ -109,8 +107,8 @@ def text(column: pa.Array) -> pa.Array:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """A value of a nested column in the types of JSON. A map or a struct becomes an object. A value that JSON lacks,
-    such as bytes or NaN, becomes a string that PostgreSQL can cast to the value's type.
+    """A nested value in the types of JSON. A map or a struct becomes an object. A value that JSON lacks, such as bytes
+    or NaN, becomes a string that PostgreSQL can cast to the value's type.
     """
     if value is None:
         return None

@@ -10,17 +10,11 @@ __all__ = ["check"]
 
 
 def check(held: pa.Schema, written: pa.Schema, where: str, cure: str) -> None:
-    """Check that a table's columns are those that the job writes. Order and nullability don't matter.
-
-    Args:
-        held: the table's columns.
-        written: the columns that the job writes.
-        where: the table's name in messages.
-        cure: what the error advises the user to do.
+    """Check that a table has the columns that the job writes. Order and nullability don't matter. ``where`` is the
+    table's name in messages, and ``cure`` says what the user should do.
 
     Raises:
-        ConflictError: a column has different types in the table and the job, or only one of the two has the column. The
-            message names the first such column.
+        ConflictError: a column's types differ, or only the table or only the job has the column.
     """
     has, wants = ({field.name: field.type for field in schema} for schema in (held, written))
     for name, kind in wants.items():

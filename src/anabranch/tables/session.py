@@ -1,4 +1,4 @@
-"""Connects tables to a PostgreSQL server, and turns the server's errors into anabranch's own errors."""
+"""Connects tables to a PostgreSQL server, and turns the server's errors into anabranch's own."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ LIMITS = {
 
 
 def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psycopg.Connection[Any]:
-    """Open a new connection. If this fails, anabranch tries again for up to a minute, but not if the server refuses the
-    login or has no such database. ``setting`` is the setting that contains ``url``, for messages.
+    """Open a new connection. A failed attempt is repeated for up to a minute, unless the server refuses the login or
+    has no such database. ``setting`` is the setting that contains ``url``, for messages.
 
     Raises:
         AnabranchError: no connection could be made.
@@ -65,7 +65,7 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """A context in which PostgreSQL's errors are raised as anabranch's. ``where`` names the table in messages."""
+    """A context that raises PostgreSQL's errors as anabranch's. ``where`` names the table in messages."""
     try:
         yield
     except psycopg.Error as error:

@@ -23,7 +23,7 @@ and writing exactly-once outputs to streams."""
 
 
 class ReportAddress(msgspec.Struct, frozen=True):
-    """The address at which the driver listens for reports. The driver ignores senders that don't know the ``token``."""
+    """The address at which the driver listens for reports. The driver ignores senders without the ``token``."""
 
     host: str
     port: int
@@ -47,15 +47,8 @@ class Greeting(msgspec.Struct, frozen=True):
 
 
 class Work(msgspec.Struct, frozen=True):
-    """A message on which a function is working.
-
-    Attributes:
-        label: the operator that calls the function.
-        seconds: how long the function has been working on the message.
-        source: the number of the source from which the message was read.
-        partition: the partition in which the message is.
-        offset: the message's offset.
-        bucket: the message's bucket at the lane's factor.
+    """A message on which a function of the operator ``label`` has been working for ``seconds``. ``source`` is the
+    number of the message's source, ``bucket`` the message's bucket at the lane's factor.
     """
 
     label: str
@@ -73,8 +66,7 @@ class Count(msgspec.Struct, frozen=True):
 
     Attributes:
         task: the number of the task at factor 1.
-        offset: the offset of the record from which the last finished row comes; None if rows don't arrive in the order
-            of their records.
+        offset: the offset of the last finished row's record; None if rows don't arrive in the order of their records.
         received: how many rows have arrived; 0 if arriving rows aren't counted by bucket.
     """
 
@@ -89,7 +81,7 @@ class Count(msgspec.Struct, frozen=True):
 
 
 class Received(msgspec.Struct, frozen=True):
-    """The number of a partition's rows that have reached a function, and the offset of the last of these rows."""
+    """How many rows of a partition have reached a function, and the offset of the last of them."""
 
     source: int
     partition: int
@@ -98,7 +90,7 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class TaskReport(msgspec.Struct, frozen=True):
-    """What a Spark task has done so far for an operator in a batch.
+    """What a Spark task has done so far for an operator in a batch. All numbers are totals of the attempt.
 
     Attributes:
         run: the id of the query's run.
@@ -106,11 +98,9 @@ class TaskReport(msgspec.Struct, frozen=True):
         partition: the number of the Spark task in its Spark stage.
         attempt: the number of the Spark task's attempt. The newest attempt has the highest number.
         alive: how many seconds ago the Spark task began its work for the operator.
-        seconds: for how many of these seconds the Spark task has worked for the operator.
-        counts: the counts that have changed since the last report; in the first report of a connection, all counts. All
-            numbers are totals of the attempt.
-        work: the message on which a function has been working longest; None if no function has been working on a
-            message for a second or more.
+        seconds: for how many of these seconds it has worked for the operator.
+        counts: the counts that have changed since the last report; in a connection's first report, all counts.
+        work: the message on which a function has been working longest, if for a second or more.
     """
 
     run: str
@@ -128,9 +118,9 @@ class TaskReport(msgspec.Struct, frozen=True):
 
 
 class TaskCounts(msgspec.Struct, frozen=True):
-    """The newest report of an attempt of a Spark task about an operator, and all counts of this attempt. ``at`` is the
-    time when the report was received, in seconds on the driver's monotonic clock. ``fresh`` is false if the Spark task
-    has finished its work for the operator, or no longer reports.
+    """An attempt's newest report about an operator, and all its counts. ``at`` is when the report was received, in
+    seconds on the driver's monotonic clock. ``fresh`` is false if the Spark task has finished its work for the
+    operator, or no longer reports.
     """
 
     told: TaskReport

@@ -1,5 +1,4 @@
-"""The names of the local properties with which Spark identifies the query, the run and the batch of a Spark task or of
-a query's thread."""
+"""The names of the local properties with which Spark identifies a Spark task's query, run and batch."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Counts the progress of a Spark task in its Python worker, and reports the counts to the driver twice a second.
 
-If a report can't be sent, the Spark task isn't affected. Counts are totals of an attempt, so the next report makes up
-for a lost one. The last report of a Spark task is sent again until it succeeds, for a minute at most. If no driver
-listens, nothing is reported.
+A lost report doesn't matter, because the counts of the next one are totals, too. The last report is sent again until it
+succeeds, for a minute at most. If no driver listens, nothing is reported.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ _NO_MORE = _NoMore()
 
 
 class Message:
-    """The row of a batch on which a function is working. ``index`` is the row's index in the batch.
+    """The row of a batch on which a function is working. ``index`` is its index in the batch.
 
-    ``offset`` and ``place`` are functions that return the offset and the origin of the row with a given index.
-    ``since`` is the time when the work on the row began, in seconds on a monotonic clock.
+    ``offset`` and ``place`` return the offset and the origin of the row with a given index. ``since`` is when the work
+    on the row began, in seconds on a monotonic clock.
     """
 
     def __init__(self, label: str, offset: Callable[[int], int], place: Callable[[int], Work]) -> None:
@@ -62,7 +61,7 @@ class Message:
 
 @dataclass
 class Tally:
-    """The counts of a bucket, and the message in this bucket that a function is working on, if any."""
+    """The counts of a bucket, and its message that a function is working on, if any."""
 
     task: int
     source: int
@@ -76,8 +75,7 @@ class Tally:
     entered: float = 0.0
 
     def count(self, now: float, ordered: bool) -> Count:
-        """The counts to report, including the rows that the function's current call has already finished. ``ordered``
-        says whether rows come in the order of their records."""
+        """The counts to report, including rows that the function's current call has already finished."""
         rows, seconds, offset, message = self.rows, self.seconds, self.offset, self.message
         if message is not None:
             index = message.index
@@ -89,8 +87,8 @@ class Tally:
 
 @dataclass(eq=False)
 class Meter:
-    """Counts what a Spark task does for an operator, from the creation of the meter until it is closed. ``ordered``
-    says whether rows come in the order of their records.
+    """Counts what a Spark task does for an operator, until the meter is closed. ``ordered`` says whether rows come in
+    the order of their records.
     """
 
     line: ReportAddress | None
@@ -129,8 +127,7 @@ class Meter:
             self._received[source, partition] = Received(source, partition, total, offset)
 
     def enter(self, tally: Tally, message: Message | None = None) -> None:
-        """Record that a function begins to work on rows of a bucket. ``message`` always describes the row on which the
-        function is working."""
+        """Record that a function begins to work on rows of a bucket. ``message`` always describes its current row."""
         now = time.monotonic()
         with self._lock:
             tally.entered, tally.message = now, message
@@ -152,8 +149,7 @@ class Meter:
 
     @contextmanager
     def on(self, tally: Tally, rows: int, offset: int | None = None) -> Iterator[None]:
-        """A context manager that counts the time of its block as work on ``rows`` rows of a bucket. If the block raises
-        an error, its time counts, but its rows don't."""
+        """Counts the time of the block as work on ``rows`` rows of a bucket. After an error, only the time counts."""
         self.enter(tally)
         done, at = 0, None
         try:
@@ -163,7 +159,7 @@ class Meter:
             self.leave(tally, done, at)
 
     def timed(self, tally: Tally, given: Iterable[T]) -> Iterator[T]:
-        """Yield the given items. The time spent waiting for each item counts as work on a bucket."""
+        """Yield the given items. The wait for each item counts as work on a bucket."""
         waiting = iter(given)
         while True:
             with self.on(tally, 0):
@@ -178,9 +174,7 @@ class Meter:
         self.ended = True
 
     def now(self, everything: bool) -> TaskReport:
-        """A report of the current counts. With ``everything``, the report also contains the counts that haven't changed
-        since the last report.
-        """
+        """A report of the current counts. ``everything`` includes those that haven't changed since the last report."""
         now = time.monotonic()
         with self._lock:
             counts = {key: each.count(now, self.ordered) for key, each in self._tallies.items()}
@@ -199,8 +193,8 @@ class Meter:
 
 
 def meter(line: ReportAddress | None, label: str, *, ordered: bool = True) -> Meter:
-    """A meter for an operator in the current Spark task. ``line`` is the address at which the driver listens. If the
-    driver doesn't listen, ``line`` is None, and nothing is reported."""
+    """A meter for an operator in the current Spark task. ``line`` is the driver's address; None if it doesn't listen.
+    """
     context = TaskContext.get()
     if context is None:
         told = TaskReport(run="", batch=-1, stage=0, partition=0, attempt=0, label=label)
@@ -220,7 +214,7 @@ def meter(line: ReportAddress | None, label: str, *, ordered: bool = True) -> Me
 
 
 class _Teller:
-    """Sends the reports of all meters in a separate thread. Each worker process has one such object."""
+    """Sends the reports of a worker process's meters in a separate thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -245,7 +239,7 @@ class _Teller:
                 self._meters = [each for each in self._meters if each not in done]
 
     def _is_done(self, meter: Meter) -> bool:
-        """Report a meter. Returns whether its last report has been sent, or the time for sending it is over."""
+        """Report a meter. Returns whether its last report has been sent or given up."""
         ended, sent = meter.ended, False
         with suppress(Exception):  # the report is lost, and the Spark task continues
             sent = self._tell(meter)
@@ -261,9 +255,7 @@ class _Teller:
 
 
 class _Connection:
-    """A connection to a driver, which is opened again after a failure. ``number`` counts the connections that have
-    been opened so far.
-    """
+    """A connection to a driver, opened again after a failure. ``number`` counts the connections opened so far."""
 
     def __init__(self, line: ReportAddress) -> None:
         self._line = line

@@ -1,2 +1,2 @@
-"""Exports traces and metrics through OpenTelemetry, and lineage through OpenLineage, if the environment variables of
-these libraries ask for the export. Otherwise the libraries aren't imported."""
+"""Exports traces and metrics through OpenTelemetry, and lineage through OpenLineage, if environment variables ask for
+it. Otherwise, these libraries aren't imported."""

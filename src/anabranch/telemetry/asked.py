@@ -1,7 +1,6 @@
-"""Finds out from OpenTelemetry's environment variables what this process should export, and through which exporters.
-Pure functions.
+"""Finds out from OpenTelemetry's environment variables through which exporters to export. Pure functions.
 
-The variables are described at https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/.
+See https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _PROTOCOL = "http/protobuf"
 def exporters(signal: Signal, environment: Mapping[str, str]) -> tuple[str, ...]:
     """The exporters of a signal: "otlp", "console", both, or neither.
 
-    Nothing is exported unless an exporter or an OTLP endpoint is set. (OpenTelemetry itself exports by default.)
+    Unlike OpenTelemetry itself, nothing is exported unless an exporter or an OTLP endpoint is set.
 
     Raises:
         ConfigError: a variable asks for something that anabranch doesn't support.
@@ -46,8 +45,8 @@ def exporters(signal: Signal, environment: Mapping[str, str]) -> tuple[str, ...]
 
 
 def _set(signal: Signal, what: str, environment: Mapping[str, str]) -> tuple[str, str]:
-    """The name and the value of the variable that applies to a signal. The value is empty if the variable isn't set. A
-    variable for this signal alone takes precedence over the variable for all signals."""
+    """The name and the value of the variable that applies to a signal: its own variable, or else the variable for all
+    signals. The value is empty if neither is set."""
     names = f"OTEL_EXPORTER_OTLP_{signal.upper()}_{what}", f"OTEL_EXPORTER_OTLP_{what}"
     values = ((name, environment.get(name, "").strip()) for name in names)
     return next((each for each in values if each[1]), (names[1], ""))

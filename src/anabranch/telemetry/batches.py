@@ -1,4 +1,4 @@
-"""Passes reports of committed batches and failures from the lanes of this process to an observer."""
+"""Passes on what this process's lanes report about committed batches and failures."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ __all__ = ["Observer", "committed", "failed", "observed_by"]
 
 
 class Observer(Protocol):
-    """An observer of batches. Its methods are called in the threads of lanes, so they must neither block nor raise
-    exceptions.
-    """
+    """Observes batches. Lanes call the methods in their threads, so these must neither block nor raise exceptions."""
 
     def committed(self, lane: Lane, report: LaneReport, rows: int) -> None:
         """Called when a lane has committed a batch. ``rows`` is the number of the batch's records."""

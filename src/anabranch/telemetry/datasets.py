@@ -34,11 +34,8 @@ class Datasets:
 
 
 def of_job(graph: Graph, settings: Settings, seen: Iterable[str] = ()) -> Datasets:
-    """The datasets of a job.
-
-    Args:
-        seen: streams that the job is known to read, as ``system/stream``, including the streams that match a pattern of
-            the job.
+    """The datasets of a job. ``seen`` contains streams that the job is known to read, as ``system/stream``, including
+    those that match its patterns.
 
     Raises:
         ConfigError: a reference in the address of a system or a table can't be resolved.
@@ -88,8 +85,7 @@ def _file(path: str) -> tuple[str, str]:
 
 
 def _public(setting: str, uri: str) -> SplitResult:
-    """The part of a URI that may be published, with its references resolved. References in the part that is left out
-    aren't resolved."""
+    """The part of a URI that may be published, with the references in this part resolved."""
     text, references = hidden(uri)
     text = _without_secrets(urlsplit(text)).geturl()
     for word, reference in references.items():

@@ -32,8 +32,8 @@ def traces(service: str, say: Callable[[str], None]) -> Iterator[None]:
 
     Args:
         service: the service name of the spans, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES sets another.
-        say: called with the reason if the variables ask for an export that isn't possible (the job then runs without
-            this export), and with OpenTelemetry's warnings.
+        say: called with OpenTelemetry's warnings, and with the reason if a requested export isn't possible (the job
+            then runs without it).
     """
     with ExitStack() as until:
         _started("traces", say, lambda wanted: _trace(wanted, service, until))
@@ -59,8 +59,7 @@ def metrics(
 
 
 class _Troubles(logging.Handler):
-    """A log handler that reports OpenTelemetry's warnings, such as those about failed exports, but at most one every
-    ten minutes."""
+    """Reports OpenTelemetry's warnings, such as failed exports, but at most one every ten minutes."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
@@ -71,7 +70,7 @@ class _Troubles(logging.Handler):
 
 
 def _hear(say: Callable[[str], None]) -> None:
-    """Pass OpenTelemetry's warnings to ``say`` from now on, unless OpenTelemetry's logger already has a handler."""
+    """Pass OpenTelemetry's warnings to ``say``, unless OpenTelemetry's logger has a handler."""
     logger = logging.getLogger("opentelemetry")
     if not logger.hasHandlers():
         logger.addHandler(_Troubles(say))
@@ -153,7 +152,7 @@ def _resource(service: str) -> Resource:
 
 
 def _end(provider: Any) -> None:
-    """Export what hasn't been exported yet, but wait no longer than ``_ENDS_WITHIN`` and raise no error."""
+    """Export what hasn't been exported yet, but wait no longer than ``_ENDS_WITHIN``, and raise no error."""
     ending = threading.Thread(target=provider.shutdown, name="exports the last figures", daemon=True)
     ending.start()
     ending.join(_ENDS_WITHIN)

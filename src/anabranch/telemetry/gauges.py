@@ -1,5 +1,5 @@
-"""Makes OpenTelemetry instruments for a coordinator's metrics. The instruments have the names that the metrics have in
-Prometheus, but a counter's name doesn't end with ``_total``."""
+"""Makes OpenTelemetry instruments for a coordinator's metrics. They have the metrics' names in Prometheus, except that
+a counter's name doesn't end with ``_total``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def observe(meter: Meter, collect: Callable[[], Sequence[Metric]], names: Sequen
     Args:
         meter: creates the instruments.
         collect: computes the current metrics. If it raises an error, nothing is reported this time.
-        names: all families that ``collect`` can return. The samples of ``names`` are ignored.
+        names: all families that ``collect`` can return. Their samples are ignored.
     """
     present = _Present(collect)
     for family in names:

@@ -36,7 +36,7 @@ class Jobs(Protocol):
     """The source of the jobs that are reported."""
 
     def jobs(self, also: Collection[str]) -> list[JobStatus] | None:
-        """The jobs that this process serves, and the jobs named in ``also``. None if another process reports the jobs.
+        """The jobs that this process serves, and those named in ``also``. None if another process reports the jobs.
 
         Raises:
             AnabranchError: the jobs can't be determined now.
@@ -60,8 +60,8 @@ def reported(jobs: Jobs, say: Callable[[str], None]) -> Iterator[None]:
 
     Args:
         jobs: the source of the jobs.
-        say: called with the reason if the variables ask for reports that aren't possible (the jobs then run without
-            reports), or if reports fail for now.
+        say: called with the reason if requested reports aren't possible (the jobs then run without them), or fail for
+            now.
     """
     if not is_wanted(os.environ):
         yield
@@ -90,14 +90,7 @@ def _reporter(jobs: Jobs, say: Callable[[str], None]) -> _Reporter:
 
 @dataclass
 class _Run:
-    """A job's run whose start has been reported.
-
-    Attributes:
-        id: OpenLineage's id of the run.
-        deployment: the number of the deployment.
-        seen: the streams from which ``datasets`` were computed.
-        datasets: the reported inputs and outputs.
-    """
+    """A job's run whose start has been reported. ``datasets`` was computed from the streams in ``seen``."""
 
     id: str
     deployment: int
@@ -106,7 +99,7 @@ class _Run:
 
 
 class _Reporter:
-    """Compares the states of jobs with their states at the previous check, and reports what has changed."""
+    """Reports what has changed in the states of jobs since the previous check."""
 
     def __init__(self, jobs: Jobs, emit: Callable[[RunEvent], None], say: Callable[[str], None]) -> None:
         self._jobs = jobs

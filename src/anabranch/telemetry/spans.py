@@ -20,9 +20,9 @@ _NS = 1_000_000_000
 class BatchSpans:
     """Creates spans from the batches of lanes.
 
-    If a report says how long each phase of a batch took, each phase that took time becomes a span with the phase's
-    duration, but none of these spans ends after the batch. In reality, phases overlap or alternate; but these spans
-    follow one another, in the order in which records pass through the phases.
+    Each phase that took time, according to a batch's report, becomes a span of this duration, but none ends after the
+    batch. In reality, phases overlap or alternate; these spans follow one another, in the order in which records pass
+    through the phases.
 
     Args:
         tracer: creates the spans.
@@ -49,7 +49,7 @@ class BatchSpans:
         batch.end(end_time=end)
 
     def failed(self, lane: Lane, report: LaneReport) -> None:
-        """Export a span that has no duration and whose status contains the error."""
+        """Export a span without duration, whose status contains the error."""
         attributes = {**_described(lane, report), "anabranch.attempt": report.attempt.number}
         now = round(self._now() * _NS)
         span = self._tracer.start_span(FAILURE, context=Context(), start_time=now, attributes=attributes)

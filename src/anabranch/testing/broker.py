@@ -1,5 +1,5 @@
-"""Runs a small Kafka cluster on this machine, for the tour and for tests. The cluster uses KRaft, listens on the
-loopback address, and keeps its data in a folder."""
+"""Runs a small Kafka cluster on this machine, for the tour and for tests. It uses KRaft, listens on the loopback
+address, and keeps its data in a folder."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ exit "$code"
 
 
 class _AddressInUseError(AnabranchError):
-    """Between the choice of a port and the start of the broker, another process took the port."""
+    """Another process took the chosen port before the broker started."""
 
 
 class Cluster:
     """Brokers that run until :meth:`close`, or until the process that started them ends. Not thread-safe.
 
-    A broker's index is also its node id in Kafka. All brokers are also controllers, so the cluster works as long as
-    more than half of the brokers run.
+    A broker's index is also its node id in Kafka. All brokers are also controllers, so the cluster works while more
+    than half of them run.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Cluster:
         self.close()
 
     def pid(self, index: int = 0) -> int:
-        """The process id of a broker's JVM, for example to freeze the broker or to check that it has ended."""
+        """The process id of a broker's JVM."""
         return self._brokers[index].pid
 
     def log(self, index: int = 0) -> Path:
@@ -132,8 +132,7 @@ class Cluster:
         """Shut a broker down cleanly, with SIGTERM. Its data is kept.
 
         Raises:
-            AnabranchError: the broker didn't end within a minute, for example because too few controllers are left to
-                agree to its shutdown.
+            AnabranchError: the broker didn't end within a minute, for example because too few controllers are left.
         """
         self._brokers[index].end(signal.SIGTERM)
 
@@ -142,8 +141,8 @@ class Cluster:
         self._brokers[index].end(signal.SIGKILL)
 
     def start_again(self, index: int = 0) -> None:
-        """Start a stopped or killed broker again, with its former ports and data. Returns when the broker serves
-        requests. Raises AnabranchError if the broker is already running, ends during its start or takes too long."""
+        """Start a stopped or killed broker again, with its former ports and data, and wait until it serves requests.
+        Raises AnabranchError if it is already running, ends during its start or takes too long."""
         broker = self._brokers[index]
         if broker.runs:
             raise AnabranchError(f"broker {index} runs already", "stop or kill it first")
@@ -151,7 +150,7 @@ class Cluster:
         _wait(broker, [broker])
 
     def close(self) -> None:
-        """Kill all brokers with SIGKILL. All acknowledged data stays in the folder, for a later :func:`start`."""
+        """Kill all brokers with SIGKILL. Acknowledged data stays in the folder, for a later :func:`start`."""
         with ExitStack() as stack:
             for broker in self._brokers:
                 stack.callback(broker.end, signal.SIGKILL)
@@ -167,26 +166,24 @@ def start(
     flags: Sequence[str] = QUICK,
     tls: Tls | None = None,
 ) -> Cluster:
-    """Start brokers on free ports of the loopback address, and return when all of them serve requests. Use the cluster
-    as a context manager.
+    """Start brokers on free ports of the loopback address, and return when all of them serve requests. Use the result
+    in ``with``.
 
     Args:
-        folder: the folder for the brokers' data and logs. If an earlier cluster with the same number of brokers left
-            its data there, the new cluster continues with that data.
-        jars: the folder that contains the broker's jars, for example the result of
-            :func:`anabranch.systems.kafka.jars.broker_folder`.
+        folder: the folder for the brokers' data and logs. A new cluster continues with the data of an earlier cluster
+            with the same number of brokers.
+        jars: the folder with the broker's jars, such as :func:`anabranch.systems.kafka.jars.broker_folder`.
         count: the number of brokers. With 3 or more, the cluster survives the loss of one broker.
         racks: the ``broker.rack`` of each broker. If there are fewer racks than brokers, the list is repeated.
-        properties: settings for all brokers. They override the cluster's own settings, except ``log.dirs``.
-        sasl: passwords by user. If users are given, clients must log in, with PLAIN or SCRAM-SHA-512.
+        properties: settings for all brokers, which override the cluster's own settings, except ``log.dirs``.
+        sasl: passwords by user. If there are users, clients must log in, with PLAIN or SCRAM-SHA-512.
         flags: Java options. With the default, brokers start quickly but run slowly.
-        tls: the brokers' certificate. If it is given, traffic between clients and brokers is encrypted.
+        tls: the brokers' certificate, with which traffic between clients and brokers is encrypted.
 
     Raises:
         NotFoundError: Java isn't installed.
-        AnabranchError: there aren't enough free ports, a broker's data folder can't be formatted, a broker ended during
-            its start, or the brokers took too long. Except for missing ports, the message contains the end of a
-            broker's log.
+        AnabranchError: there aren't enough free ports, a broker's data folder can't be formatted, or a broker ended
+            during its start or took too long. Unless ports are missing, the message contains the end of a broker's log.
     """
     for _ in range(ATTEMPTS - 1):
         with suppress(_AddressInUseError):
@@ -226,13 +223,13 @@ class _Broker:
         self.config.write_text("".join(f"{name}={json.dumps(value)[1:-1]}\n" for name, value in lines.items()))
 
     def is_of(self, cluster_id: str) -> bool:
-        """Whether the data folder belongs to the cluster with this id. If it doesn't, a broker of another cluster is
-        listening on this broker's port and has reported the id.
+        """Whether the data folder belongs to the cluster with this id. Otherwise, another cluster's broker, which has
+        reported the id, listens on this broker's port.
         """
         return f"cluster.id={cluster_id}\n" in self._meta.read_text()
 
     def format(self, cluster_id: str, sasl: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
-        """Start a process that formats the data folder. Returns None if an earlier start has formatted it."""
+        """Start a process that formats the data folder; None if an earlier start has formatted it."""
         if self._meta.exists():
             return None
         # A single argument with "=", because an id may begin with a dash.
@@ -279,7 +276,7 @@ class _Broker:
         self._process = None
 
     def tail(self) -> str:
-        """The last lines of the log since the broker's last start, without the frames of Java's stack traces."""
+        """The last lines of the log since the broker's last start, without Java's stack frames."""
         lines = [line for line in self._said().splitlines() if not line.startswith("\tat ")]
         return "\n".join(lines[-15:])
 
@@ -305,7 +302,7 @@ def _format(brokers: Iterable[_Broker], sasl: Mapping[str, str]) -> None:
 
 
 def _wait(witness: _Broker, wanted: Sequence[_Broker]) -> None:
-    """Return when the broker ``witness`` reports all ``wanted`` brokers as members of the cluster."""
+    """Return when the broker ``witness`` reports all ``wanted`` brokers as members."""
     admin = AdminClient(
         {**witness.client, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100},
         logger=logging.Logger("quiet", logging.CRITICAL),

@@ -1,5 +1,4 @@
-"""Makes the settings for the brokers that :mod:`anabranch.testing.broker` starts. These brokers use KRaft on the
-loopback address, and start quickly."""
+"""Makes the settings of the brokers that :mod:`anabranch.testing.broker` starts."""
 
 from __future__ import annotations
 
@@ -40,8 +39,8 @@ class Tls:
 def of_broker(
     index: int, ports: Sequence[Ports], racks: Sequence[str], sasl: Mapping[str, str] | None, tls: Tls | None
 ) -> dict[str, str]:
-    """The settings of the broker with this index, except its folder. ``ports`` contains the ports of all brokers, in
-    order."""
+    """The settings of the broker with this index, except its folder. ``ports`` contains all brokers' ports, in order.
+    """
     client = f"CLIENT://{ADDRESS}:{ports[index].client}"
     replicas = min(3, len(ports))
     properties = {
@@ -94,7 +93,7 @@ def of_broker(
 
 
 def login(sasl: Mapping[str, str] | None, tls: Tls | None) -> dict[str, str]:
-    """The security settings for confluent-kafka's clients. If there are users, clients log in as the first user."""
+    """The security settings of confluent-kafka's clients, which log in as the first user, if any."""
     properties = {"security.protocol": _protocol(sasl, tls)}
     if tls is not None:
         properties["ssl.ca.location"] = str(tls.ca)

@@ -1,5 +1,4 @@
-"""Runs tests on a shared broker. Everything that a run creates there has a unique name, and is deleted at the end of
-the run."""
+"""Runs tests on a shared broker. What a run creates there has a unique name, and is deleted at the end of the run."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ _ASK_RARELY = {"metadata.max.age.ms": "3600000"}
 
 @dataclass(frozen=True)
 class Names:
-    """Translates between the names that a test uses and the names on the broker. On the broker, the names of jobs and
-    topics begin with the text in ``run``."""
+    """Translates between the names in a test and the names on the broker, where the names of jobs and topics begin with
+    ``run``."""
 
     run: str
 
@@ -51,8 +50,8 @@ class Names:
         return msgspec.structs.replace(graph, job=self.there(graph.job))
 
     def streams(self, graph: Graph) -> dict[str, str]:
-        """The streams of the job: maps each stream's name in :meth:`job` to the name in the test. Intermediate streams
-        and dead-letter streams are included."""
+        """The name in the test of each stream of the job, by its name in :meth:`job`, including intermediate and
+        dead-letter streams."""
         named = [node for node in graph.nodes if "stream" in node.args or is_boundary(node)]
         found = {stages.stream_of(self.job(graph), node): stages.stream_of(graph, node) for node in named}
         found |= {name: name for node in graph.nodes if "of" in node.args for name in [node.args["of"]["stream"]]}
@@ -86,8 +85,8 @@ def _without_servers(properties: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def opened(settings: Settings, names: Names) -> Iterator[KafkaStreams]:
-    """A context manager that returns the run's streams. At the end of the block, everything that the run has created on
-    the broker is deleted."""
+    """A context manager that returns the run's streams, and finally deletes everything that the run has created on the
+    broker."""
     topics = {stream: bound.topic for stream, bound in settings.streams.items() if bound.topic is not None}
     streams = KafkaStreams(settings.systems.kafka, topics)
     try:
@@ -101,7 +100,7 @@ def opened(settings: Settings, names: Names) -> Iterator[KafkaStreams]:
 
 @contextmanager
 def names_back(names: Names) -> Iterator[None]:
-    """A context manager that translates errors of its block: the test's own names replace the names on the broker."""
+    """Translates errors of its block: the test's own names replace the names on the broker."""
     try:
         yield
     except AnabranchError as error:

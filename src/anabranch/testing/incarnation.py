@@ -1,4 +1,4 @@
-"""Simulates one life of a job's process: a coordinator and a container, as in ``anabranch run``, but without an HTTP
+"""Simulates one life of a job's process: a coordinator and a container, as in ``anabranch run``, without an HTTP
 server."""
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ _PERIOD = 0.03
 
 
 class Incarnation:
-    """One simulated process of a job. The next incarnation continues from the files that this one leaves behind.
+    """One simulated process of a job. The next one continues from the files that this one leaves behind.
 
-    All methods raise an AnabranchError if ``anabranch run`` would refuse the job.
+    Every method that runs the job raises JobFailedError if a lane fails, OutOfTimeError at the deadline, and another
+    AnabranchError if ``anabranch run`` would refuse the job.
     """
 
     def __init__(self, spark: SparkSession, file: JobFile, settings: Settings, deadline: float) -> None:
@@ -53,22 +54,14 @@ class Incarnation:
         self._coordinator = Coordinator(self._store, systems=Systems(settings, self._job))
 
     def run(self) -> None:
-        """Run the job until it has caught up.
-
-        Raises:
-            JobFailedError: a lane failed.
-            OutOfTimeError: the job didn't catch up before the deadline.
-        """
+        """Run the job until it has caught up."""
         with closing(self._store):
             self._container(until_caught_up=True).run(self._registration())
             self._check()
 
     def run_and_kill(self) -> tuple[Pending, ...]:
         """Run the job until every lane has published its last batch or has nothing to process. Then kill the job before
-        the published batches are committed (see :class:`Kill`), and return the batches that are pending.
-
-        Raises:
-            JobFailedError, OutOfTimeError: as for :meth:`run`.
+        the published batches are committed (see :class:`Kill`), and return the pending batches.
         """
         with closing(self._store):
             container = self._container(until_caught_up=False)
@@ -85,12 +78,8 @@ class Incarnation:
             return ()
 
     def run_and_change(self, wish: ScaleRequest | RewindRequest) -> None:
-        """Run the job until it has processed some rows or has nothing to read, request a change, and stop the job when
-        the change is complete.
-
-        Raises:
-            AnabranchError: the job doesn't allow this change.
-            JobFailedError, OutOfTimeError: as for :meth:`run`.
+        """Run the job until it is at work (it has processed some rows or has nothing to read), request a change, and
+        stop the job when the change is complete. Raises AnabranchError if the job doesn't allow the change.
         """
         if isinstance(wish, ScaleRequest):
             self._run_and_change(lambda: self._coordinator.scale(self._job, wish))
@@ -98,11 +87,7 @@ class Incarnation:
             self._run_and_change(lambda: self._coordinator.rewind(self._job, wish))
 
     def run_and_drain(self) -> None:
-        """Run the job until it has processed some rows or has nothing to read, and drain it up to the latest records.
-
-        Raises:
-            JobFailedError, OutOfTimeError: as for :meth:`run`.
-        """
+        """Run the job until it is at work, and drain it up to the latest records."""
 
         def drain() -> None:
             number = self._coordinator.status(self._job).deployment
@@ -112,16 +97,12 @@ class Incarnation:
         self._run_and_change(drain)
 
     def run_and_expand(self, widen: Callable[[], None]) -> None:
-        """Run the job until it has processed some rows or has nothing to read, call ``widen``, and stop the job when it
-        is reading the new partitions.
-
-        Args:
-            widen: adds partitions to some of the job's inputs.
+        """Run the job until it is at work, call ``widen``, which adds partitions to some inputs, and stop the job when
+        it is reading the new partitions.
 
         Raises:
             UsageError: a stream can't have the number of partitions that ``widen`` requests.
             ConflictError: the job can't adapt to the new partitions.
-            JobFailedError, OutOfTimeError: as for :meth:`run`.
         """
 
         def expand() -> None:
@@ -157,7 +138,7 @@ class Incarnation:
         )
 
     def _create(self, plan: Plan) -> None:
-        """Create the job's output streams. They keep all records, even those with old timestamps."""
+        """Create the job's output streams, in which records of any age are kept."""
         systems = Systems(self._settings, self._job)
         for output in plan.outputs:
             if output.stream is not None:
@@ -173,8 +154,8 @@ class Incarnation:
 
 
 class _Watched:
-    """Passes the container's calls on to the coordinator. At each heartbeat, this object also stops the job if a lane
-    has failed, checks the deadline, and carries out a kill or a change that is due."""
+    """Passes the container's calls on to the coordinator. At each heartbeat, it also stops the job if a lane has
+    failed, checks the deadline, and carries out a kill or a change that is due."""
 
     def __init__(self, coordinator: Coordinator, job: str, deadline: float) -> None:
         self._coordinator = coordinator
@@ -205,9 +186,7 @@ class _Watched:
         return self._coordinator.heartbeat(beat, wait)
 
     def _make(self, change: Callable[[], object]) -> None:
-        """Request the change once the job has run a batch or has nothing to read. Stop the job once it is running again
-        after the change. Called at each heartbeat.
-        """
+        """Called at each heartbeat: request the change once the job is at work, and stop the job once it runs again."""
         status = self._coordinator.status(self._job)
         if status.state != DeploymentState.RUNNING:
             return

@@ -1,5 +1,4 @@
-"""Encodes the keys of test inputs with the same bytes that Spark would write for the row (see "Key bytes" in
-docs/reference/operators.md)."""
+"""Encodes the keys of test inputs as Spark would (see "Key bytes" in docs/reference/operators.md)."""
 
 from __future__ import annotations
 
@@ -23,9 +22,9 @@ def encode(fields: Sequence[Field], row: Mapping[str, Any]) -> bytes | None:
     """The message key of a row. Columns that the row lacks count as null.
 
     Raises:
-        UsageError: the only key column is a string, binary, int or bigint, and its value isn't of this type; or a
-            value can't be part of a key.
-        ValueError: the value of a timestamp column is a text that isn't a timestamp.
+        UsageError: the only key column is a string, binary, int or bigint, and its value isn't of this type; or a value
+            can't be part of a key.
+        ValueError: a timestamp column has a text that isn't a timestamp.
     """
     values = [row.get(name) for name, _ in fields]
     if len(fields) == 1:

@@ -1,6 +1,4 @@
-"""Simulates, within this process, that a job is killed after its lanes have published their last batches, but before
-these batches are committed.
-"""
+"""Simulates, in this process, that a job is killed when its last batches are published but not committed."""
 
 from __future__ import annotations
 
@@ -26,8 +24,7 @@ _POLL = 0.02
 
 
 class KilledError(Exception):
-    """Simulates the end of the process. Only :class:`Incarnation` catches this error. The next incarnation continues
-    the job."""
+    """Simulates the end of the process. Only :class:`Incarnation` catches this error."""
 
 
 def _is_news(record: logging.LogRecord) -> bool:
@@ -38,8 +35,8 @@ logging.getLogger("py4j.clientserver").addFilter(_is_news)
 
 
 class Kill:
-    """Holds each lane in the batch that reaches the end of the lane's inputs, after this batch is published and before
-    it is committed.
+    """Holds each lane in the batch that reaches the end of its inputs, after the batch is published and before it is
+    committed.
 
     The job can be killed when every lane is held or idle, and no lane will write more records that another lane reads.
     """
@@ -57,8 +54,8 @@ class Kill:
         self.pending: tuple[Pending, ...] = ()
 
     def reached(self, step: str, lane: str, batch: int) -> None:
-        """If a lane has published its last batch, hold the lane. This method is the callback for
-        :func:`crash_points.watched`, and runs on the lane's own thread.
+        """If a lane has published its last batch, hold it. The callback for :func:`crash_points.watched`, on the lane's
+        own thread.
 
         Raises:
             KilledError: the job was killed while this lane was held.
@@ -74,7 +71,7 @@ class Kill:
             time.sleep(_POLL)
 
     def due(self, reports: Sequence[LaneReport]) -> bool:
-        """Whether every lane is ready to be killed. If a lane has failed, the kill is cancelled."""
+        """Whether every lane is ready to be killed. A lane that has failed cancels the kill."""
         self._reports = {report.lane: report for report in reports}
         if any(report.phase == LanePhase.FAILED for report in reports):
             self._off.set()
@@ -85,11 +82,7 @@ class Kill:
         return self._settled >= self._lanes.keys()
 
     def strike(self) -> None:
-        """Kill all lanes, and store in ``pending`` the batches that are pending at that moment.
-
-        Raises:
-            KilledError: always.
-        """
+        """Kill all lanes, and store the pending batches in ``pending``. Always raises KilledError."""
         self._dead.set()
         for query in self._spark.streams.active:
             if query.name in self._held:
@@ -135,8 +128,8 @@ class Kill:
 
 
 def _wait_for_end(query: StreamingQuery) -> None:
-    """Wait until a query whose batch has just failed ends by itself. (If we stopped the query, Spark would spend time
-    on the long text of the error.)
+    """Wait until a query whose batch has just failed ends. If it were stopped, Spark would spend time on the error's
+    long text.
     """
     while query.isActive:
         time.sleep(_POLL)

@@ -26,8 +26,8 @@ Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | N
 
 @dataclass(frozen=True)
 class Message:
-    """A row for which you can choose the key, headers, timestamp and partition. For anything you leave out, the message
-    is treated like a plain row.
+    """A row with a key, headers, timestamp or partition of your choice. For what you leave out, the message is treated
+    like a plain row.
 
     Args:
         value: a dict (written as JSON, without the columns from which the key is made), bytes or str (written
@@ -59,12 +59,7 @@ class Encoded:
 
 
 class Encoder:
-    """Encodes the messages of one stream.
-
-    Args:
-        stream: the stream's name, for error messages.
-        key: the key columns that the job declares.
-    """
+    """Encodes the messages of one stream. ``key`` contains the key columns that the job declares."""
 
     def __init__(self, stream: str, key: Sequence[Field], partitions: int, format_: str = "json") -> None:
         self._stream = stream
@@ -74,15 +69,10 @@ class Encoder:
         self._turn: Iterator[int] = cycle(range(partitions))
 
     def encode(self, place: int, row: Any) -> Encoded:
-        """Encode a row of the test.
-
-        Args:
-            place: the row's index in the input's list, for error messages.
-            row: a plain row or a :class:`Message`.
+        """Encode a plain row or a :class:`Message`. ``place`` is its index in the input's list, for error messages.
 
         Raises:
-            UsageError: ``row`` isn't a dict, bytes, str, None or Message; or the row can't be encoded; or its key,
-                timestamp or partition is invalid.
+            UsageError: ``row`` has another type, it can't be encoded, or its key, timestamp or partition is invalid.
         """
         try:
             return self._encoded(row if isinstance(row, Message) else Message(row))

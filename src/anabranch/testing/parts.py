@@ -1,5 +1,5 @@
-"""Cuts the inputs of a test into parts at the sentinels. A part consists of rows that are put into the streams
-together, and of the sentinel that takes effect after these rows."""
+"""Cuts the inputs of a test into parts at the sentinels. A part is rows that are put into the streams together, and the
+sentinel that takes effect after them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Part:
     """Rows that are put into the streams together, and what happens after these rows.
 
     Attributes:
-        rows: the rows by stream, each with the row's index in the input's list.
+        rows: the rows by stream, each with its index in the input's list.
         ends: the sentinel at the end of the part; None at the end of the inputs.
         among: the streams whose inputs contain this sentinel.
     """
@@ -107,10 +107,8 @@ class Part:
 
 
 def cut(inputs: Mapping[str, Iterable[Any]]) -> list[Part]:
-    """Cut the inputs of a test into parts. The first part contains the rows before the first sentinel of each input,
-    the second part the rows between the first and the second sentinel, and so on.
-
-    An input with fewer sentinels than other inputs adds no rows to the later parts.
+    """Cut the inputs of a test into parts: the rows before the first sentinel of each input, the rows between the first
+    and the second sentinel, and so on. An input with fewer sentinels than others adds no rows to the later parts.
 
     Raises:
         UsageError: the parts of two inputs end with different sentinels.

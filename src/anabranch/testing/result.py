@@ -1,4 +1,4 @@
-"""The result of a test: the output of the job, as values or as whole records, and the pending batches at each KILL."""
+"""The result of a test: the job's output, as values or as whole records, and the pending batches at each KILL."""
 
 from __future__ import annotations
 
@@ -54,8 +54,7 @@ class Pending:
 class Result:
     """The contents of all streams that a job wrote: its outputs, its intermediate streams, and its dead letters.
 
-    Rows are listed partition by partition. The rows of one key are in order; rows of different keys can be in any
-    order.
+    Rows are listed partition by partition. The rows of one key are in order; rows of different keys need not be.
 
     Attributes:
         kills: the batches that each KILL left pending.
@@ -71,7 +70,7 @@ class Result:
         return tuple(self._streams)
 
     def __getitem__(self, stream: str) -> list[Any]:
-        """The values of a stream's records. If the stream's format is JSON, these values are dicts.
+        """The values of a stream's records; dicts if the stream's format is JSON.
 
         Raises:
             NotFoundError: the job does not write this stream.
@@ -95,8 +94,7 @@ class Result:
     def latest(self, stream: str, *columns: str) -> dict[Any, Any]:
         """The last row for each value of a column or, if several columns are given, for each tuple of their values.
 
-        An ``agg`` with ``emit="on_update"`` writes a row for each update, so its final result consists of the last
-        rows.
+        An ``agg`` with ``emit="on_update"`` writes a row for each update, so the last rows are its final result.
 
         Raises:
             NotFoundError: the job does not write this stream.
@@ -124,8 +122,8 @@ class Result:
 def decoded(value: bytes | None, format_: str, stream: str = "") -> Any:
     """A value, decoded according to its stream's format.
 
-    If the value of a dead letter can't be decoded, it is returned as bytes: the value's format may be the reason why
-    the record became a dead letter.
+    A dead letter's value that can't be decoded stays bytes: its format may be the reason why the record became a dead
+    letter.
     """
     if value is None or format_ not in ("json", "string"):
         return value

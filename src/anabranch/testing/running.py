@@ -1,4 +1,4 @@
-"""``run``: runs a job on lists of rows, through the real coordinator, container and Spark, until it is idle."""
+"""Runs a job on lists of rows, through the real coordinator, container and Spark, until it is idle."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ record that can't be processed fails the test."""
 
 @dataclass(frozen=True)
 class _Site:
-    """The job, settings and streams of a run. On a broker, the job and its streams have other names than in the test.
-    In a text, ``here`` replaces these names with the test's names."""
+    """The job, settings and streams of a run. On a broker, the job and its streams have other names; ``here`` replaces
+    these names in a text with the test's names."""
 
     file: JobFile
     settings: Settings
@@ -73,11 +73,11 @@ def run(
 
     The planner, coordinator, container, Spark, and embedded log or Kafka broker are real; only the death of a process
     (``KILL``) is simulated. The first call uses the Spark session of this process or, if there is none, starts a small
-    session. Later calls use the same session.
+    one. Later calls use the same session.
 
-    Put sentinels between the rows of an input to change, kill or drain the job at that point. The first sentinels of
-    all inputs take effect together, then the second sentinels, and so on. If the job has nothing to read, no sentinel
-    waits for a batch. These are the sentinels:
+    Put sentinels between the rows of an input to change, kill or drain the job there. The first sentinels of all inputs
+    take effect together, then the second sentinels, and so on. Each sentinel except ``BATCH`` and ``KILL`` takes effect
+    when the job has run a batch of the preceding rows, or has nothing to read:
 
     - ``BATCH``: process the preceding rows until the job is idle, then add the following rows.
     - ``KILL``: process the preceding rows. Once every lane has published the batch that reaches the end of its inputs,
@@ -85,14 +85,12 @@ def run(
       new container with a higher epoch continue in the same folders and repeat these batches. The Python and Java
       processes stay alive, so the variables of your module keep their values; queries, state in memory and writers are
       lost.
-    - ``SCALE(4)``: when the job has run a batch of the preceding rows, change its factor as ``anabranch scale`` does.
-      With a small ``max_rows_per_batch``, the change happens while some of these rows are still unread.
-    - ``REWIND("earliest", state="clear")``: when the job has run a batch of the preceding rows, rewind it as
-      ``anabranch rewind`` does.
-    - ``EXPAND(8)``: when the job has run a batch of the preceding rows, give the stream 8 partitions. The following
-      rows are distributed by the new count.
-    - ``DRAIN``: when the job has run a batch of the preceding rows, drain it as ``anabranch drain --up-to latest``
-      does. A new deployment, in which running aggregates continue, reads the following rows.
+    - ``SCALE(4)``: change the job's factor as ``anabranch scale`` does. With a small ``max_rows_per_batch``, the change
+      happens while some of the preceding rows are still unread.
+    - ``REWIND("earliest", state="clear")``: rewind the job as ``anabranch rewind`` does.
+    - ``EXPAND(8)``: give the stream 8 partitions. The following rows are distributed by the new count.
+    - ``DRAIN``: drain the job as ``anabranch drain --up-to latest`` does. A new deployment, in which running aggregates
+      continue, reads the following rows.
 
     Args:
         job: a Job, or the path of a job file.
@@ -253,8 +251,8 @@ def _check_parts(cut: Iterable[Part], settings: Settings) -> None:
 
 
 def _reads(graph: Graph) -> dict[str, Node]:
-    """The streams that a job reads, including streams that are joined as tables, each with an operator that reads the
-    stream. Of several such operators, one that declares the key is preferred.
+    """The streams that a job reads, including joined tables, each with an operator that reads it, preferably one that
+    declares the key.
     """
     reads = [node for node in graph.nodes if node.kind == "read"]
     reads += [msgspec.structs.replace(node, args=node.args["of"]) for node in graph.nodes if "of" in node.args]

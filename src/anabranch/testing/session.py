@@ -1,5 +1,4 @@
-"""Provides the Spark session of a test process: the session that is already running or, if there is none, a small
-session that anabranch starts."""
+"""Provides the Spark session of a test process: the running session or, if there is none, a small one."""
 
 from __future__ import annotations
 
@@ -31,10 +30,10 @@ _SMALL = SparkSettings(master="local[2,4]", memory="1g", conf=_SHORT_LIVED)
 
 
 def shared(settings: Settings) -> SparkSession:
-    """The session of this process. If there is none, the call starts a session, which ends with the process.
+    """The session of this process. If there is none, a session is started, which ends with the process.
 
-    A session that other code has started gets the settings that lanes need. A session that anabranch starts has Spark's
-    Kafka connector if the connector's jars are on this machine, or if the streams of the first call's job are in Kafka.
+    A running session gets the settings that lanes need. A session that is started here has Spark's Kafka connector if
+    the connector's jars are on this machine, or if the streams of the first call's job are in Kafka.
 
     Raises:
         AnabranchError: the job's streams are in Kafka, but the running session has no Kafka connector; or a session

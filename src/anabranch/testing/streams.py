@@ -114,8 +114,8 @@ class KafkaStreams:
         return [stream for stream in self._system.streams() if stream in self._topics]
 
     def create(self, stream: str, partitions: int) -> None:
-        """Create a topic that keeps records of any age. (A broker computes a record's age from the timestamp, and a
-        test's timestamps can be old.)"""
+        """Create a topic that keeps records of any age: a broker computes the age from the timestamp, and a test's
+        timestamps can be old."""
         self._system.create(stream, partitions, internal=True)
 
     def expand(self, stream: str, partitions: int) -> None:

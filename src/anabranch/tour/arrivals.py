@@ -24,8 +24,7 @@ class Arrivals:
 
     Args:
         rate: flights per second at the beginning; can be changed. The actual rate is proportional to the number of
-            flights that are left, so the flights never run out: when a fifth of all flights has been written, the rate
-            is a fifth lower.
+            flights that are left, so they never run out.
     """
 
     def __init__(self, system: System, stream: str, rate: float) -> None:
@@ -57,7 +56,7 @@ class Arrivals:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop writing flights. Returns when the last write has ended. Raises AnabranchError if a write failed."""
+        """Stop writing flights, and wait for the end of the last write. Raises AnabranchError if a write failed."""
         self._over.set()
         self._thread.join()
         self.check()

@@ -37,7 +37,7 @@ def read() -> pa.Table:
 
 
 def records(flights: pa.Table) -> pa.RecordBatch:
-    """The flights as records of a stream. The key is the tail number, and the value is the rest as JSON."""
+    """The flights as records of a stream, with the tail number as the key, and the rest as JSON."""
     number, delay = (flights.column(name).cast(pa.string()) for name in ("flight", "dep_delay"))
     parts = ['{"carrier":"', flights.column("carrier"), '","flight":', number]
     parts += [',"origin":"', flights.column("origin"), '","dest":"', flights.column("dest")]

@@ -70,8 +70,7 @@ def window_count(system: System) -> int:
 
 
 def compared(system: System, written: pa.Table) -> Comparison:
-    """Compare the job's outputs with the flights that were written to its input, window by window and flight by
-    flight."""
+    """Compare the job's outputs with the flights in its input, window by window and flight by flight."""
     late: Counter[Flight] = Counter(
         (row.carrier, row.flight, row.dest, _seconds(row.at)) for row in _rows(system, LATE, _Late)
     )

@@ -1,4 +1,4 @@
-"""Starts, kills and freezes the processes of the tour's verbs. At its end, the tour kills those that are left."""
+"""Starts, kills and freezes the processes of the tour's verbs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LOOK = 0.05
 
 
 class Interruptions:
-    """A context manager in whose block the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt: at once, or, if it
+    """A context manager in whose block the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt: at once or, if it
     arrives in a block of :meth:`undisturbed`, at the end of that block. Later signals have no effect. Signals that were
-    ignored when the context manager was entered stay ignored.
+    ignored before stay ignored.
     """
 
     def __init__(self) -> None:
@@ -51,13 +51,13 @@ class Interruptions:
                 signal.signal(number, handler)
 
     def at_end(self, clear_away: Callable[[], object]) -> None:
-        """Call ``clear_away`` at the end of the block, when signals can't interrupt the call. The functions are called
-        in reverse order: the function that was added last is called first."""
+        """Call ``clear_away`` at the end of the block, where signals can't interrupt it. The function that was added
+        last is called first."""
         self._at_end.append(clear_away)
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """A block that signals don't interrupt: a signal that arrives during the block takes effect at its end."""
+        """A block that signals don't interrupt: a signal that arrives in it takes effect at its end."""
         self._deferring += 1
         try:
             yield
@@ -82,8 +82,8 @@ class Interruptions:
 
 
 class Process:
-    """A verb that runs in a separate process session. So the terminal's Ctrl-C doesn't reach the verb, and all
-    processes that the verb starts can be recognized by their session.
+    """A verb that runs in a process session of its own: the terminal's Ctrl-C doesn't reach it, and the processes that
+    it starts can be recognized by their session.
     """
 
     def __init__(self, popen: subprocess.Popen[bytes], name: str, log: Path) -> None:
@@ -123,12 +123,12 @@ class Process:
 
 
 class Processes:
-    """Starts verbs in a folder. When the block of ``interruptions`` ends, all verbs and all processes that they have
-    started are killed.
+    """Starts verbs in a folder. At the end of the block of ``interruptions``, the verbs and all processes that they
+    have started are killed.
 
     Args:
-        folder: the working folder of the verbs. Their logs are also written there.
-        temporary: a folder for temporary files of the verbs, and of all processes that they start.
+        folder: the working folder of the verbs, also for their logs.
+        temporary: a folder for temporary files of the verbs and the processes that they start.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class Processes:
 
 
 def _members(session: int) -> set[int]:
-    """The processes of a session, except zombies: those that have ended, but whose parents haven't waited for them."""
+    """The processes of a session, except zombies, which have ended while their parents haven't waited for them."""
     members = set()
     for pid in _pids():
         with contextlib.suppress(OSError):

@@ -59,8 +59,8 @@ class Screen:
                 self._console.print()  # there is no terminal, on which Enter would have ended the line
 
     def output(self, text: str) -> None:
-        """Print the output of a command, except lines that contain neither letters nor digits. If there are
-        many lines, only the first few and the last few are printed. Long lines are cut."""
+        """Print a command's output without lines that contain neither letters nor digits. Of many lines, only the first
+        and the last few are printed. Long lines are cut."""
         lines = [line.rstrip() for line in text.splitlines() if any(map(str.isalnum, line))]
         if len(lines) > _FIRST + _LAST + 1:
             left_out = len(lines) - _FIRST - _LAST
@@ -69,7 +69,7 @@ class Screen:
             self._print(f"     {line}", "dim")
 
     def gauge(self, lag: int, most: int, text: str) -> None:
-        """Show the number of waiting records, also as a bar. ``most`` is the number at which the bar is full."""
+        """Show the number of waiting records, also as a bar, which is full at ``most``."""
         bar = "#" * round(_BAR * lag / max(most, 1))
         self._print(f"     lag {lag:>6,} {bar:<{_BAR}} {text}")
 

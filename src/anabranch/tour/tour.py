@@ -226,18 +226,16 @@ class Tour:
         self._rows.append((promise, measure, agrees))
 
     def _call(self, *words: str) -> None:
-        """Show a verb, then run it."""
         self._announce(*words)
         self._run(*words)
 
     def _announce(self, *words: str) -> None:
-        """Show a verb that is about to run and, with ``--step``, wait for the user. Start to measure only after this
+        """Show a verb that is about to run and, with ``--step``, wait for the user. Measure only from the end of this
         call.
         """
         self._screen.command(f"anabranch {' '.join(words)}")
 
     def _run(self, *words: str) -> None:
-        """Run a verb, and show its output."""
         self._screen.output(self._processes.run(*words, meanwhile=self._check))
 
     def _background(self, *words: str) -> Process:
@@ -245,8 +243,7 @@ class Tour:
         return self._processes.start(*words)
 
     def _victim(self) -> Process:
-        """The container that has the seat and will be killed or frozen. Waits until another container is ready to
-        replace it."""
+        """The container that has the seat and will be killed or frozen, once another one can replace it."""
 
         def ready() -> Process | None:
             status = self._status()
@@ -275,8 +272,7 @@ class Tour:
         return [lane.report for lane in lanes if lane.report is not None and lane.lane.stage == "0"]
 
     def _read_from(self) -> dict[str, int]:
-        """The number of flights that the job has read from each partition. Partitions from which the job has read
-        nothing are left out."""
+        """The number of flights that the job has read from each partition, without partitions that it hasn't read."""
         positions: dict[str, int] = {}
         for report in self._reports():
             for ssp, position in report.progress.positions.items():
@@ -325,8 +321,8 @@ class Tour:
         return wait_until(checked, _WITHIN, late, _LOOK)
 
     def _check(self) -> None:
-        """Check that everything is running. If a container's lease has ended because the machine was too busy, the
-        container is replaced.
+        """Check that everything is running. A container whose lease has ended because the machine was too busy is
+        replaced.
 
         Raises:
             AnabranchError: flights can't be written, or a process has failed.

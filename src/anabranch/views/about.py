@@ -1,5 +1,5 @@
-"""The documents about a coordinator, about a job's deployments and graph, about the placement of buckets in seats, and
-about the partitions that a job reads."""
+"""The documents about a coordinator, and about a job's deployments, graph, placement of buckets in seats, and
+partitions."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class GraphView(Document, frozen=True, kw_only=True):
 
 
 class Placement(Document, frozen=True, kw_only=True):
-    """For each partition of a stage and each seat, how many of the partition's buckets the seat has."""
+    """For each partition of a stage and each seat, how many of the partition's buckets are in the seat."""
 
     at: float
     job: str
@@ -115,7 +115,7 @@ class Placement(Document, frozen=True, kw_only=True):
 
 
 class Partitions(Document, frozen=True, kw_only=True):
-    """The partitions that a job reads, with a row for each lane and each partition that the lane reads."""
+    """The partitions that a job reads, with a row for each lane and each partition that it reads."""
 
     at: float
     job: str

@@ -17,9 +17,8 @@ MarkKind = Literal["started", "ended", "failed", "retried", "fenced"]
 
 
 class LaneTimes(Document, frozen=True, kw_only=True):
-    """The lanes that ran at some time between ``since`` and ``until``, the open lanes of which no run is known, and
-    what happened to lanes in this time. The lanes are in the order in which they were planned. Times are seconds since
-    1970.
+    """The lanes that ran between ``since`` and ``until``, the open lanes of which no run is known, and what happened to
+    lanes in this time. The lanes are in the order of their planning. Times are seconds since 1970.
     """
 
     at: float

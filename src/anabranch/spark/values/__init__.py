@@ -16,16 +16,11 @@ __all__ = ["Reader", "Writer", "reading", "writing"]
 
 
 def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[str, str] | None = None) -> Reader:
-    """The object that converts the values of a stream to columns.
-
-    Args:
-        declared: the columns that the job's ``read`` declares.
-        where: the operator's name in messages.
-        read_as: how to read the columns that aren't read as their types imply, by the column's name.
+    """The reader for a format and the columns that the job's ``read`` declares. ``where`` is the operator's name in
+    messages. ``read_as`` says, by the column's name, how to read columns that aren't read as their types imply.
 
     Raises:
-        GraphError: the declaration doesn't fit the format, the stream's own schema can't be read, or this schema lacks
-            a declared column or has it with another type.
+        GraphError: the declaration doesn't fit the format or the stream's own schema, or Spark can't read that schema.
         ParseException: Spark can't parse ``declared``.
     """
     if read_as and format_.name != "json":
@@ -52,7 +47,7 @@ def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[
 
 
 def writing(format_: Format, ours: bool = False) -> Writer:
-    """The object that converts columns to a stream's values. ``ours`` says whether this is an intermediate stream."""
+    """The writer for a format. ``ours`` says whether the stream is intermediate."""
     if format_.name == "json":
         return JsonWriter(ours)
     if format_.name in ("string", "raw"):

@@ -1,4 +1,4 @@
-"""Reads and writes Avro values with Spark's own functions. A value may begin with the id of a registered schema."""
+"""Reads and writes Avro values, with or without the id of a registered schema in front."""
 
 from __future__ import annotations
 
@@ -38,10 +38,9 @@ class AvroReader:
     """Reads Avro values.
 
     Attributes:
-        schema: the columns.
         text: the reader's schema, as JSON.
-        writers: the schemas with which values may have been written, each with its id. None if values don't begin with
-            ids; all values were then written with the reader's schema.
+        writers: the ids and schemas with which values may have been written. None if values don't begin with ids; the
+            reader's schema then applies to all values.
     """
 
     schema: StructType
@@ -57,9 +56,7 @@ class AvroReader:
         return cls(schema, format_.schema, tuple((int(id_), text) for id_, text in sorted(format_.writers.items())))
 
     def narrowed(self, declared: StructType, where: str) -> AvroReader:
-        """The same reader for only the declared columns. Raises GraphError if the schema lacks a declared column, or
-        has it with another type.
-        """
+        """The same reader for only the declared columns. Raises GraphError as :func:`way.check_declared` does."""
         way.check_declared(declared, self.schema, where, "its Avro schema")
         return replace(self, schema=declared)
 
@@ -142,7 +139,7 @@ def _decoded(value: Column, writer: str, reader: str) -> Column:
 
 
 def _with_mark(schema: str, names: Sequence[str]) -> str:
-    """The schema of an Avro record, reduced to the named fields, with the additional field :data:`_READ`."""
+    """The named fields of the record's schema, and the additional field :data:`_READ`."""
     record: dict[str, Any] = json.loads(schema)
     fields = [field for field in record["fields"] if field["name"] in names]
     return json.dumps({**record, "fields": [*fields, {"name": _READ, "type": "boolean", "default": True}]})

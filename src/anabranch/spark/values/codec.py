@@ -38,24 +38,22 @@ def parse_schema(declared: str) -> StructType:
 
 
 def parse_type(declared: str) -> DataType:
-    """The type for a declaration: ``"long"`` is a long, and ``"n long, s string"`` a struct with these fields. Raises
-    Spark's ParseException.
+    """The type for a declaration such as ``"long"``, or ``"n long, s string"`` for a struct. Raises Spark's
+    ParseException.
     """
     return DataType.fromDDL(declared)
 
 
 def pruned(schema: StructType, only: Set[str] | None) -> StructType:
-    """The schema with only the fields in ``only`` (None for all fields). At least one field always remains, because
-    each value must be parsed to find out whether it is readable, even if no field is needed.
-    """
+    """The fields in ``only`` (None for all), but at least one: only a parsed value is known to be readable."""
     if only is None:
         return schema
     return StructType([field for field in schema if field.name in only] or schema.fields[:1])
 
 
 def encode_key(columns: Sequence[tuple[Column, DataType]]) -> Column:
-    """The key bytes of one or several columns. With a single column, null becomes a null key. With several columns, a
-    null becomes a null in the JSON array.
+    """The key bytes of one or several columns. A single null column becomes a null key. Among several columns, a null
+    becomes a null in the JSON array.
     """
     if len(columns) == 1:
         column, kind = columns[0]
@@ -78,8 +76,8 @@ def _element(column: Column) -> Column:
 
 
 def decode_key(key: Column, schema: StructType) -> list[Column]:
-    """The declared key columns, decoded from key bytes that :func:`encode_key` could have made. If :func:`key_fault` is
-    true, the columns are null, except that a single string column then has a string that isn't valid UTF-8.
+    """The declared key columns, decoded. If :func:`key_fault` is true, they are null, except that a single string
+    column contains invalid UTF-8.
     """
     if _is_json(schema):
         parts = _parts(key, schema)
@@ -89,7 +87,7 @@ def decode_key(key: Column, schema: StructType) -> list[Column]:
 
 
 def key_fault(key: Column, schema: StructType) -> Column | None:
-    """A condition that is true if key bytes don't fit the declaration; None if all key bytes fit."""
+    """True if key bytes don't fit the declaration; None if all key bytes fit."""
     if _is_json(schema):
         return key.isNotNull() & _parts(key, schema).isNull()
     kind = schema.fields[0].dataType
@@ -118,7 +116,6 @@ _SHOWN = 40
 
 
 def _is_json(schema: StructType) -> bool:
-    """Whether the bytes of keys are a JSON array of the key columns."""
     return len(schema.fields) > 1 or not isinstance(
         schema.fields[0].dataType, BinaryType | StringType | LongType | IntegerType
     )
@@ -130,9 +127,7 @@ def _parts(key: Column, schema: StructType) -> Column:
 
 
 def _as_parts(schema: StructType) -> StructType:
-    """The schema of the array's elements. If there is a single column, the element can't be null, because a null makes
-    the whole key null.
-    """
+    """The array's elements. A single column can't be null, because a null makes the whole key null."""
     return StructType([StructField(f.name, f.dataType, nullable=len(schema.fields) > 1) for f in schema.fields])
 
 
@@ -166,19 +161,17 @@ def _nullable(kind: DataType) -> DataType:
 
 
 def parse_json(value: Column, schema: StructType) -> Column:
-    """The columns of a JSON value that anabranch wrote. The expression is a generator, so that Spark parses the value
-    only once, rather than once for each column.
-    """
+    """The columns of a JSON value that anabranch wrote. As a generator, the expression parses each value only once."""
     return F.inline(F.array(F.from_json(value.cast("string"), schema, _READ)))
 
 
 def encode_json(frame: DataFrame, names: Sequence[str]) -> Column:
-    """These columns as the bytes of a JSON object that :func:`parse_json` can read. NaN and infinity become text."""
+    """These columns as the bytes of a JSON object for :func:`parse_json`. NaN and infinity become text."""
     return F.to_json(F.struct(*[frame[quoted(name)] for name in names]), _WRITE).cast("binary")
 
 
 def encode_finite_json(frame: DataFrame, names: Sequence[str]) -> Column:
-    """These columns as the bytes of a JSON object. NaN and infinity, which JSON doesn't have, become null."""
+    """These columns as the bytes of a JSON object. NaN and infinity become null, because JSON lacks them."""
     kinds = {field.name: field.dataType for field in frame.schema.fields}
     columns = [_finite(frame[quoted(name)], kinds[name]).alias(name) for name in names]
     return F.to_json(F.struct(*columns), _WRITE).cast("binary")
@@ -208,7 +201,7 @@ def _has_floats(kind: DataType) -> bool:
 
 
 def with_true(value: Column, name: str) -> Column:
-    """The bytes of a JSON object, with an additional field ``name`` whose value is true."""
+    """A JSON object's bytes with an additional field ``name`` whose value is true."""
     text = value.cast("string")
     begin = F.substring(text, 1, F.length(text) - 1)
     comma = F.when(text == "{}", F.lit("")).otherwise(F.lit(","))

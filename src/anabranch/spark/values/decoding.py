@@ -1,5 +1,4 @@
-"""Decodes the records of one source of a lane: finds out which records are readable, and turns these into rows. Also
-defines what Spark observes about each batch.
+"""Decodes the records of one source of a lane: turns the readable records into rows, and observes where the others are.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class RecordDecoding:
         node: the ``read``.
         reader: decodes the needed columns of values.
         key: the declared columns of the key; None if no key is declared.
-        keyed: whether to observe which records have null keys, because a stateful operator accepts none of their rows.
+        keyed: whether to observe which records have null keys, because a stateful operator accepts none of them.
     """
 
     node: Node
@@ -66,7 +65,7 @@ class RecordDecoding:
     keyed: bool
 
     def pruned(self, only: Set[str]) -> RecordDecoding:
-        """The same decoding, with only those columns of the value that are in ``only``. At least one column remains."""
+        """The same decoding for only the value's columns in ``only``, but for at least one."""
         return replace(self, reader=self.reader.pruned(only))
 
     @property
@@ -75,14 +74,12 @@ class RecordDecoding:
         return str(self.node.args.get("event_time", ""))
 
     def opened(self, raw: DataFrame, explains: bool = False) -> DataFrame:
-        """The records with their values decoded as far as possible, and with columns that say whether values and keys
-        are faulty.
+        """The records with decoded values, and with columns that say whether values and keys are faulty.
 
-        These columns are computed here because both :meth:`measures` and :meth:`rows` need them. The result doesn't
-        contain the values' bytes, because Spark copies all columns of a DataFrame about which it makes observations.
+        The values' bytes are dropped, because Spark copies all columns of a DataFrame that it observes.
 
-        ``explains`` says whether to add a column with the reason why a value is unreadable. :meth:`rows` needs this
-        column if unreadable records fail the lane.
+        ``explains`` adds the reason why a value is unreadable. :meth:`rows` needs it if unreadable records fail the
+        lane.
         """
         opened = self._decoded(raw)
         if explains and _BAD.format("value") in opened.columns:
@@ -95,16 +92,14 @@ class RecordDecoding:
         return opened.select("*", *[fault.alias(_BAD.format(name)) for name, fault in self._checks().items()])
 
     def _checks(self) -> dict[str, Column]:
-        """Conditions that are true if a record's value or key is faulty, by the name of the fault. A condition is
-        missing if all bytes are allowed.
-        """
+        """The conditions for faulty values and keys, by the fault's name; none if all bytes are allowed."""
         value = self.reader.fault(_VALUE)
         key = None if self.key is None else codec.key_fault(F.col("key"), self.key)
         return {name: fault for name, fault in {"value": value, "key": key}.items() if fault is not None}
 
     def faults(self, today: Column) -> dict[str, Column]:
-        """The possible faults of a record, by name, as conditions on the result of :meth:`opened`. ``today`` is the day
-        on which the batch was planned, so that a record has the same faults if the batch runs again.
+        """The conditions for a record's faults, by name, on the result of :meth:`opened`. ``today`` is the day on which
+        the batch was planned: if the batch runs again, its records have the same faults.
         """
         found = {name: F.col(_BAD.format(name)) for name in self._checks()}
         if self.time:
@@ -112,7 +107,7 @@ class RecordDecoding:
         return found
 
     def _reasons(self) -> dict[str, Column]:
-        """The error text for each fault, for records that :meth:`opened` has returned with ``explains``."""
+        """The error text for each fault. Needs records that were opened with ``explains``."""
         key = F.col("key")
         found = {"value": F.col(_REASON)}
         if self.key is not None:
@@ -142,9 +137,8 @@ class RecordDecoding:
         return F.coalesce((self._time() >= first) & (self._time() < latest), F.lit(True))
 
     def measures(self, partitions: Iterable[int], timed: bool, today: Column | None = None) -> list[Column]:
-        """What to observe about a batch: where the unreadable records are and, if ``keyed`` is true, where the records
-        with null keys are; see :class:`Marks`. If ``timed`` is true, also the greatest plausible event time of each
-        partition.
+        """What to observe about a batch: its :class:`Marks` and, if ``timed`` is true, the greatest plausible event
+        time of each partition.
         """
         today = F.current_date() if today is None else today
         faults = self.faults(today).values()
@@ -173,13 +167,12 @@ class RecordDecoding:
         """The rows of the readable records.
 
         Args:
-            opened: the result of :meth:`opened`, called with ``explains`` if ``fail`` is true.
-            task: for the hidden column; see :func:`meta_column.of_record`.
+            opened: the result of :meth:`opened`, with ``explains`` if ``fail`` is true.
+            task: for the hidden column, like ``bucket`` and ``source``; see :func:`meta_column.of_record`.
             stream: the stream's name, for the error.
             fail: whether an unreadable record fails the lane.
-            bucket: for the hidden column, like ``task``.
-            source: for the hidden column, like ``task``. None stands for the id of the node.
-            today: the day on which the batch was planned. None stands for the current day.
+            source: the node's id by default.
+            today: the day on which the batch was planned; the current day by default.
         """
         faults = self.faults(F.current_date() if today is None else today)
         if faults:
@@ -193,15 +186,15 @@ class RecordDecoding:
         return opened.select(*self._columns(opened), meta_column.of_record(task, number, bucket))
 
     def readable(self, raw: DataFrame) -> DataFrame:
-        """The readable records and the records without a value, all of them unchanged."""
+        """The readable records and the records without a value, unchanged."""
         opened = self._decoded(raw)
         faults = self.faults(F.current_date()).values()
         good = ~reduce(or_, faults) if faults else F.lit(True)
         return opened.where(F.col("value").isNull() | good).select(*raw.columns)
 
     def faulty(self, raw: DataFrame, number: int, today: Column) -> DataFrame:
-        """The unreadable records of a source. The columns are the source's ``number``, the record's partition and
-        offset, the name of the fault, and the error text.
+        """The unreadable records of a source: its ``number``, the record's partition and offset, the fault's name, and
+        the error text.
         """
         opened, reasons = self.opened(raw, explains=True), self._reasons()
         faults = self.faults(today)
@@ -211,9 +204,7 @@ class RecordDecoding:
         return opened.select(*at, name.alias("fault"), reason.alias("reason")).where("fault is not null")
 
     def check(self, rows: DataFrame) -> None:
-        """Raises GraphError if a column is declared twice, or if the event time isn't one of the columns or isn't a
-        timestamp.
-        """
+        """Raises GraphError if a column is declared twice, or if the event time isn't a declared timestamp column."""
         names = rows.columns
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
@@ -249,9 +240,7 @@ class RecordDecoding:
 
 @dataclass(frozen=True)
 class Marks:
-    """Two bit masks for a batch's blocks of offsets. The first shows which blocks may contain unreadable records, the
-    second which blocks may contain null keys. (Several blocks share a bit.)
-    """
+    """Two bit masks for a batch's blocks of offsets: which may contain unreadable records, and which null keys."""
 
     faulty: int
     keyless: int
@@ -264,7 +253,7 @@ class Marks:
 
 
 def marked(mask: int, ranges: Mapping[int, Range]) -> dict[int, list[Range]]:
-    """The ranges of a batch's offsets that lie in marked blocks, by partition. ``ranges`` says what the batch reads."""
+    """The parts of a batch's ``ranges`` of offsets that lie in marked blocks, by partition."""
     found: dict[int, list[Range]] = {}
     for partition, (first, end) in sorted(ranges.items()):
         for block in range(first // _BLOCK, -(-end // _BLOCK) if end > first else 0):
@@ -285,11 +274,7 @@ def _failing(node: Node, stream: str, reason: Column) -> Column:
 
 
 def of_graph(node: Node, format_: Format, keyed: bool) -> RecordDecoding:
-    """The decoding for a ``read``.
-
-    Raises:
-        GraphError: the ``read`` declares something that doesn't fit the stream's format.
-    """
+    """The decoding for a ``read``. Raises GraphError if its declarations don't fit the stream's format."""
     key = node.args.get("key")
     return RecordDecoding(
         node=node,

@@ -1,5 +1,5 @@
-"""Makes and reads the hidden column ``_anabranch``, which contains a row's origin, key and headers. Of the
-job's functions, only those of ``transform`` get this column.
+"""Makes and reads the hidden column ``_anabranch``: a row's origin, key and headers. Of the job's functions, only those
+of ``transform`` get it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ END = "end"
 
 
 def of_record(task: Column, source: int, bucket: Column | None = None) -> Column:
-    """The hidden column for a record that was read from a stream. (If a later operator makes a row from several records
-    of a partition, the row's offset is negative.) ``bucket`` is the bucket of the virtual task to which a broadcast
-    record goes. Null stands for the bucket of the record's key.
+    """The hidden column for a record. A row that a later operator makes from several records has a negative offset.
+    ``bucket`` is the bucket of the virtual task to which a broadcast record goes; null stands for the bucket of the
+    record's key.
     """
     return F.struct(
         task.cast("int").alias("task"),
@@ -32,11 +32,9 @@ def of_record(task: Column, source: int, bucket: Column | None = None) -> Column
 
 
 def of_result(task: Column, key: Column) -> Column:
-    """The hidden column for a row that a stateful operator made. Such a row comes from a state partition, not from a
-    single record.
+    """The hidden column for a row of a stateful operator, which comes from a state partition, not from a single record.
 
-    The timestamp is null until the row is written. If the batch's time were used, Spark's generated code would contain
-    this time, so Spark would compile the code again for each batch.
+    The timestamp is null until the row is written: with the batch's time, Spark would compile its code for each batch.
     """
     return F.struct(
         task.cast("int").alias("task"),
@@ -70,8 +68,8 @@ def alike(frames: Sequence[DataFrame]) -> list[DataFrame]:
 
 
 def once(frame: DataFrame) -> DataFrame:
-    """The DataFrame with only the last of its hidden columns. A DataFrame has two hidden columns if the user's
-    ``select`` includes the hidden column without naming it, as in ``* except (a)``.
+    """The DataFrame with only the last of its hidden columns. There are two if the user's ``select`` includes one
+    without naming it, as in ``* except (a)``.
     """
     last = frame.schema[-1]
     several = [

@@ -62,7 +62,7 @@ class JsonReader:
     Attributes:
         declared: the declared columns, all of which are checked.
         schema: the columns that rows have.
-        read_as: for a column that isn't read as its type implies, one of :data:`READ_AS`.
+        read_as: one of :data:`READ_AS`, for a column that isn't read as its type implies.
     """
 
     declared: StructType
@@ -71,8 +71,8 @@ class JsonReader:
 
     @classmethod
     def of(cls, declared: StructType, read_as: Mapping[str, str], where: str) -> JsonReader:
-        """The reader of a stream. Raises GraphError if a column can't be read from JSON at all, or if ``read_as`` names
-        an undeclared column, an unknown way to read a column, or a way that doesn't fit the column's type.
+        """The reader of a stream. Raises GraphError if a column's type can't be read from JSON, or if ``read_as``
+        doesn't fit the columns.
         """
         for each in declared.fields:
             _check_type(each.name, each.dataType, where)
@@ -108,7 +108,7 @@ class JsonReader:
 
 @dataclass(frozen=True)
 class OpaqueReader:
-    """Reads each value as a single column, ``value``, which contains the value as text, or its unchanged bytes."""
+    """Reads each value as a single column, ``value``: as text, or as unchanged bytes."""
 
     text: bool
     schema: None = None
@@ -128,10 +128,9 @@ class OpaqueReader:
 
 @dataclass(frozen=True)
 class JsonWriter:
-    """Writes a row's columns as a JSON object. Columns that are null are left out.
+    """Writes a row's columns as a JSON object, without those that are null.
 
-    ``ours`` says whether this is an intermediate stream. In an intermediate stream, NaN and infinity are preserved,
-    although JSON has no such numbers.
+    ``ours`` says whether this is an intermediate stream, in which NaN and infinity are preserved.
     """
 
     ours: bool = False

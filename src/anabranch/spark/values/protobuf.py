@@ -1,4 +1,4 @@
-"""Reads and writes protocol buffers: finds the columns of a message type, and converts between bytes and columns."""
+"""Reads and writes protocol buffers, and finds the columns of a message type."""
 
 from __future__ import annotations
 
@@ -42,13 +42,7 @@ _SIMPLE: dict[int, T.DataType] = {
 
 @dataclass(frozen=True)
 class ProtobufReader:
-    """Reads protocol-buffer messages of one type.
-
-    Attributes:
-        files: the descriptor set.
-        message: the full name of the message type.
-        schema: the columns.
-    """
+    """Reads protocol-buffer messages of one type. ``files`` is the descriptor set."""
 
     files: bytes
     message: str
@@ -56,16 +50,14 @@ class ProtobufReader:
 
     @classmethod
     def of(cls, format_: Format, where: str) -> ProtobufReader:
-        """The reader of a stream. Raises GraphError if the descriptor set isn't valid, if no message type or more than
-        one fits the name in the settings, or if the message type contains itself.
+        """The reader of a stream. Raises GraphError if the descriptor set isn't valid, if the settings name no message
+        type or several, or if the message type contains itself.
         """
         found = _message(format_, where)
         return cls(_files(format_), found.full_name, codec.nullable(_columns(found, where, ())))
 
     def narrowed(self, declared: T.StructType, where: str) -> ProtobufReader:
-        """The same reader for only the declared columns. Raises GraphError if the message lacks a declared column, or
-        has it with another type.
-        """
+        """The same reader for only the declared columns. Raises GraphError as :func:`way.check_declared` does."""
         way.check_declared(declared, self.schema, where, f"the message {self.message}")
         return replace(self, schema=codec.nullable(declared))
 
@@ -102,8 +94,7 @@ def _files(format_: Format) -> bytes:
 
 
 def _message(format_: Format, where: str) -> Descriptor:
-    """The message type of a stream. The settings contain its full name, or only the last parts of the name if the name
-    of no other message type ends in these parts.
+    """The message type that the settings name: in full, or by the last parts of its name if no other name ends in them.
     """
     cure = "make the schema file by protoc --include_imports --descriptor_set_out, and name one of its messages"
     pool = descriptor_pool.DescriptorPool()

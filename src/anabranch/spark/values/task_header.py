@@ -1,4 +1,4 @@
-"""Determines the name of each row's task. Output records have this name in a header if the output's settings say so."""
+"""Determines the task name of each row, for a header of the output records."""
 
 from __future__ import annotations
 
@@ -21,10 +21,8 @@ class TaskNames:
     """The names of a lane's tasks.
 
     Attributes:
-        by_number: the name of each task, by the task's number at factor 1. If ``factor`` is above 1, this is the name
-            at factor 1.
-        factor: how many virtual tasks each task is divided into; 1 if the lane has only one task of each number, so
-            that the number identifies the task.
+        by_number: the task names, by the task's number at factor 1. If ``factor`` is above 1, the names at factor 1.
+        factor: how many virtual tasks each task is divided into; 1 if the task's number alone identifies it.
     """
 
     by_number: dict[int, str]
@@ -41,10 +39,8 @@ class TaskNames:
 
 
 def of_lane(lane: Lane) -> TaskNames:
-    """The names of a lane's tasks.
-
-    Raises:
-        ConfigError: a grouper of the user's own gives virtual tasks names that don't contain their buckets.
+    """The names of a lane's tasks. Raises ConfigError if a user's grouper gives virtual tasks names without their
+    buckets.
     """
     if len(lane.tasks) == len(lane.bases):
         return TaskNames(dict(zip(lane.bases, lane.tasks, strict=True)), 1)

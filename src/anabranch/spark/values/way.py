@@ -14,31 +14,29 @@ __all__ = ["Reader", "Writer", "check_declared", "check_written"]
 
 
 class Reader(Protocol):
-    """Converts values to columns in two steps. First, :meth:`opened` turns the bytes into one column. This column is
-    then turned into the row's columns.
+    """Converts values to columns: :meth:`opened` turns the bytes into one column, from which the row's columns are
+    taken.
     """
 
     @property
     def schema(self) -> StructType | None:
-        """The columns of a row, which are fields of the opened column. None if the opened column itself is the row's
-        only column, named ``value``.
+        """The row's columns, which are fields of the opened column. None if that column is the only one, named
+        ``value``.
         """
         ...
 
     def opened(self, value: Column) -> Column: ...
 
     def fault(self, opened: str) -> Column | None:
-        """A condition that is true if a value can't be read. ``opened`` is the name of the opened column. None if all
-        values are readable.
-        """
+        """A condition for unreadable values, on the column named ``opened``. None if all values are readable."""
         ...
 
     def reason(self, value: Column) -> Column:
-        """Why a value can't be read, in words. ``value`` contains the value's bytes, which may be null."""
+        """Why a value, which may be null, can't be read, in words."""
         ...
 
     def pruned(self, only: Set[str]) -> Self:
-        """The same reader, with only those of its columns that are in ``only``, but with at least one column."""
+        """The same reader for only the columns in ``only``, but for at least one."""
         ...
 
 
@@ -46,8 +44,8 @@ class Writer(Protocol):
     """Converts columns to the bytes of a value."""
 
     def encode(self, frame: DataFrame, names: Sequence[str], where: str) -> Column:
-        """The value's bytes, made from the named columns. Raises GraphError if the format can't represent these
-        columns. ``where`` is the operator's name in messages.
+        """The named columns as a value's bytes. Raises GraphError if the format can't represent them. ``where`` is the
+        operator's name in messages.
         """
         ...
 

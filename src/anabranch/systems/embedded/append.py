@@ -24,7 +24,7 @@ PUT_JOB = "stream-put"
 
 
 class PartlyWrittenError(LogError):
-    """Some or all records of a batch could not be written. ``published`` says how many were written."""
+    """Not all records of a batch could be written. ``published`` says how many were."""
 
     def __init__(self, what: str, cure: str, published: int) -> None:
         super().__init__(what, cure)
@@ -32,12 +32,11 @@ class PartlyWrittenError(LogError):
 
 
 class Appender:
-    """Adds records to one stream. A record's key determines its partition, as with Kafka's default partitioner. Records
-    with null keys are distributed round-robin. Not thread-safe.
+    """Adds records to one stream. As with Kafka's default partitioner, the key determines the partition. Records with
+    null keys are distributed round-robin. Not thread-safe.
 
     Each batch is published before ``append`` returns, partition by partition, not in one transaction. Close the
-    appender, or use it in ``with``; otherwise the manifests of the partitions to which it has written keep its marker
-    forever.
+    appender, or use it in ``with``; otherwise its marker stays in the manifests forever.
     """
 
     def __init__(self, log: Log, stream: str) -> None:
@@ -50,10 +49,8 @@ class Appender:
         self._next = producer.int % log.describe(stream).partitions
 
     def append(self, batch: pa.RecordBatch) -> int:
-        """Publish a batch in the columns of ``RECORD_SCHEMA``, and return its number of records.
-
-        Raises:
-            PartlyWrittenError: the disk accepted only a part of the batch, or nothing.
+        """Publish a batch in the columns of ``RECORD_SCHEMA``, and return its number of records. Raises
+        PartlyWrittenError if the disk accepted only a part of it, or nothing.
         """
         if not batch.num_rows:
             return 0
@@ -81,7 +78,7 @@ class Appender:
         return int(batch.num_rows)
 
     def _segments(self, pieces: Mapping[int, pa.RecordBatch]) -> dict[int, SegmentRef]:
-        """Write the records of each partition durably: all of them or none."""
+        """Write the records of each partition durably: all or none."""
         writers: list[SegmentWriter] = []
         refs: dict[int, SegmentRef] = {}
         try:
@@ -96,7 +93,7 @@ class Appender:
         return refs
 
     def close(self) -> None:
-        """Mark this producer's lane as closed in the stream, if the producer has added records."""
+        """Mark this producer's lane as closed in the stream, if it has added records."""
         if self._batch == NOTHING:
             return
         try:

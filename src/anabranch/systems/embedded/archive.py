@@ -1,4 +1,4 @@
-"""The embedded log's part in a backup: the entries of each manifest up to the cut, with the segments that they name."""
+"""The embedded log's part in a backup: the entries of each manifest up to the cut, and their segments."""
 
 from __future__ import annotations
 

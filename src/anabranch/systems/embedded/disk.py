@@ -16,7 +16,7 @@ __all__ = ["check_link", "exclusive", "link_new", "replace", "shared", "sync_fil
 
 
 def sync_file(path: str) -> None:
-    """Make a file's content durable. To make its name durable, call :func:`sync_folder` for its folder."""
+    """Make a file's content durable. For its name, call :func:`sync_folder`."""
     own_files.sync(path)
 
 
@@ -48,11 +48,7 @@ def replace(path: str, content: bytes) -> None:
 
 
 def check_link(folder: str) -> None:
-    """Check that a folder's file system supports hard links, which publishing needs.
-
-    Raises:
-        ConfigError: the file system has no hard links.
-    """
+    """Check that a folder's file system supports hard links, which publishing needs. If not, raise ConfigError."""
     first = _write_beside(os.path.join(folder, "link"), b"")
     second = f"{first}.linked"
     try:
@@ -69,8 +65,8 @@ def check_link(folder: str) -> None:
 
 @contextmanager
 def exclusive(path: str) -> Iterator[None]:
-    """Hold the lock file ``path`` exclusively, after waiting for its current holders. The operating system releases a
-    dead process's lock."""
+    """Hold the lock file ``path`` exclusively, after waiting for its holders. The operating system releases a dead
+    process's lock."""
     with _opened(path) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -78,8 +74,7 @@ def exclusive(path: str) -> Iterator[None]:
 
 @contextmanager
 def shared(path: str) -> Iterator[None]:
-    """Hold the lock file ``path`` together with other processes that share it, after waiting for an exclusive
-    holder."""
+    """Hold the lock file ``path`` together with other processes, after waiting for an exclusive holder."""
     with _opened(path) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield
@@ -113,8 +108,8 @@ def _opened(path: str) -> Iterator[int]:
 
 
 def _write_beside(path: str, content: bytes) -> str:
-    """Write a durable file with a unique name to the folder of ``path``, and return its path. (The name begins with a
-    dot, so that readers ignore the file.)"""
+    """Write a durable file with a unique name next to ``path``, and return its path. Readers ignore it, because its
+    name begins with a dot."""
     temporary = os.path.join(os.path.dirname(path), f".{uuid.uuid4().hex}.tmp")
     with open(temporary, "xb") as file:
         file.write(content)

@@ -29,12 +29,8 @@ log = logs.get_logger()
 
 
 class Expiry:
-    """Applies the retention of the streams under a root. Thread-safe.
-
-    Args:
-        root: the folder of the streams.
-        now: returns Unix milliseconds, for the age of records.
-        monotonic: returns seconds, for the time between two checks of a partition.
+    """Applies the retention of the streams under a root. Thread-safe. ``now`` returns Unix milliseconds, for the age of
+    records.
     """
 
     def __init__(self, root: str, now: Callable[[], int], monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -45,8 +41,7 @@ class Expiry:
 
     def look(self, info: StreamInfo, number: int, tail: Tail) -> None:
         """If enough time has passed since the last check, delete some of the records that a partition's retention
-        doesn't keep. An error is only logged, so that the batch of the calling lane doesn't fail: records that can't be
-        deleted now are deleted later. ``tail`` is the partition's current tail.
+        doesn't keep. Errors are only logged, because the calling lane's batch must not fail.
         """
         if info.retention == Retention():
             return
@@ -66,9 +61,8 @@ class Expiry:
             )
 
     def expire(self, info: StreamInfo, tails: Mapping[int, Tail], *, past_readers: bool) -> int:
-        """Delete the entries whose records a stream's retention doesn't keep, and return the number of deleted
-        records. A partition's last entry always stays. ``past_readers`` says whether to delete even records that jobs
-        still have to read.
+        """Delete the entries whose records a stream's retention doesn't keep, except a partition's last entry, and
+        return the number of deleted records. ``past_readers`` includes records that jobs still have to read.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.
@@ -77,8 +71,8 @@ class Expiry:
         return self._delete(info, tails, lambda _: self._expired(info.retention), math.inf, limits)
 
     def lags(self, info: StreamInfo, tails: Mapping[int, Tail]) -> list[ReaderLag]:
-        """For each reader of a stream, how many records the reader still has to read, and how many records the
-        retention would delete without this reader. Raises LogError if a file is damaged.
+        """How many records each reader of a stream still has to read, and how many the retention would delete without
+        this reader. Raises LogError if a file is damaged.
         """
         folder = layout.readers_folder(self._root, info.name)
         known = readers.StreamReaders(self._root, info.name, info.partitions).all()
@@ -96,8 +90,8 @@ class Expiry:
         ]
 
     def purge(self, info: StreamInfo, tails: Mapping[int, Tail], before: Mapping[int, int]) -> int:
-        """Delete the entries whose records all come before these offsets, except a partition's last entry. Stops after
-        about two seconds. Returns the number of deleted records. Raises the same errors as :meth:`expire`.
+        """Delete the entries whose records all come before these offsets, except a partition's last entry, for about
+        two seconds at most. Returns the number of deleted records. Raises what :meth:`expire` raises.
         """
         until = self._monotonic() + _PURGE_SECONDS
         return self._delete(info, tails, lambda number: lambda _: trimming.before(before[number]), until)
@@ -125,13 +119,13 @@ class Expiry:
         return lambda of: trimming.expired(of, retention, self._now())
 
     def _limit(self, stream: str, number: int) -> _Limit:
-        """A function that returns the lowest offset that readers still have to read, or None if there are no readers.
-        The function must be called while the partition is locked."""
+        """A function for the lowest offset that readers still have to read, to be called only while the partition is
+        locked."""
         return lambda: readers.limit(layout.readers_folder(self._root, stream), number)
 
     def _due_entries(self, info: StreamInfo, number: int, tail: Tail) -> list[tuple[int, int]]:
-        """The entries of a partition that the retention doesn't keep, from the oldest on: for each, the offset after
-        the entry, and its number of records. The partition's last entry is never included.
+        """The entries that the retention doesn't keep, oldest first, without the last entry: for each, the offset after
+        it, and its number of records.
         """
         of = self._partition(info.name, number, tail)
         due, found = trimming.expired(of, info.retention, self._now()), []

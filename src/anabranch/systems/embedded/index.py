@@ -16,8 +16,7 @@ _REMEMBERED = 8192
 
 
 class _Extent(msgspec.Struct, frozen=True):
-    """The part of an entry that is needed to find records: its offsets and files. (An entry's ``writers`` would take
-    too much memory.)"""
+    """An entry's offsets and files. Its ``writers`` would take too much memory."""
 
     base: int
     end: int
@@ -25,8 +24,8 @@ class _Extent(msgspec.Struct, frozen=True):
 
 
 class PartitionIndex:
-    """Finds records of one partition. If the wanted offset comes after the entry where the previous search ended, the
-    search begins at this entry; otherwise at the oldest entry. (Readers normally move forward.)"""
+    """Finds records of one partition. Readers normally move forward, so a search begins where the previous one ended,
+    or at the oldest entry if the wanted offset comes earlier."""
 
     def __init__(self, root: str, stream: str, number: int) -> None:
         self._manifest = layout.manifest_folder(root, stream, number)

@@ -35,8 +35,8 @@ _PARTITION = re.compile(r"0|[1-9][0-9]*")
 
 
 class StreamInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of ``stream.json``. ``id`` distinguishes a stream from an earlier stream of the same name, whose
-    offsets mean nothing in this stream."""
+    """The content of ``stream.json``. ``id`` distinguishes the stream from an earlier one of the same name, whose
+    offsets mean nothing in it."""
 
     id: str
     name: str
@@ -53,8 +53,8 @@ class _StreamFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def check_name(stream: str) -> str:
-    """Return ``stream`` if it is allowed as a stream's name. Otherwise raise UsageError. (The rules are those of Kafka,
-    but a name can't begin with a dot.)"""
+    """Return ``stream`` if it is allowed as a stream's name; otherwise raise UsageError. The rules are Kafka's, but a
+    name can't begin with a dot."""
     if not _NAME.fullmatch(stream):
         raise UsageError(
             f"{stream!r} can't be the name of a stream",
@@ -80,13 +80,12 @@ def start_path(root: str, stream: str, partition: int) -> str:
 
 
 def readers_folder(root: str, stream: str) -> str:
-    """The folder with a file for each job that reads the stream. A stream without this folder has no known readers."""
+    """The folder with a file for each job that reads the stream. Without this folder, no readers are known."""
     return f"{root}/{stream}/readers"
 
 
 def partition_folders(root: str, stream: str) -> list[int]:
-    """Every partition with a manifest folder: those that ``stream.json`` counts, and those that an expansion is
-    preparing."""
+    """Every partition with a manifest folder, including those that an expansion is preparing."""
     names = (name for name in os.listdir(f"{root}/{stream}") if _PARTITION.fullmatch(name))
     return sorted(int(name) for name in names if os.path.isdir(f"{root}/{stream}/{name}/manifest"))
 

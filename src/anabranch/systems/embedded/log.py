@@ -30,8 +30,7 @@ def unix_ms() -> int:
 class Log:
     """The embedded log under ``root``, a folder that any number of processes may use at once.
 
-    A log caches the offsets and files of entries, because entries never change. Thread-safe. ``now`` returns Unix
-    milliseconds, for the entries that are written.
+    Thread-safe. Caches the offsets and files of entries, which never change. ``now`` returns Unix milliseconds.
     """
 
     def __init__(self, root: Path | str, now: Callable[[], int] = unix_ms) -> None:
@@ -43,8 +42,7 @@ class Log:
         self._indexes: dict[tuple[str, int], PartitionIndex] = {}
 
     def create(self, stream: str, partitions: int) -> StreamInfo:
-        """Create a stream, or return the existing one if it has that number of partitions. If the process is killed
-        halfway, the stream doesn't exist.
+        """Create a stream, or return the existing one. If the process is killed halfway, the stream doesn't exist.
 
         Raises:
             ConflictError: the stream exists with another number of partitions.
@@ -55,11 +53,9 @@ class Log:
         return self._streams.create(stream, partitions)
 
     def expand(self, stream: str, partitions: int) -> StreamInfo:
-        """Raise a stream's partition count to a multiple of the current one. Other processes see either all new
-        partitions or none.
-
-        Lanes that were fenced or closed in the old partitions are also fenced or closed in the new ones. Raises
-        UsageError if ``partitions`` isn't a multiple of the current count.
+        """Raise a stream's partition count to a multiple of the current one; otherwise raise UsageError. Other
+        processes see all new partitions or none. Lanes that are fenced or closed in the old partitions are so in the
+        new ones, too.
         """
         return self._streams.expand(stream, partitions)
 
@@ -68,13 +64,7 @@ class Log:
         return self._streams.retain(stream, retention)
 
     def expire(self, stream: str, *, past_readers: bool = False) -> int:
-        """Delete the entries whose records a stream's retention doesn't keep, and return the number of deleted
-        records. A partition's last entry always stays. ``past_readers`` says whether to delete even records that jobs
-        still have to read.
-
-        Raises:
-            LogError: a file is damaged, or can't be deleted.
-        """
+        """Apply a stream's retention, and return the number of deleted records; see :meth:`Expiry.expire`."""
         return self._expiry.expire(self.describe(stream), self.ends(stream), past_readers=past_readers)
 
     def readers(self, stream: str) -> StreamReaders:
@@ -82,15 +72,11 @@ class Log:
         return StreamReaders(self._root, stream, self.describe(stream).partitions)
 
     def lags(self, stream: str) -> list[ReaderLag]:
-        """For each reader of a stream, the records that can't be deleted because the reader still has to read them.
-        Raises LogError if a file is damaged."""
+        """How far each reader of a stream lags; see :meth:`Expiry.lags`."""
         return self._expiry.lags(self.describe(stream), self.ends(stream))
 
     def purge(self, stream: str, before: Mapping[int, int]) -> int:
-        """Delete the records before these offsets, by partition. Stops after about two seconds. An entry that also
-        contains later records is kept as a whole, and so is a partition's last entry. Returns the number of deleted
-        records. Raises the same errors as :meth:`expire`.
-        """
+        """Delete the records before these offsets, by partition, and return their number; see :meth:`Expiry.purge`."""
         return self._expiry.purge(self.describe(stream), self.ends(stream, before), before)
 
     def streams(self) -> list[str]:
@@ -98,28 +84,26 @@ class Log:
         return self._streams.names()
 
     def describe(self, stream: str) -> StreamInfo:
-        """The current content of ``stream.json``. If the file hasn't changed, this costs one ``stat`` call. Raises
-        NotFoundError if there is no such stream; the message suggests a similar name, if any.
+        """The current content of ``stream.json``, which costs one ``stat`` call if the file hasn't changed. Raises
+        NotFoundError, which suggests a similar name, if there is no such stream.
         """
         return self._streams.describe(stream)
 
     def starts(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, Start]:
-        """Where a stream's partitions begin (default: all partitions). Raises LogError if a ``start.json`` is
-        damaged."""
+        """Where a stream's partitions begin (default: all partitions). Raises LogError for a damaged ``start.json``."""
         numbers = range(self.describe(stream).partitions) if partitions is None else partitions
         return {number: start.read(layout.start_path(self._root, stream, number)) for number in numbers}
 
     def ends(
         self, stream: str, partitions: Iterable[int] | None = None, known: Mapping[int, Tail] | None = None
     ) -> dict[int, Tail]:
-        """The tails of a stream's partitions (default: all of them, including those that an expansion has added).
+        """The tails of a stream's partitions (default: all). They are durable: no power cut can undo them.
 
         For a partition with a ``known`` tail, only later entries are looked up, which costs two ``stat`` calls if there
-        are none. Without a known tail, the folder is listed. The returned tails are durable: no power cut can undo
-        them.
+        are none. Otherwise, the folder is listed.
 
         Raises:
-            LogError: ``known`` belongs to a stream that has been deleted since, or the manifest has a hole.
+            LogError: ``known`` belongs to an earlier stream of the same name, or the manifest has a hole.
         """
         info = self.describe(stream)
         tails: dict[int, Tail] = {}
@@ -133,15 +117,12 @@ class Log:
         return tails
 
     def entry(self, stream: str, number: int, sequence: int) -> Entry | None:
-        """The entry of a partition's manifest with this number; None if it doesn't exist, or doesn't exist any more."""
+        """The entry with this number in a partition's manifest, if it exists."""
         return partition.read(layout.manifest_folder(self._root, stream, number), sequence)
 
     def controls(self, stream: str, number: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
-        """The control records of a partition after entry ``cursor`` that apply to a reader at ``position``: those whose
-        preceding records have all been read. Also returns the number of the last entry that was processed.
-
-        If entries after ``cursor`` have been deleted, the result includes the last control record of each lane from
-        the deleted entries.
+        """See :meth:`anabranch.systems.contract.System.controls`. ``cursor`` is the number of an entry. Of deleted
+        entries after it, the result includes each lane's last control record.
         """
         info = self.describe(stream)
         folder = layout.manifest_folder(self._root, stream, self._checked(info, number))
@@ -158,10 +139,8 @@ class Log:
                 return found, reached
 
     def slices(self, stream: str, number: int, first: int, end: int) -> list[Slice]:
-        """The pieces of segments with the records ``first`` to ``end - 1`` of a partition, in order.
-
-        Raises:
-            LogError: some of these records don't exist yet, or don't exist any more.
+        """The pieces of segments with the records ``first`` to ``end - 1`` of a partition, in order. Raises LogError if
+        some of these records don't exist (any more).
         """
         info = self.describe(stream)
         key = (info.id, self._checked(info, number))
@@ -172,8 +151,8 @@ class Log:
     def extend(
         self, stream: str, number: int, tail: Tail | None, decide: Callable[[Tail], Entry | None]
     ) -> tuple[Tail, bool]:
-        """Add an entry to a partition; see :func:`partition.extend`. After an entry was added, old records are deleted
-        if a check of the retention is due."""
+        """Add an entry to a partition; see :func:`partition.extend`. Then delete old records if a check of the
+        retention is due."""
         info = self.describe(stream)
         if tail is None:
             tail = self._streams.tail(info, self._checked(info, number))

@@ -35,8 +35,8 @@ class LogReaders:
         self._register(stream, job, lambda readers: readers.hold(job, positions))
 
     def _register(self, stream: str, job: str, hold: Callable[[StreamReaders], None]) -> None:
-        """Register a job as a reader. If this process isn't allowed to write to the stream's folder, only log a
-        warning; but raise the error if the stream has a retention, which might delete records before they are read."""
+        """Register a job as a reader. If this process may not write to the stream's folder, only log a warning, unless
+        a retention might delete records before they are read."""
         try:
             hold(self._log.readers(stream))
         except LogError as error:

@@ -54,17 +54,16 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a partition's history. Its rows have consecutive offsets from ``base`` on, in the order of its
-    segments.
+    """One step of a partition's history. Its rows have consecutive offsets from ``base``, in the order of its segments.
 
     Attributes:
         at: when the entry was written, in Unix milliseconds.
         control: a control record (:mod:`anabranch.event_time.control`), which takes up no offset.
         writers: the markers of all open lanes, and of the last :data:`CLOSED_KEPT` closed lanes, the least recently
-            updated first. They are cumulative: the partition's last entry contains all of them.
+            updated first. The partition's last entry contains all of them.
         floors: for each job, the highest epoch of the closed lanes that ``writers`` has dropped.
-        total: the bytes of all segments of the partition so far, including this entry's. If an older anabranch wrote
-            some entries, only the bytes after the last of them count. None if an older anabranch wrote this entry.
+        total: the bytes of the partition's segments up to this entry's, but only those after the last entry that an
+            older anabranch wrote. None if an older anabranch wrote this entry.
     """
 
     version: int = layout.FORMAT_VERSION
@@ -93,9 +92,8 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a partition: the number of its last entry, the next record's offset, and the markers of lanes.
 
     Attributes:
-        stream: the stream's id, which distinguishes the tail of a deleted stream from that of a later stream with the
-            same name.
-        skipped: whether entries were deleted before the process that follows the partition had seen them.
+        stream: the stream's id, which no later stream of the same name has.
+        skipped: whether entries were deleted before the process had seen them.
     """
 
     stream: str
@@ -141,7 +139,7 @@ def successor(
     segments: Sequence[Segment] = (),
     control: dict[str, Any] | None = None,
 ) -> Entry:
-    """The next entry of a partition. It adds ``segments``, and ``mark`` becomes the marker of ``lane``."""
+    """The next entry of a partition, with ``segments``, and with ``mark`` as the marker of ``lane``."""
     writers, floors = _pruned({**{k: v for k, v in tail.writers.items() if k != lane}, lane: mark}, tail.floors)
     return Entry(
         sequence=tail.sequence + 1,
@@ -163,9 +161,7 @@ def successor(
 
 def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
     """An entry for a new partition, in which the lanes that are fenced or closed in the stream's other partitions are
-    fenced or closed, too.
-
-    Nothing has been published to the new partition yet, so the markers have no batch.
+    fenced or closed, too. Their markers have no batch yet.
     """
     writers = dict(into.writers)
     floors = dict(into.floors)
@@ -197,8 +193,7 @@ def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
 def _pruned(
     writers: Mapping[str, WriterMark], floors: Mapping[str, int]
 ) -> tuple[dict[str, WriterMark], dict[str, int]]:
-    """Drop the markers of the closed lanes that were updated longest ago, but keep each job's highest epoch among
-    them."""
+    """Drop the least recently updated markers of closed lanes, but keep their highest epoch for each job."""
     closed = [lane for lane, mark in writers.items() if mark.closed]
     forgotten = set(closed[: max(len(closed) - CLOSED_KEPT, 0)])
     lowest = dict(floors)

@@ -39,8 +39,7 @@ class EmbeddedOutput:
 
 @dataclass
 class _Segments:
-    """Writes one segment for each stream and partition. In a partition, the segments of a batch are ordered by the
-    number of the Spark task that wrote them.
+    """Writes one segment for each stream and partition. In a partition, a batch's segments are ordered by Spark task.
     """
 
     root: str

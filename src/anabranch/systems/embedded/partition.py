@@ -1,8 +1,8 @@
 """One partition's manifest: reads its entries, finds its end, and publishes the next entry.
 
-Entries are deleted from the oldest on, but never the last entry, and only after ``start.json`` has a later start
-(:mod:`anabranch.systems.embedded.trimming`). So if a process reads an entry and then finds in ``start.json`` that the
-partition doesn't begin after the entry, the entry is valid.
+The oldest entries are deleted first, never the last entry, and only after ``start.json`` has a later start
+(:mod:`anabranch.systems.embedded.trimming`). So an entry that a process has read is valid unless ``start.json``, read
+afterwards, has a start after this entry.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def path_of(folder: str, sequence: int) -> str:
 
 
 def lock_path(folder: str) -> str:
-    """The path of the lock that processes share while they add entries, and that a process holds exclusively while it
-    deletes entries."""
+    """The path of the lock that processes share while they add entries. A process that deletes entries holds it
+    exclusively."""
     return f"{os.path.dirname(folder)}/.lock"
 
 
@@ -43,7 +43,7 @@ def sequences(folder: str) -> set[int]:
 
 
 def read(folder: str, sequence: int) -> Entry | None:
-    """The entry with this number; None if it doesn't exist, or doesn't exist any more."""
+    """The entry with this number, if it exists."""
     path = path_of(folder, sequence)
     try:
         with open(path, "rb") as file:
@@ -57,11 +57,8 @@ def read(folder: str, sequence: int) -> Entry | None:
 
 
 def look(folder: str, stream_id: str) -> Tail:
-    """The current tail, found by listing the folder; ``Tail(sequence=-1)`` if the folder is empty and no
-    entries were deleted.
-
-    Raises:
-        LogError: the manifest doesn't exist, or has a hole.
+    """The current tail, found by listing the folder; ``Tail(sequence=-1)`` if no entry was ever added. Raises LogError
+    if the manifest doesn't exist, or has a hole.
     """
     while True:
         begins = start.read(start.of_manifest(folder))
@@ -83,8 +80,8 @@ def look(folder: str, stream_id: str) -> Tail:
 
 
 def forward(folder: str, tail: Tail) -> Tail:
-    """The current tail, found from an earlier one. This costs two ``stat`` calls if there is no new entry, and
-    otherwise O(log n) of these calls and two reads.
+    """The current tail, found from an earlier one. Without new entries, this costs two ``stat`` calls; otherwise O(log
+    n) of them and two reads.
     """
     low = tail.sequence
     if not os.path.exists(path_of(folder, low + 1)):
@@ -100,12 +97,12 @@ def forward(folder: str, tail: Tail) -> Tail:
 
 
 def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> tuple[Tail, bool]:
-    """Add an entry, which ``decide`` returns, to the end of a partition. If ``decide`` returns None, no entry is added.
-    Returns the partition's tail, and whether an entry was added.
+    """Add the entry that ``decide`` returns, if any, to the end of a partition. Returns the partition's tail, and
+    whether an entry was added.
 
-    ``decide`` is called for ``tail``, and then for the tail after each entry that others have added since. The result
-    of the last call counts, but each call can raise an error. So an entry that must stop the writer can't be
-    overlooked. If some of these entries have been deleted, ``decide`` is called for a tail with ``skipped`` set.
+    ``decide`` is called for ``tail``, and then for the tail after each entry that others have added since. The last
+    result counts, but each call can raise an error, so no entry that must stop the writer is overlooked. If some of
+    these entries have been deleted, ``decide`` is called for a tail with ``skipped`` set.
     """
     walked = False
     while True:
@@ -127,7 +124,7 @@ def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> t
 
 
 def _hole(folder: str, first: int, there: set[int]) -> int | None:
-    """The number of the first missing entry at or after ``first``; None if no entry is missing."""
+    """The first missing number from ``first`` on, if any."""
     for sequence in sorted(set(range(first, max(max(there, default=-1), first) + 1)) - there):
         if not os.path.exists(path_of(folder, sequence)):  # a listing may miss a file that is linked meanwhile
             return sequence
@@ -142,13 +139,13 @@ def _is_there(folder: str, tail: Tail) -> bool:
 
 
 def _beyond(folder: str, tail: Tail) -> Tail:
-    """The current tail, if entries after the known tail have been deleted."""
+    """The current tail, after the known one was deleted."""
     return msgspec.structs.replace(look(folder, tail.stream), skipped=True)
 
 
 def _existing(folder: str, tail: Tail, sequence: int) -> Tail | None:
-    """The tail after an existing entry. The entry is made durable first, in case its writer died before doing so. None
-    if the entry has been deleted.
+    """The tail after an existing entry, which is made durable first, in case its writer died too early. None if it was
+    deleted.
     """
     disk.sync_folder(folder)
     entry = read(folder, sequence)

@@ -1,10 +1,9 @@
-"""The jobs that read a stream: for each job, a file in the stream's folder, with the positions from which the job still
-has to read.
+"""The jobs that read a stream. Each has a file in the stream's folder, with the positions from which it still has to
+read.
 
 A process that applies the stream's retention reads these files while it holds a partition's lock exclusively. A reader
-first makes its file durable, and then takes each partition's lock once. After that, every deletion that hasn't seen the
-file has finished, and every later deletion sees it. (A purge of an intermediate stream doesn't read the files, nor does
-a deletion with ``past_readers``.)
+first makes its file durable, and then takes each partition's lock once: every deletion that hasn't seen the file has
+then finished. Purges of intermediate streams and deletions with ``past_readers`` don't read the files.
 """
 
 from __future__ import annotations
@@ -36,13 +35,7 @@ _DECODER = msgspec.json.Decoder(_ReaderFile)
 
 
 class StreamReaders:
-    """The readers of one stream. Any number of processes can access them at once.
-
-    Args:
-        root: the folder of the streams.
-        stream: the stream's name.
-        partitions: the number of the stream's partitions.
-    """
+    """The readers of one stream. Any number of processes can access them at once."""
 
     def __init__(self, root: str, stream: str, partitions: int) -> None:
         self._root = root
@@ -65,8 +58,7 @@ class StreamReaders:
     def _hold(self, job: str, lower: Callable[[Reader | None], Mapping[int, int] | None]) -> None:
         """Store the job's new positions, and wait until every deletion that might not have seen them has ended.
 
-        ``lower`` is called with the job's reader, or with None if the job isn't a reader yet. It returns the new
-        positions, or None to leave the positions as they are.
+        ``lower`` gets the job's reader, if any, and returns the new positions, or None to keep the old ones.
         """
         try:
             with disk.exclusive(self._lock):
@@ -118,9 +110,7 @@ class StreamReaders:
 
 
 def limit(folder: str, number: int) -> int | None:
-    """The lowest offset of a partition that any job still has to read; None if no job reads the stream. For ``folder``,
-    see :func:`layout.readers_folder`. Raises the same errors as :meth:`StreamReaders.all`.
-    """
+    """The lowest offset of a partition that any job still has to read; None if no job reads the stream."""
     return min((reader.position(number) for reader in _read(folder).values()), default=None)
 
 
@@ -156,8 +146,7 @@ def _read(folder: str) -> dict[str, Reader]:
 
 
 def _lowered(known: Reader | None, positions: Mapping[int, int]) -> dict[int, int] | None:
-    """The reader's positions, lowered to the offsets in ``positions`` where these are lower; None if no position
-    changes. If there is no reader yet, ``positions``."""
+    """The reader's positions, lowered to ``positions``; None if nothing changes. Without a reader, ``positions``."""
     if known is None:
         return dict(positions)
     lower = {

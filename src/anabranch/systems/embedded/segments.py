@@ -38,7 +38,6 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
         path: the segment's file.
         file_bytes: the size that the file must have.
         skip: how many of the segment's rows come before the slice.
-        rows: how many records the slice has.
         offset: the offset of the slice's first record.
         where: the stream and the partition, for messages.
     """
@@ -52,8 +51,8 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SegmentWriter:
-    """Writes one segment, in any process that can access the root. Readers don't see the records before an entry names
-    the segment.
+    """Writes one segment, in any process that can access the root. Readers see the records once an entry names the
+    segment.
 
     Raises:
         NotFoundError: the stream has no such partition under this root.
@@ -74,8 +73,8 @@ class SegmentWriter:
         self._writer: pa.ipc.RecordBatchFileWriter | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add records in the columns of ``RECORD_SCHEMA``; types are cast if Arrow can cast them. Raises ValueError if
-        a record has no timestamp."""
+        """Add records in the columns of ``RECORD_SCHEMA``, cast if necessary. Raises ValueError if a record has no
+        timestamp."""
         if not batch.num_rows:
             return
         if not batch.schema.equals(RECORD_SCHEMA):
@@ -117,7 +116,7 @@ class SegmentWriter:
 
 
 def read_slice(piece: Slice) -> Iterator[pa.RecordBatch]:
-    """The records of a slice in order, in batches with the columns of ``RECORD_SCHEMA``. The file is memory-mapped.
+    """The records of a slice in order, in batches with the columns of ``RECORD_SCHEMA``.
 
     Raises:
         LogError: the records have been deleted, or the file is missing or isn't as the manifest describes it.

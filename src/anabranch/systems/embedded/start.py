@@ -1,5 +1,4 @@
-"""The file ``start.json``, which says where a partition begins. It is made durable before anything below the start is
-deleted."""
+"""The file ``start.json``: where a partition begins. It is made durable before anything below the start is deleted."""
 
 from __future__ import annotations
 
@@ -16,10 +15,10 @@ __all__ = ["ALL", "Start", "decode", "encode", "gone", "of_manifest", "of_segmen
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of the first entry that is kept, and the offset at which this entry begins. Both can only rise.
+    """The number of the first entry that is kept, and the offset at which it begins. Both can only rise.
 
-    Entries below ``sequence``, and their segments, may still exist, but readers ignore them. ``controls`` keeps the
-    last control record of each lane from these entries, in order.
+    Readers ignore entries below ``sequence`` that still exist. ``controls`` keeps each lane's last control record from
+    these entries, in order.
     """
 
     version: int = layout.FORMAT_VERSION
@@ -45,8 +44,8 @@ def of_segment(path: str) -> str:
 
 
 def read(path: str) -> Start:
-    """Where a partition begins, from its ``start.json``; ``ALL`` if there is no such file. Raises LogError or
-    UnsupportedFormatError if the file isn't valid; the error names ``path``."""
+    """Where a partition begins; ``ALL`` if there is no ``start.json``. Raises LogError or UnsupportedFormatError, which
+    names ``path``, if the file isn't valid."""
     try:
         with open(path, "rb") as file:
             raw = file.read()
@@ -56,7 +55,7 @@ def read(path: str) -> Start:
 
 
 def decode(raw: bytes, path: str) -> Start:
-    """Parse the file. Raises the same errors as :func:`read`."""
+    """Parse the file. Raises what :func:`read` raises."""
     return layout.decode(raw, _DECODER, path)
 
 
@@ -70,8 +69,8 @@ def write(path: str, start: Start) -> None:
 
 
 def gone(where: str, first: int, start: int) -> LogError:
-    """The error for records that a stream's retention has deleted. ``where`` names the stream and the partition,
-    ``first`` is the requested offset, and ``start`` is the first offset that still exists.
+    """The error for records that a stream's retention has deleted: ``first`` is the requested offset, ``start`` the
+    first that still exists, and ``where`` names the stream and the partition.
     """
     stream = where.split(",", maxsplit=1)[0]
     last = f"offset {first} is" if start == first + 1 else f"offsets {first} to {start - 1} are"

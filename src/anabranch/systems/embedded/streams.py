@@ -36,8 +36,7 @@ class Streams:
         return sorted(name for name in names if os.path.exists(layout.info_path(self._root, name)))
 
     def describe(self, stream: str) -> StreamInfo:
-        """The content of a stream's ``stream.json``. Raises NotFoundError if there is no such stream; the message
-        suggests a similar name, if any."""
+        """See :meth:`anabranch.systems.embedded.log.Log.describe`."""
         path = layout.info_path(self._root, layout.check_name(stream))
         try:
             found = os.stat(path)
@@ -104,11 +103,11 @@ class Streams:
         return tail
 
     def _prepare(self, info: StreamInfo, added: Iterable[int], existing: Iterable[int]) -> None:
-        """Prepare new partitions: create their folders, then read the tails of the old partitions, then write the first
+        """Create the folders of new partitions, then read the tails of the old partitions, then write the first
         entries. The caller changes ``stream.json`` afterwards.
 
-        A fence is written to every existing partition folder. So a fence that was written before the old partitions are
-        read is copied to the new partitions, and a later fence finds the new folders.
+        A fence is written to every existing partition folder. So a fence from before the tails are read is copied to
+        the new partitions, and a later fence finds the new folders.
         """
         for number in added:
             os.makedirs(layout.segments_folder(self._root, info.name, number), exist_ok=True)

@@ -79,9 +79,7 @@ class EmbeddedSystem(System):
         return self.ends(stream)
 
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """For each partition, the offset of the first record with this timestamp or a later one; if there is no such
-        record, the end offset. The records are read from the beginning, because the log has no index of times.
-        """
+        """See :meth:`System.offset_at`. Records are read from the beginning, because the log has no index of times."""
         starts, ends = self.starts(stream), self.ends(stream)
         return {number: self._first_at(stream, number, (starts[number], end), unix_ms) for number, end in ends.items()}
 
@@ -93,7 +91,7 @@ class EmbeddedSystem(System):
         return between[1]
 
     def tails(self, stream: str) -> Mapping[int, Tail]:
-        """The tails of all partitions, found by continuing from the last known tails."""
+        """The tails of all partitions, looked up from the last known tails."""
         found = self.log.ends(stream, known=self._tails.get(stream))
         self._tails[stream] = found
         return found
@@ -137,8 +135,7 @@ class EmbeddedSystem(System):
         return published(self.log, lane.id, self._outputs(lane))
 
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes that have markers in the streams' tails: all open lanes, and those that are among the last 64
-        closed lanes of a partition."""
+        """The lanes with markers in the streams' tails; see :func:`writer.foreign_writers`."""
         known = self.streams()
         there = [stream for stream in streams if stream in known]
         found = [(lane, stream) for stream in there for lane in writer.foreign_writers(self.log, stream, job)]

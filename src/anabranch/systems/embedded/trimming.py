@@ -1,8 +1,7 @@
 """Deletes the oldest entries of a partition, with their segments.
 
-``start.json`` is made durable before anything is deleted. Then entries are deleted from the oldest on, each after its
-segments. If a process is killed meanwhile, the partition begins where ``start.json`` says, and the next process that
-deletes entries also deletes those that are left below this start.
+``start.json`` is made durable first. Then entries are deleted from the oldest on, each after its segments. If a process
+is killed meanwhile, the next deletion removes what is left below the start.
 """
 
 from __future__ import annotations
@@ -39,9 +38,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Trimmed:
-    """How much was deleted. ``is_done`` is False if more entries may be due, or if nothing could be deleted because
-    other processes held the lock.
-    """
+    """How much was deleted. ``is_done`` is False if more entries may be due, or if other processes held the lock."""
 
     entries: int
     records: int
@@ -49,7 +46,7 @@ class Trimmed:
 
 
 def before(offset: int) -> Due:
-    """Selects entries all of whose records come before an offset."""
+    """Selects entries whose records all come before an offset."""
     return lambda entry: entry.base + entry.rows <= offset
 
 
@@ -73,10 +70,10 @@ def expired(of: Partition, retention: Retention, now: int) -> Due:
 
 
 def trim(of: Partition, due: Due, limit: Callable[[], int | None]) -> Trimmed:
-    """Delete the oldest entries of a partition before the first entry that isn't due, but at most ``_AT_ONCE`` entries.
+    """Delete a partition's oldest entries before the first entry that isn't due, but at most ``_AT_ONCE`` entries.
 
-    ``limit`` returns the lowest offset that readers still have to read, or None if there are no readers. ``limit`` is
-    called while the partition is locked. Entries with a record at or after the lowest offset stay.
+    ``limit``, called while the partition is locked, returns the lowest offset that readers still have to read, or None
+    if there are no readers. Entries with a record at or after this offset stay.
 
     Raises:
         LogError: ``start.json``, an entry, or the file of a reader is damaged.
@@ -114,7 +111,7 @@ def _after(begins: Start, deleted: list[Entry]) -> Start:
 
 
 def _left_over(folder: str, begins: Start) -> Iterator[Entry]:
-    """The entries below the start that a killed process has left, from the oldest on."""
+    """The entries that a killed process has left below the start, oldest first."""
     first = begins.sequence
     while first and os.path.exists(partition.path_of(folder, first - 1)):
         first -= 1
@@ -135,8 +132,8 @@ def _delete(of: Partition, entries: list[Entry]) -> None:
 
 
 def _last_within(of: Partition, limit: int) -> int:
-    """The number of the oldest entry after which there are fewer bytes than the limit. The entry and all later entries
-    are read, because an older anabranch didn't store ``total``.
+    """The number of the oldest entry after which there are fewer bytes than the limit. Counts backwards from the last
+    entry, because an older anabranch didn't store ``total``.
     """
     after = 0
     for sequence in range(of.tail.sequence, -1, -1):

@@ -1,5 +1,5 @@
-"""Checks the files of a stream: JSON files must be valid, manifests must have no holes, and segments must have the size
-that entries name."""
+"""Checks a stream's files: JSON must be valid, manifests must have no holes, and segments must have their entries'
+sizes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ __all__ = ["faults"]
 
 
 def faults(log: Log, stream: str) -> list[StreamFault]:
-    """The problems of a stream. In each partition, the check ends at the first fault in ``start.json`` or in the
-    manifest. Of several damaged reader files, only the first is reported. Other processes can write to the stream
-    meanwhile.
+    """The problems of a stream, to which other processes can write meanwhile. In each partition, the check ends at the
+    first fault in ``start.json`` or the manifest. Only the first damaged reader file is reported.
 
     Raises:
         NotFoundError: there is no such stream.
@@ -43,12 +42,12 @@ def faults(log: Log, stream: str) -> list[StreamFault]:
 
 
 def _problem(error: AnabranchError, path: str) -> str:
-    """What an error says after the path with which it begins. (The path itself can have spaces.)"""
+    """An error's text after the path with which it begins. (The path itself can have spaces.)"""
     return error.what.removeprefix(path).strip()
 
 
 def _settled(log: Log, stream: str, number: int) -> list[StreamFault]:
-    """The problems of a partition. If there are any, but records were deleted meanwhile, the check is repeated."""
+    """The problems of a partition. They are looked for again if records were deleted meanwhile."""
     path = Path(layout.start_path(str(log.root), stream, number))
     while True:
         before = path.read_bytes() if path.exists() else None

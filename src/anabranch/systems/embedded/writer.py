@@ -18,7 +18,7 @@ __all__ = ["LaneWriter", "fence", "foreign_writers"]
 class LaneWriter:
     """Publishes for an *incarnation* of a lane: the process that has the lane under ``epoch``. Not thread-safe.
 
-    After any error except FencedError, publish the same batch again; it takes effect only once.
+    After an error, except FencedError, publish the same batch again; it takes effect only once.
     """
 
     def __init__(self, log: Log, job: str, lane: str, epoch: int) -> None:
@@ -37,10 +37,10 @@ class LaneWriter:
         segments: Sequence[SegmentRef],
         control: dict[str, Any] | None = None,
     ) -> bool:
-        """Add segments to a partition, in order of slot, as this lane's ``batch`` in that partition.
+        """Add segments to a partition, in order of slot, as this lane's ``batch`` there.
 
         Returns False, and adds nothing, if there is nothing to add, or if the lane has already published this batch or
-        a later one (a replay). ``control`` is published even without rows.
+        a later one. ``control`` is published even without rows.
 
         Raises:
             FencedError: a newer process has the lane, or the lane is closed. Stop and write nothing more.
@@ -73,8 +73,8 @@ class LaneWriter:
         return NOTHING if mark is None else mark.batch
 
     def close(self, streams: Iterable[str]) -> None:
-        """Mark the lane as closed in every partition of these streams. After that, no process can write to them for the
-        lane. Idempotent.
+        """Mark the lane as closed in every partition of these streams: no process can write to them for the lane any
+        more. Idempotent.
 
         Raises:
             FencedError: a newer process has the lane.
@@ -100,11 +100,10 @@ class LaneWriter:
         return published
 
     def _seen(self, stream: str, number: int) -> Tail:
-        """The last tail of a partition that this writer has seen. When the writer first uses a stream, it looks up the
-        tails of all partitions.
+        """The last tail of a partition that this writer has seen. The first use of a stream looks up all its tails.
 
-        After that, the writer follows every new entry and so notices every fence, including a fence whose marker has
-        since been dropped from the manifest.
+        Then the writer follows every new entry. So it notices every fence, even one whose marker was dropped from the
+        manifest.
         """
         if (stream, number) not in self._tails:
             for each, tail in {**self._log.ends(stream), **self._log.ends(stream, [number])}.items():
@@ -149,10 +148,8 @@ class LaneWriter:
 
 
 def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
-    """Make a stream refuse every epoch of a lane lower than ``epoch``: once this returns, no process with a lower epoch
-    can publish to the stream for the lane.
-
-    The fence includes partitions that an expansion is creating. Idempotent; after an error, call it again.
+    """Make a stream refuse every epoch of a lane lower than ``epoch``, also in partitions that an expansion is
+    creating. Once this returns, no process with a lower epoch can publish to the stream for the lane. Idempotent.
 
     Raises:
         ConflictError: a process with a higher epoch has the lane.
@@ -181,6 +178,6 @@ def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
 
 
 def foreign_writers(log: Log, stream: str, job: str) -> set[str]:
-    """The lanes of a job that have markers in a stream's tails: all open lanes, and those that are among the last 64
-    closed lanes of a partition."""
+    """The lanes of a job with markers in a stream's tails: all open lanes, and those among a partition's last 64 closed
+    lanes."""
     return {lane for tail in log.ends(stream).values() for lane, mark in tail.writers.items() if mark.job == job}

@@ -28,11 +28,11 @@ _Headers = list[tuple[str, str | bytes | None]] | None
 
 
 class KafkaAppender:
-    """Adds records to one topic. A record's key determines its partition, as with Kafka's default partitioner. Records
-    with null keys are distributed round-robin. Not thread-safe.
+    """Adds records to one topic. As with Kafka's default partitioner, the key determines the partition. Records with
+    null keys are distributed round-robin. Not thread-safe.
 
-    A batch is not a transaction: an error says how many of the batch's records were written. A timestamp that isn't
-    later than the beginning of 1970 becomes the first millisecond after it, the earliest that the client accepts.
+    A batch is not a transaction: an error says how many of its records were written. A timestamp up to the beginning of
+    1970 becomes the first millisecond after it, the earliest that the client accepts.
     """
 
     def __init__(self, topics: Topics, stream: str) -> None:
@@ -51,8 +51,8 @@ class KafkaAppender:
         """Write a batch in the columns of ``RECORD_SCHEMA``, and return its number of records.
 
         Raises:
-            AnabranchError: a record is too large or refused, or the cluster doesn't answer or refuses the client. The
-                message says how many records were written and, if a record is too large or refused, which one.
+            AnabranchError: a record is too large or refused (the message says which), or the cluster doesn't answer or
+                refuses the client.
         """
         if not batch.schema.equals(RECORD_SCHEMA):
             batch = batch.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA)
@@ -107,9 +107,8 @@ class KafkaAppender:
             deadline, written = self._progress(deadline, written)
 
     def _progress(self, deadline: float, before: int) -> tuple[float, int]:
-        """The new deadline, which is later if records were written since ``before``, and the number of records written
-        so far. Raises AnabranchError if nothing has been written by ``deadline``, or if the broker has refused the
-        client."""
+        """The new deadline, later if records were written since ``before``, and the number of records written so far.
+        Raises AnabranchError if the deadline has passed, or if the broker has refused the client."""
         if self._written > before:
             return time.monotonic() + self._cluster.patience, self._written
         try:

@@ -26,19 +26,18 @@ _log = logging.getLogger(__name__)
 
 
 class _Demoted:
-    """Writes librdkafka's messages to the log at debug level, because users see anabranch's own errors instead."""
+    """Logs librdkafka's messages at debug level, because users see anabranch's own errors instead."""
 
     def log(self, level: int, message: str, *args: object) -> None:
         _log.debug(message, *args)
 
 
 def librdkafka(settings: KafkaSettings) -> dict[str, Any]:
-    """Properties of confluent-kafka's admin client, consumers and producers. Those in ``[systems.kafka] client`` take
-    precedence.
+    """Properties of confluent-kafka's clients. Those in ``[systems.kafka] client`` take precedence.
 
     Raises:
-        ConfigError: a reference can't be resolved, a file can't be read, the address of a server isn't valid, or the
-            user or the password for SASL is missing.
+        ConfigError: a reference can't be resolved, a file can't be read, a server's address isn't valid, or the user or
+            the password for SASL is missing.
     """
     properties: dict[str, Any] = {
         **_common(settings, settings.client),
@@ -55,8 +54,7 @@ def java(settings: KafkaSettings) -> dict[str, str]:
     """Properties of Java's clients, without Spark's prefix ``kafka.``. Those in ``[systems.kafka] spark`` take
     precedence.
 
-    The truststore is passed as the path of its PEM file. The key and the certificate are passed as the contents of
-    their files.
+    The truststore is passed as a path, the key and the certificate as contents.
 
     Raises:
         ConfigError: as for :func:`librdkafka`, or the key isn't in PKCS#8.
@@ -82,7 +80,7 @@ def java(settings: KafkaSettings) -> dict[str, str]:
 
 
 def shown(settings: KafkaSettings) -> str:
-    """The cluster's name for messages. References to secrets aren't resolved, and no password is shown."""
+    """The cluster's name for messages. References stay unresolved, and no password is shown."""
     if settings.security_protocol == "PLAINTEXT":
         return settings.bootstrap_servers
     words: list[str] = [settings.security_protocol]
@@ -92,15 +90,13 @@ def shown(settings: KafkaSettings) -> str:
 
 
 def first_server(settings: KafkaSettings) -> str:
-    """The first of the bootstrap servers, as ``HOST:PORT``. Raises ConfigError if a reference can't be resolved, or if
-    the address of a server isn't valid.
-    """
+    """The first bootstrap server, as ``HOST:PORT``. Raises ConfigError if a reference or an address isn't valid."""
     return _servers(settings).split(",")[0].strip().rpartition("://")[2]
 
 
 def secrets(settings: KafkaSettings) -> list[str]:
-    """The values that must not appear in messages of librdkafka. Secrets in ``[systems.kafka] spark`` aren't among
-    them, because librdkafka doesn't get these properties.
+    """The values that must not appear in librdkafka's messages. Secrets in ``[systems.kafka] spark`` are left out,
+    because librdkafka doesn't get them.
     """
     texts = {"sasl_password": settings.sasl_password, "ssl_key_password": settings.ssl_key_password}
     extras = {f"client.{name}": text for name, text in settings.client.items()}
@@ -129,9 +125,7 @@ def _common(settings: KafkaSettings, extra: dict[str, str]) -> dict[str, str]:
 
 
 def _servers(settings: KafkaSettings) -> str:
-    """The configured servers, after a check that each has the form ``HOST:PORT``. (Kafka's own clients assume port 9092
-    if none is given, and accept any number as a port.)
-    """
+    """The configured servers, checked to have the form ``HOST:PORT``: Kafka's own clients accept any port, or none."""
     servers = resolved("systems.kafka.bootstrap_servers", settings.bootstrap_servers)
     for each in servers.split(","):
         try:
@@ -188,6 +182,6 @@ def _pkcs8(path: Path) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string in a JAAS configuration, quoted for Java's parser (``StreamTokenizer``)."""
+    """A string quoted for a JAAS configuration, which Java's ``StreamTokenizer`` parses."""
     escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
     return '"' + "".join(escapes.get(letter, letter) for letter in text) + '"'

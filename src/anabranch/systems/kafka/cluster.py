@@ -73,18 +73,15 @@ class Health:
 
 
 def _is_cut_off(error: KafkaError) -> bool:
-    """Whether a login was interrupted because the broker went away. (librdkafka reports this with the code for a
-    refused login.)
+    """Whether a login was interrupted because the broker went away. librdkafka reports this with the code for a refused
+    login.
     """
     return "Broker transport failure" in error.str()
 
 
 class PerProcess(Generic[V]):
-    """A value that each process creates when it first needs it. A forked process creates its own value, because
-    librdkafka's threads aren't forked.
-
-    The forked process doesn't destroy the inherited value, because destroying it would mean waiting forever for threads
-    that don't exist.
+    """A value that each process creates when it first needs it. A forked process creates its own, because librdkafka's
+    threads aren't forked, and keeps the inherited value: destroying it would mean waiting forever for these threads.
     """
 
     def __init__(self, make: Callable[[], V]) -> None:
@@ -111,7 +108,6 @@ class Cluster:
     """The cluster that settings describe. Thread-safe; can be pickled, and inherited by a forked process.
 
     Args:
-        settings: how to reach the cluster.
         patience: how many seconds to wait for an answer, or for progress of a longer operation.
     """
 
@@ -135,8 +131,7 @@ class Cluster:
     def open(
         self, make: Callable[[dict[str, Any]], Client], own: Mapping[str, Any] | None = None
     ) -> tuple[Client, Health]:
-        """A new client, and its health. ``make`` creates the client from properties. ``own`` contains properties
-        that no setting can change.
+        """A new client, made by ``make``, and its health. No setting can change the properties in ``own``.
 
         Raises:
             ConfigError: librdkafka refuses the settings.
@@ -152,9 +147,8 @@ class Cluster:
             ) from None
 
     def ask(self, request: Callable[[AdminClient], Mapping[K, Future[V]]]) -> dict[K, V | KafkaError]:
-        """The answers to an admin request. An error that concerns a single item is the answer for that item.
-
-        After transient errors, such as a partition without a leader, the request is repeated for ``patience`` seconds.
+        """The answers to an admin request, in which an item's error is its answer. After transient errors, such as a
+        partition without a leader, the request is repeated for ``patience`` seconds.
 
         Raises:
             AnabranchError: there was no answer in time, authentication failed, or the cluster can't be reached.
@@ -184,8 +178,7 @@ class Cluster:
         )
 
     def check(self, health: Health, deadline: float) -> None:
-        """Raise an error if further waiting is pointless, because the broker has refused the client or the deadline has
-        passed."""
+        """Raise an error if the broker has refused the client, or if the deadline has passed."""
         if health.refused is not None:
             raise self.explained(health.refused, "connecting")
         if time.monotonic() > deadline:
@@ -200,8 +193,8 @@ class Cluster:
         )
 
     def explained(self, error: KafkaError, doing: str) -> AnabranchError:
-        """An error that explains a Kafka error to the user. ``doing`` says what was attempted, such as
-        ``reading flights``.
+        """The error that explains a Kafka error to the user. ``doing`` is what was attempted, such as ``reading
+        flights``.
         """
         code, said = error.code(), self._told(error.str())
         if code in _AUTHENTICATION and not _is_cut_off(error):

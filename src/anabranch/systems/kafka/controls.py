@@ -1,8 +1,7 @@
-"""Writes and reads the control records of a job's intermediate streams. They are in a separate, compacted topic,
-because Kafka has no place for them in the streams themselves.
+"""Writes and reads the control records of a job's intermediate streams, in a separate, compacted topic.
 
-A control record contains the high watermark that each partition of its stream had when the record was written. In each
-partition, the record applies to readers that have read up to this high watermark.
+A control record contains the high watermark of each partition of its stream at the time of writing. In each partition,
+it applies to readers that have read up to this high watermark.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True):
     """The value of a control record in its topic.
 
     Attributes:
-        id: the stream's id. Control records of a deleted stream don't apply to a later stream of the same name.
-        ends: the high watermark of each partition. Partitions that are missing were added later.
+        id: the stream's id. A control record doesn't apply to a later stream of the same name.
+        ends: the high watermark of each partition, without partitions that were added later.
     """
 
     version: int = _VERSION
@@ -55,13 +54,12 @@ _read = msgspec.json.Decoder(_Value).decode
 
 
 class ControlLog:
-    """The control records of one job. Records that have been read are kept in memory. Thread-safe.
+    """The control records of one job, which are kept in memory once they are read. Thread-safe.
 
     Args:
-        topics: the topics of the job's streams.
-        topic: the topic of the control records. It is created when the first control record is written.
-        pause: the shortest time, in seconds, between two looks at the topic. It doesn't apply to the first look after
-            this process has written a control record.
+        topic: the topic of the control records, created when the first one is written.
+        pause: the shortest time, in seconds, between two looks at the topic. The first look after this process has
+            written a control record doesn't wait.
     """
 
     def __init__(self, topics: Topics, topic: str, pause: float = 0.05) -> None:
@@ -79,9 +77,8 @@ class ControlLog:
         self._values: list[_Value] = []
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record of a stream. The record comes after everything that was written to the stream before,
-        and is durable when this returns. Earlier control records of the same stream and lane (field ``lane``) may then
-        be deleted.
+        """Write a control record durably, after everything that was written to the stream before. Earlier control
+        records of the same stream and lane (field ``lane``) may then be deleted.
         """
         found = self._topics.describe(stream)
         ends = self._topics.ends(stream, range(len(found.partitions)), UNCOMMITTED)
@@ -98,9 +95,8 @@ class ControlLog:
     def heard(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
         """The control records after ``cursor`` that apply to a reader at ``position``, and the new cursor.
 
-        The cursor is the offset of the last record that was processed, or was skipped because it belongs to another
-        stream; -1 before the first record. The cursor stops before a record that doesn't apply yet, so that records are
-        processed in order.
+        The cursor is the offset of the last record that was processed, or skipped because it belongs to another stream;
+        -1 before the first record. To keep the order, it stops before a record that doesn't apply yet.
         """
         with self._lock:
             self._look()
@@ -152,7 +148,7 @@ class ControlLog:
         self._values.append(_decoded(message.value() or b"null", f"{self._topic}, offset {offset}"))
 
     def _compact(self) -> None:
-        """Of the older records, keep only the last one of each lane and stream, as the broker does."""
+        """Of the older records, keep only the last of each lane and stream, as the broker does."""
         older = len(self._values) - _KEPT // 2
         last = {(v.stream, v.id, v.control.get("lane")): row for row, v in enumerate(self._values[:older])}
         kept = [*sorted(last.values()), *range(older, len(self._values))]

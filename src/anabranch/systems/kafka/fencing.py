@@ -31,23 +31,16 @@ def fence(
     closed: bool = False,
     opens: bool = False,
 ) -> dict[int, Marker]:
-    """Make a lane's slots refuse every epoch lower than ``epoch``, and return each slot's marker.
-
-    The fence also aborts open transactions of processes with such epochs, so that readers don't wait for them.
-    Idempotent; after an error, call it again.
+    """Make a lane's slots refuse every epoch lower than ``epoch``, and return each slot's marker. This also aborts open
+    transactions of such epochs, so that readers don't wait for them. Idempotent; after an error, call it again.
 
     Args:
-        settings: how to reach the cluster.
-        job: the lane's job.
-        lane: the lane's id.
         group: the lane's output group.
-        slots: the lane's slots.
         epoch: the epoch that the markers will have.
-        new: whether no batch of the lane was ever planned; None if that isn't known. Unless ``new`` is False, the job's
-            topic for markers is created if necessary, and so are missing markers.
+        new: whether no batch of the lane was ever planned; None if unknown. Unless it is False, missing markers are
+            created.
         closed: whether the slots refuse even the process with ``epoch``.
         opens: whether a closed lane is opened again, because the process with ``epoch`` still has something to write.
-            Otherwise a closed lane stays closed.
 
     Raises:
         FencedError: a process with a higher epoch has the lane.
@@ -94,8 +87,7 @@ def successor(
     closed: bool,
     opens: bool = False,
 ) -> Marker:
-    """The marker with which a fence replaces ``found``, a slot's current marker. Raises the same errors as
-    :func:`fence`."""
+    """The marker with which a fence replaces ``found``, a slot's current marker. Raises what :func:`fence` raises."""
     if found is None:
         if new is False:
             raise unmarked(job, lane, slot)

@@ -1,5 +1,5 @@
-"""A producer that holds a transactional id. When a producer initializes an id, the id's previous holder can never write
-again."""
+"""A producer that holds a transactional id: once another producer initializes the id, the holder can never write again.
+"""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class LostRecord:
 
 
 class Holder:
-    """Holds a transactional id until another producer initializes the id. Initializing the id also aborts open
-    transactions of earlier holders. Not thread-safe.
+    """Holds a transactional id until another producer initializes it, which also aborts open transactions of earlier
+    holders. Not thread-safe.
 
     Attributes:
-        seen: the instance in the slot's marker when this producer initialized the id; after this producer's first
-            commit, its own instance. If the marker has another instance, another producer has written to the slot.
+        seen: the instance in the slot's marker when this producer initialized the id; its own instance after its first
+            commit. If the marker has another instance, another producer has written to the slot.
         begun: when the open transaction began; None if no transaction is open.
         lost: the records of the transaction that the producer or the brokers refused.
 
@@ -120,14 +120,9 @@ class Holder:
     def produce(
         self, topic: str, records: pa.RecordBatch, partitions: npt.NDArray[Any], check: Callable[[], None]
     ) -> None:
-        """Queue records. If the producer refuses a record, for example because the record is too large, the record is
-        added to ``lost``, and KafkaException is raised.
-
-        Args:
-            topic: the topic to write.
-            records: the records in the columns of ``RECORD_SCHEMA``.
-            partitions: the partition of each record.
-            check: called from time to time. It may raise an error to stop writing.
+        """Queue records in the columns of ``RECORD_SCHEMA``. A record that the producer refuses, for example because it
+        is too large, is added to ``lost``, and KafkaException is raised. ``check`` is called from time to time, and may
+        raise an error to stop writing.
         """
         produce, poll = self._producer.produce, self._producer.poll
         rows = _rows(records, partitions)
@@ -158,14 +153,14 @@ class Holder:
         check()
 
     def mark(self, reader: Markers, slot: int, marker: Marker, deadline: float) -> None:
-        """Add a marker to the transaction. Until the transaction ends, readers of the slot's marker wait."""
+        """Add a marker to the transaction. Readers of the slot's marker wait until the transaction ends."""
         offsets, group = [reader.place(slot, marker)], reader.group_metadata()
         send, producer = self._producer.send_offsets_to_transaction, self._producer
         _retried(lambda left: _bounded(lambda: send(offsets, group, left), min(left, _LONGEST), producer), deadline)
 
     def commit(self, deadline: float) -> None:
-        """Commit the transaction. When this returns, the outcome is decided, but readers see the records some
-        milliseconds later. A process that initializes the id or reads the marker waits until then.
+        """Commit the transaction. The outcome is then decided, but readers see the records some milliseconds later. A
+        process that initializes the id or reads the marker waits until then.
         """
         try:
             _retried(self._producer.commit_transaction, deadline)
@@ -176,15 +171,15 @@ class Holder:
         self.seen = self.instance
 
     def abort(self) -> None:
-        """Abort the transaction, unless a failed commit may still take effect. If so, the outcome isn't known until the
-        id is initialized again."""
+        """Abort the transaction, unless a failed commit may still take effect. The outcome is then unknown until the id
+        is initialized again."""
         if self.begun is not None and not self._ending:
             _retried(self._producer.abort_transaction, time.monotonic() + _BRIEFLY)
             self.begun = None
 
     def drop(self) -> None:
-        """Discard the producer without ending its transaction, which stays open until the id is initialized again or
-        the transaction times out."""
+        """Discard the producer. An open transaction stays open until the id is initialized again, or until it times
+        out."""
         del self._producer
 
 
@@ -194,8 +189,8 @@ def passes(error: KafkaError) -> bool:
 
 
 def _rows(records: pa.RecordBatch, partitions: npt.NDArray[Any]) -> list[tuple[Any, ...]]:
-    """The positional arguments of ``Producer.produce`` after the topic, for each record. (Passing them by name takes
-    1.6 times as long. ``produce_batch`` is no faster, and accepts neither timestamps nor headers.)
+    """For each record, the positional arguments of ``Producer.produce`` after the topic. By name, they would take 1.6
+    times as long. ``produce_batch`` is no faster, and accepts neither timestamps nor headers.
     """
     values, keys = (records.column(name).to_numpy(zero_copy_only=False).tolist() for name in ("value", "key"))
     stamps = timestamps.milliseconds(records.column("timestamp")).tolist()
@@ -216,8 +211,8 @@ def _note(lost: list[LostRecord], error: KafkaError | None, message: Message) ->
 
 @contextmanager
 def _unmasked() -> Iterator[None]:
-    """Raise the cause of a SystemError instead of the error itself. (If a fatal error and a delivery report occur in
-    one call, confluent-kafka raises a SystemError.)
+    """Raise the cause of a SystemError instead: confluent-kafka raises one if a fatal error and a delivery report occur
+    in one call.
     """
     try:
         yield
@@ -228,10 +223,8 @@ def _unmasked() -> Iterator[None]:
 
 
 def _bounded(call: Callable[[], object], seconds: float, producer: Producer) -> None:
-    """Make a call in a thread, and wait at most ``seconds`` for its end. (Some calls never end once their broker has
-    been unreachable.)
-
-    The producer of a call that hasn't ended is never destroyed, because destroying it would mean waiting for the call.
+    """Make a call in a thread, and wait at most ``seconds`` for its end: some calls never end once their broker has
+    been unreachable. The producer of such a call is never destroyed, because that would mean waiting.
     """
     raised: list[BaseException] = []
 
@@ -252,8 +245,8 @@ def _bounded(call: Callable[[], object], seconds: float, producer: Producer) -> 
 
 
 def _retried(call: Callable[[float], object], deadline: float) -> None:
-    """Make a call at least once, and again after transient errors until the deadline. The call's argument is the
-    remaining time in seconds."""
+    """Make a call, and repeat it after transient errors until the deadline. Its argument is the remaining time in
+    seconds."""
     while True:
         try:
             with _unmasked():

@@ -35,8 +35,8 @@ BROKER = "4.1.0"
 
 @dataclass(frozen=True)
 class Jars:
-    """The jars from which a session's Kafka sources and sinks are loaded. ``paths`` is empty if ``packages``, Maven
-    coordinates, are used instead."""
+    """The jars from which a session's Kafka sources and sinks are loaded. If ``paths`` is empty, the Maven coordinates
+    in ``packages`` are used instead."""
 
     source: Literal["setting", "cache", "packages"]
     paths: tuple[Path, ...]
@@ -58,9 +58,9 @@ class Jars:
 
 
 def found(settings: KafkaSettings) -> Jars:
-    """The jars for a session. If a folder is configured, these are the jars in the folder. Otherwise, they are the jars
-    that ``anabranch jars fetch connector`` has fetched; or, unless all of these are there, the jars of the configured
-    packages (by default, the connector of PySpark's version), which Spark gets from a Maven repository.
+    """The jars for a session: those in the configured folder, if any; otherwise those of ``anabranch jars fetch
+    connector``, if all of them are there; otherwise those of the configured packages (by default, the connector of
+    PySpark's version), from a Maven repository.
 
     Raises:
         ConfigError: the configured folder doesn't exist, or contains no connector.
@@ -76,12 +76,12 @@ def found(settings: KafkaSettings) -> Jars:
 
 
 def of_pyspark() -> str:
-    """The Maven coordinates of the connector that was released with the installed PySpark."""
+    """The Maven coordinates of the connector for the installed PySpark."""
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{importlib.metadata.version('pyspark')}"
 
 
 def broker_folder() -> Path | None:
-    """The folder of the broker's jars that ``anabranch jars fetch`` has fetched; None if it has fetched none."""
+    """The folder of the broker's jars that ``anabranch jars fetch`` has fetched; None if there is none."""
     folder = cache_dir.folder() / f"broker-{BROKER}"
     return folder if (folder / f"kafka_2.13-{BROKER}.jar").is_file() else None
 

@@ -1,4 +1,4 @@
-"""Reads and encodes markers. A marker says what a slot of a lane wrote last. It is committed together with the slot's
+"""Reads and encodes markers, which say what a slot of a lane wrote last. A marker is committed together with the slot's
 records, as an offset of a consumer group on a topic that belongs to the job.
 """
 
@@ -65,11 +65,11 @@ class Marker(Document, frozen=True, kw_only=True):
 
     Attributes:
         lane: the lane's id.
-        lineage: None. Only markers that older versions have written can name a lane here.
+        lineage: None. Only markers of older versions can name a lane here.
         batch: the number of the last batch; -1 if the slot has committed no batch.
         epoch: the lane's epoch when the marker was written. A process with a lower epoch can't write to the slot.
         instance: the producer that wrote the marker.
-        closed: whether the slot is closed: then no process may write to it until one takes the lane's slots again.
+        closed: whether the slot is closed: no process may write to it until one takes the lane's slots again.
         rows: how many records the slot has ever written.
     """
 
@@ -98,10 +98,8 @@ def transactional_id(prefix: str, job: str, lane: str, group: str, slot: int) ->
 
 
 def encode(marker: Marker) -> tuple[int, str]:
-    """A marker as the offset and the metadata of a partition.
-
-    Raises:
-        AnabranchError: the metadata is longer than brokers accept.
+    """A marker as the offset and the metadata of a partition. Raises AnabranchError if brokers don't accept metadata of
+    its length.
     """
     fields = {name: value for name, value in marker.to_builtins().items() if (name, value) != ("lineage", None)}
     text = msgspec.json.encode({"v": FORMAT_VERSION, **fields}).decode()
@@ -156,8 +154,8 @@ class Markers:
         )
 
     def read(self, slots: Iterable[int], timeout: float = _PATIENCE) -> dict[int, Marker | None]:
-        """The committed marker of each slot; None for a slot without a marker. If a transaction with a marker is
-        pending, this method waits for the end of the transaction.
+        """The committed marker of each slot; None for a slot without a marker. Waits for pending transactions with a
+        marker.
 
         Raises:
             OutOfTimeError: there was no answer within ``timeout`` seconds.
@@ -211,14 +209,13 @@ class Markers:
 
 
 def markers(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iterable[int]) -> dict[int, Marker | None]:
-    """The marker of each slot of a lane; None for a slot without a marker. Raises the same errors as
-    :meth:`Markers.read`."""
+    """The marker of each slot of a lane; None for a slot without a marker. Raises what :meth:`Markers.read` raises."""
     with Markers(settings, job, lane, group) as reader:
         return reader.read(slots)
 
 
 def peeked(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iterable[int]) -> int:
-    """The last batch that any of these slots has committed; -1 if none. Commits that are under way aren't waited for.
+    """The last batch that any of these slots has committed; -1 if none. Doesn't wait for commits that are under way.
     Raises AnabranchError if the brokers don't answer or refuse the request.
     """
     name, its = group_id(settings.prefix, job, lane, group), [TopicPartition(topic(job), slot) for slot in slots]
@@ -255,11 +252,8 @@ def lane_of(group: str, prefix: str, job: str) -> str | None:
 
 
 def prepare(settings: KafkaSettings, job: str, slots: int) -> None:
-    """Create or expand the job's topic for markers, and wait until brokers show at least ``slots`` partitions of the
-    topic.
-
-    Raises:
-        AnabranchError: the cluster doesn't allow this, or it took too long.
+    """Create or expand the job's topic for markers, and wait until brokers show at least ``slots`` of its partitions.
+    Raises AnabranchError if the cluster doesn't allow this, or takes too long.
     """
     admin, name = AdminClient(librdkafka(settings)), topic(job)
     asked, count = False, 0
@@ -301,8 +295,8 @@ def _partitions(admin: AdminClient, name: str) -> int:
 
 
 def _settle(error: BaseException | None, name: str, slots: int, beaten: int) -> None:
-    """Raise an error unless the request succeeded or another process made the same change first (error code
-    ``beaten``)."""
+    """Raise an error for a failed request, unless its code is ``beaten``: another process then made the same change
+    first."""
     if isinstance(error, KafkaException) and error.args[0].code() != beaten:
         raise AnabranchError(
             f"topic {name} can't be made with {slots} partitions: {error.args[0].str()}",

@@ -56,7 +56,7 @@ class KafkaOutput:
 
 @dataclass
 class _Transactions:
-    """The transactions of one Spark task: one for each slot for which the Spark task has rows, usually a single one."""
+    """The transactions of one Spark task: one for each slot for which it has rows, usually a single one."""
 
     output: KafkaOutput
     batch: int
@@ -90,9 +90,7 @@ class StreamEnds(Protocol):
     """What a publisher needs from the system."""
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record of an intermediate stream. The record comes after everything that was written to the
-        stream before.
-        """
+        """Write a control record of an intermediate stream, after everything that was written to the stream before."""
         ...
 
     def ends(self, stream: str) -> Mapping[int, int]: ...
@@ -102,7 +100,7 @@ class StreamEnds(Protocol):
 
 class KafkaPublisher:
     """The driver's part of a lane's output. What workers have committed is already visible, so the driver only takes
-    the slots and writes control records. ``topics`` gives the topic of each stream.
+    the slots and writes control records.
     """
 
     slotted = True
@@ -135,9 +133,8 @@ class KafkaPublisher:
             self._system.tell(target.stream, control.to_builtins())
 
     def settle(self) -> None:
-        """Wait until the records are visible: a transaction counts as committed some time before the broker has marked
-        the transaction's end in the partitions. The wait ends after at most ``_SETTLING`` seconds, because other
-        lanes' transactions may be open in these partitions.
+        """Wait until the records are visible: a transaction counts as committed before the broker has marked its end in
+        the partitions. Wait at most ``_SETTLING`` seconds, because other lanes' transactions may be open there.
         """
         mine = [stream for stream, system in self._lane.systems.items() if system == "kafka"]
 
@@ -153,9 +150,9 @@ class KafkaPublisher:
 
 
 def fence(settings: KafkaSettings, lane: Lane, epoch: int, *, new: bool | None, closed: bool = False) -> int:
-    """Make a lane's slots refuse every epoch lower than ``epoch``, and abort the transactions that processes with such
-    epochs left open. (Until then, the markers of a process that died in a transaction can't be read.) Returns the last
-    batch that is in a slot, at least in part; -1 if none. Raises the same errors as :func:`fencing.fence`.
+    """Make a lane's slots refuse every epoch lower than ``epoch``, and abort open transactions of such epochs, whose
+    markers can't be read until then. Returns the last batch that is in a slot, at least in part; -1 if none. Raises
+    what :func:`fencing.fence` raises.
 
     ``closed`` says whether the slots refuse even the process with ``epoch``, until it takes its slots again.
     """
@@ -165,8 +162,7 @@ def fence(settings: KafkaSettings, lane: Lane, epoch: int, *, new: bool | None, 
 
 
 def peeked(settings: KafkaSettings, lane: Lane) -> int:
-    """The last batch that a running lane is known to have committed in any slot; -1 if none. Commits that are under way
-    aren't waited for."""
+    """The last batch that a running lane is known to have committed in any slot; see :func:`markers.peeked`."""
     return markers.peeked(settings, lane.job, lane.id, lane.group, range(len(lane.slots)))
 
 

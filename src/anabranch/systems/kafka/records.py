@@ -39,7 +39,7 @@ class Reader:
     """A consumer of one partition. Not thread-safe. Close the reader after use.
 
     Args:
-        expected: an estimate of how many records will be read. The consumer doesn't prefetch many more.
+        expected: about how many records will be read. The consumer doesn't prefetch many more.
     """
 
     def __init__(self, topics: Topics, stream: str, partition: int, expected: int) -> None:
@@ -84,8 +84,7 @@ class Reader:
         self._consumer.close()
 
     def _delivered(self, most: int) -> list[Message]:
-        """The messages that are available, at most ``most``: records and errors. Waits a short time for the first
-        message."""
+        """The available messages, at most ``most``: records and errors. Waits a short time for the first message."""
         first = self._consumer.poll(_STEP_SECONDS)
         if first is None:
             return []
@@ -152,7 +151,7 @@ def read(topics: Topics, stream: str, partition: int, ranges: Sequence[Range]) -
 
 
 def _near(ranges: Sequence[Range]) -> list[list[Range]]:
-    """Groups of ranges that are close together. A group is read as a single range."""
+    """The ranges in groups, each to be read as a single range."""
     groups = [[ranges[0]]]
     for before, after in itertools.pairwise(ranges):
         if after[0] - before[1] < NEAR:
@@ -163,8 +162,8 @@ def _near(ranges: Sequence[Range]) -> list[list[Range]]:
 
 
 def _in_ranges(messages: list[Message], bounds: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[Records]:
-    """The records within some ranges. ``bounds`` contains the start and end of each range, in ascending order. An
-    offset is within a range if an odd number of bounds are at or below it.
+    """The records within some ranges. ``bounds`` contains the starts and ends of the ranges in ascending order, so an
+    offset is in a range if an odd number of bounds are at or below it.
     """
     offsets = np.fromiter((message.offset() for message in messages), np.int64, len(messages))
     if len(bounds) > 2:

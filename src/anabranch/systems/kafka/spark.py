@@ -1,5 +1,4 @@
-"""Topics as Spark's sources and sinks: the rows of Spark's connector in anabranch's columns, with settings for
-throughput."""
+"""Topics as Spark's sources and sinks: the rows of Spark's connector in anabranch's columns."""
 
 from __future__ import annotations
 
@@ -34,9 +33,7 @@ FETCHING = {
 
 
 def streamed(spark: SparkSession, system: KafkaSystem, reading: Reading) -> DataFrame:
-    """The records of a stream, without those of transactions that aren't committed. ``reading.until`` has no effect,
-    because Spark's source has no such option.
-    """
+    """The committed records of a stream. ``reading.until`` has no effect, because Spark's source has no such option."""
     topic = system.topic(reading.stream)
     begin = {str(p): offset for p, offset in sorted(reading.starting.items())}
     settings = {
@@ -62,20 +59,19 @@ def streamed(spark: SparkSession, system: KafkaSystem, reading: Reading) -> Data
 
 @functools.cache
 def _group(reading: frozenset[tuple[str, str]]) -> str:
-    """The group of all consumers of this process that read with the same options; no consumer joins it. Executors cache
-    consumers by group and partition, with the records that the consumers have fetched. So the next lane that reads a
-    partition continues with the same consumer.
+    """The group of this process's consumers that read with the same options; none joins it. Executors cache consumers,
+    with the records they have fetched, by group and partition. So the next lane that reads a partition continues with
+    the same consumer.
     """
     return f"anabranch-reads-{uuid.uuid4()}"
 
 
 @dataclass(frozen=True)
 class AtLeastOnceWriter:
-    """Writes at-least-once output, with Spark's own sink. ``topics`` maps the number of each output to the output's
-    topic.
+    """Writes at-least-once output, with Spark's own sink. ``topics`` maps each output's number to the output's topic.
 
-    Java's default partitioner assigns records with a key to the same partitions as anabranch's exactly-once output,
-    until the topic gets more partitions.
+    Java's default partitioner assigns keys to the same partitions as anabranch's exactly-once output, until the topic
+    gets more partitions.
     """
 
     system: KafkaSystem
@@ -91,20 +87,19 @@ class AtLeastOnceWriter:
         return self._options(rows.select(*self._columns()).writeStream.format("kafka"), at_once=True)
 
     def _columns(self) -> list[Column]:
-        """The columns that Spark's sink needs, from output rows."""
         topics = [F.when(F.col("output") == number, F.lit(topic)) for number, topic in self.topics.items()]
         return [F.coalesce(*topics).alias("topic"), F.col("key"), F.col("value"), _unpacked().alias("headers")]
 
     def _options(self, writer: Any, at_once: bool = False) -> Any:
         """A writer with the cluster's settings, and with settings for throughput. With ``at_once``, no record waits for
-        others to fill up a request, but records that arrive while a request is being sent share the next request.
+        others to fill a request, but records that arrive while a request is being sent share the next one.
         """
         client = {f"kafka.{name}": value for name, value in clients.java(self.system.settings).items()}
         return writer.options(**{**PRODUCING, **(AT_ONCE if at_once else {}), **client})
 
 
 def plain(system: KafkaSystem, streams: Mapping[int, str]) -> AtLeastOnceWriter:
-    """A writer for at-least-once output. ``streams`` maps the number of each output to the output's stream."""
+    """A writer for at-least-once output. ``streams`` maps each output's number to the output's stream."""
     return AtLeastOnceWriter(system, {number: system.topic(stream) for number, stream in streams.items()})
 
 

@@ -31,14 +31,14 @@ sees.
 
 
 class KafkaSystem(System):
-    """The topics of a Kafka cluster as streams. Readers see only committed records. The end of a partition is its last
-    stable offset.
+    """A Kafka cluster's topics as streams. Readers see only committed records: a partition ends at its last stable
+    offset.
 
     Args:
         settings: how to reach the cluster.
-        topics: the topic of each stream whose topic has another name than the stream.
+        topics: the topic of each stream whose topic has another name.
         controls_topic: the topic for the control records of a job's intermediate streams; not needed without a job.
-        patience: seconds to wait for an answer before raising an error.
+        patience: how many seconds to wait for an answer.
     """
 
     name = "kafka"
@@ -101,8 +101,8 @@ class KafkaSystem(System):
         return str(self._topics.describe(stream).topic_id)
 
     def create(self, stream: str, partitions: int, internal: bool = False) -> None:
-        """Create a stream's topic, unless it exists with that partition count. When this method returns, every broker
-        knows the topic. If ``internal``, a new topic gets the settings ``INTERNAL``."""
+        """See :meth:`System.create`. Waits until every broker knows the topic. An internal topic gets the settings
+        ``INTERNAL``."""
         self._topics.create(stream, partitions, INTERNAL if internal else {})
 
     def expand(self, stream: str, partitions: int) -> None:
@@ -120,9 +120,6 @@ class KafkaSystem(System):
         return self._topics.ends(stream, isolation=UNCOMMITTED)
 
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """For each partition, the offset of the first record with this timestamp or a later one; if there is no such
-        record, the end offset.
-        """
         ends = self.ends(stream)
         found = self._topics.at(stream, max(0, unix_ms), ends)
         return {number: min(found[number], end) if found[number] >= 0 else end for number, end in ends.items()}
@@ -142,8 +139,7 @@ class KafkaSystem(System):
         self._topics.commit(group, positions)
 
     def read(self, stream: str, partition: int, ranges: Sequence[Range]) -> Iterator[Records]:
-        """Read records. Closing the generator closes its consumer. Aborted records and transaction markers are
-        skipped."""
+        """See :meth:`System.read`. Closing the generator closes its consumer."""
         return records.read(self._topics, stream, partition, ranges)
 
     def appender(self, stream: str) -> KafkaAppender:
@@ -153,9 +149,7 @@ class KafkaSystem(System):
         return self._control_log().heard(stream, partition, cursor, position)
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record of an intermediate stream. The record comes after everything that was written to the
-        stream before.
-        """
+        """Write a control record of an intermediate stream; see :meth:`ControlLog.tell`."""
         self._control_log().tell(stream, control)
 
     def _control_log(self) -> ControlLog:
@@ -171,8 +165,8 @@ class KafkaSystem(System):
         output.fence(self.settings, lane, epoch, new=new)
 
     def recover(self, lane: Lane, epoch: int, new: bool | None) -> None:
-        """End the open transactions of the lane's earlier process. Until then, the markers of a process that died in a
-        transaction can't be read."""
+        """End the open transactions of the lane's earlier process. Until then, the markers in these transactions can't
+        be read."""
         output.fence(self.settings, lane, epoch, new=new)
 
     def withdraw(self, lane: Lane, epoch: int, new: bool | None) -> int:

@@ -15,7 +15,6 @@ _FIRST_MS = 1
 
 
 def milliseconds(times: pa.Array) -> npt.NDArray[Any]:
-    """The timestamps of records in milliseconds since 1970. Times that are too early for the client become the first
-    millisecond that it accepts."""
+    """The timestamps of records in milliseconds since 1970, raised to the first millisecond that the client accepts."""
     found: npt.NDArray[Any] = np.maximum(times.cast(pa.int64()).to_numpy() // 1000, _FIRST_MS)
     return found

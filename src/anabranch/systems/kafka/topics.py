@@ -47,8 +47,8 @@ _UNKNOWN = {
 
 
 class Topics:
-    """The topics of a cluster, by the names of streams. ``topics`` gives the topic of each stream whose topic has
-    another name than the stream.
+    """A cluster's topics, by the names of streams. ``topics`` gives the topic of each stream whose topic has another
+    name.
     """
 
     def __init__(self, cluster: Cluster, topics: Mapping[str, str] | None = None) -> None:
@@ -67,9 +67,7 @@ class Topics:
         return topic
 
     def largest(self, topic: str) -> int:
-        """The size limit in bytes of a topic's batches of records; ``LARGEST`` if the limit can't be looked up, for
-        example because the user isn't allowed to do so.
-        """
+        """The size limit in bytes of a topic's batches of records; ``LARGEST`` if it can't be looked up."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
         wait = self.cluster.patience
         answer = self.cluster.ask(lambda admin: admin.describe_configs([resource], request_timeout=wait))[resource]
@@ -77,8 +75,7 @@ class Topics:
 
     def counts(self) -> dict[str, int]:
         """The partition counts of all streams, by name. Topics whose names begin with ``__``, such as Kafka's own, are
-        left out. A topic is also left out if a stream of the same name is bound to another topic, and no stream is
-        bound to this topic.
+        left out. So is an unbound topic if the stream of its name is bound to another topic.
         """
         doing = "listing the topics"
         self._answer(doing, lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience))
@@ -109,7 +106,7 @@ class Topics:
         return answer  # type: ignore[no-any-return]
 
     def describe(self, stream: str) -> TopicDescription:
-        """A stream's topic. If it doesn't exist, raises NotFoundError, which names the most similar stream, if any."""
+        """A stream's topic. Raises NotFoundError, which suggests a similar name, if the topic doesn't exist."""
         found = self.find(stream)
         if found is None:
             near = difflib.get_close_matches(stream, self.names(), n=1)
@@ -121,8 +118,7 @@ class Topics:
         return found
 
     def create(self, stream: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Create a stream's topic, unless it exists with that partition count. When this returns, every broker knows
-        the topic.
+        """Create a stream's topic, unless it exists with that partition count, and wait until every broker knows it.
 
         Raises:
             ConflictError: the topic exists with another partition count.
@@ -148,8 +144,8 @@ class Topics:
         self._wait_everywhere(stream, partitions)
 
     def expand(self, stream: str, partitions: int) -> None:
-        """Raise a stream's partition count to a multiple of the current one. When this returns, every broker knows the
-        new partitions.
+        """Raise a stream's partition count to a multiple of the current one, and wait until every broker knows the new
+        partitions.
 
         Raises:
             UsageError: ``partitions`` isn't a multiple of the current count.
@@ -174,20 +170,18 @@ class Topics:
         self._wait_everywhere(stream, partitions)
 
     def starts(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
-        """The offset of the oldest existing record in each partition (default: in all partitions)."""
+        """The offset of the oldest existing record in each partition (default: all partitions)."""
         return self._offsets(stream, OffsetSpec.earliest(), COMMITTED, partitions)  # type: ignore[no-untyped-call]
 
     def ends(
         self, stream: str, partitions: Iterable[int] | None = None, isolation: IsolationLevel = COMMITTED
     ) -> dict[int, int]:
-        """The last stable offset of each partition (default: of all partitions); with ``UNCOMMITTED``, the high
-        watermark.
+        """The last stable offset of each partition (default: all partitions); with ``UNCOMMITTED``, the high watermark.
         """
         return self._offsets(stream, OffsetSpec.latest(), isolation, partitions)  # type: ignore[no-untyped-call]
 
     def at(self, stream: str, unix_ms: int, partitions: Iterable[int]) -> dict[int, int]:
-        """For each partition, the offset of the first record with this timestamp or a later one; -1 if there is
-        none.
+        """For each partition, the offset of the first record with this timestamp or a later one; -1 if there is none.
         """
         return self._offsets(stream, OffsetSpec.for_timestamp(unix_ms), COMMITTED, partitions)
 
@@ -198,8 +192,8 @@ class Topics:
             raise NotFoundError(f"{stream} has no partition {partition}", f"its partitions are 0 to {count - 1}")
 
     def racks(self, stream: str) -> dict[int, tuple[str | None, ...]]:
-        """The racks of each partition's replicas, each rack once, the leader's first; None stands for a broker without
-        a rack.
+        """The racks of each partition's replicas, each once, the leader's first. None stands for a broker without a
+        rack.
         """
         brokers = self._answer(
             "looking at the brokers", lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience)
@@ -223,8 +217,8 @@ class Topics:
         )
 
     def commit(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
-        """Commit offsets, by stream and partition, of a group that has no members. If the brokers refuse some of the
-        offsets, the others are committed, and an error for the first refused offset is raised.
+        """Commit offsets, by stream and partition, of a group without members. If the brokers refuse some, the others
+        are committed, and an error for the first refused offset is raised.
         """
         places = [
             TopicPartition(self.topic(stream), number, offset)
@@ -262,7 +256,8 @@ class Topics:
         request: Callable[[AdminClient], Mapping[TopicPartition, Future[V]]],
         partitions: Sequence[int],
     ) -> dict[int, V]:
-        """The answers for these partitions. If the client's view of the topic is outdated, the request is repeated."""
+        """The answers for these partitions. The request is repeated while the client's view of the topic is outdated.
+        """
         deadline = time.monotonic() + self.cluster.patience
         while partitions:
             found: dict[int, V] = {}
@@ -293,9 +288,8 @@ class Topics:
             raise self.cluster.explained(error.args[0], f"looking at {stream}") from None
 
     def _wait_everywhere(self, stream: str, partitions: int) -> None:
-        """Wait until every broker knows all partitions of a stream, and the partitions' leaders serve them.
-
-        Each broker is asked separately, because a client sends its requests to the broker through which it connected.
+        """Wait until every broker knows all partitions of a stream, and their leaders serve them. Each broker is asked
+        separately, because a client asks only the one through which it connected.
         """
         brokers = self._answer(
             "looking at the brokers", lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience)

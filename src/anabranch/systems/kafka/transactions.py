@@ -48,8 +48,7 @@ def close() -> None:
 @dataclass(frozen=True)
 class SlotWriter:
     """Writes to the slots of a lane's output group for one incarnation: the process that has the lane under ``epoch``.
-
-    Several threads may use a writer at once, if each slot is used by a single thread.
+    Several threads may use a writer at once, each for other slots.
     """
 
     settings: KafkaSettings
@@ -59,9 +58,9 @@ class SlotWriter:
     epoch: int
 
     def open(self, slot: int, batch: int) -> SlotTransaction:
-        """Take a slot for a batch. After that, the slot's former owner can't write any more.
+        """Take a slot for a batch. Its former owner can't write any more.
 
-        After any error except FencedError, open the same batch again. It takes effect only once.
+        After an error, except FencedError, open the same batch again; it takes effect only once.
 
         Raises:
             FencedError: a newer process has the lane, or the lane is closed. Stop and write nothing more.
@@ -86,12 +85,8 @@ class SlotWriter:
         return SlotTransaction(self, holder, slot, batch, marker)
 
     def marker(self, slot: int, timeout: float = PATIENCE) -> Marker:
-        """The slot's marker, if this incarnation may write.
-
-        Raises:
-            FencedError, StateError: as for :meth:`open`.
-            OutOfTimeError: the marker can't be read within ``timeout`` seconds.
-            AnabranchError: the brokers refuse the request, or the marker can't be decoded.
+        """The slot's marker, if this incarnation may write. Raises what :meth:`open` raises, and OutOfTimeError if the
+        marker can't be read within ``timeout`` seconds.
         """
         marker = self.reader().read([slot], timeout)[slot]
         if marker is None:
@@ -135,14 +130,11 @@ class SlotWriter:
 
 
 class SlotTransaction:
-    """What a slot writes in a batch. After ``commit``, readers see all of it; without a commit, they never see any. Not
+    """A slot's part of a batch. After ``commit``, readers see all of it; without a commit, never any of it. Not
     thread-safe.
 
-    Use the transaction in ``with``: if it isn't committed, it is aborted. After any error except FencedError, open the
-    batch again.
-
-    ``done`` says whether the slot has already committed this batch or a later one (a replay). If so, nothing is
-    written.
+    Use it in ``with``: if it isn't committed, it is aborted. After an error, except FencedError, open the batch again.
+    If the slot has already committed this batch or a later one, ``done`` is true, and nothing is written.
     """
 
     def __init__(self, writer: SlotWriter, holder: Holder, slot: int, batch: int, marker: Marker) -> None:
@@ -156,9 +148,8 @@ class SlotTransaction:
         self._timeout = durations.parse(writer.settings.transaction_timeout) / 1000
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: npt.NDArray[Any]) -> None:
-        """Add records in the columns of ``RECORD_SCHEMA``. ``partitions`` contains the partition of each record.
-
-        Records are sent in the background, so an error may not be known before ``commit``.
+        """Add records in the columns of ``RECORD_SCHEMA``. ``partitions`` contains each record's partition. Records are
+        sent in the background, so an error may not be known before ``commit``.
 
         Raises:
             FencedError: as for :meth:`commit`.
@@ -174,11 +165,8 @@ class SlotTransaction:
         self._rows += records.num_rows
 
     def flush(self) -> None:
-        """Wait until the brokers have all records that were written. Readers don't see them yet.
-
-        Raises:
-            FencedError: as for :meth:`commit`.
-            AnabranchError: the transaction took too long, or the brokers don't accept a record.
+        """Wait until the brokers have all records that were written. Readers don't see them yet. Raises what
+        :meth:`write` raises.
         """
         try:
             self._begun().flush(self._check)
@@ -187,7 +175,7 @@ class SlotTransaction:
 
     @property
     def total(self) -> int:
-        """How many records the slot has written, from its first batch to this one."""
+        """How many records the slot has ever written, including this batch."""
         return self._marker.rows if self.done else self._marker.rows + self._rows
 
     def commit(self) -> None:
@@ -214,7 +202,7 @@ class SlotTransaction:
         crash_points.reach(crash_points.TRANSACTED, self._writer.lane, self._batch)
 
     def abort(self) -> None:
-        """Ensure that what was written never becomes visible. Does nothing if the transaction has ended. After a failed
+        """Ensure that what was written never becomes visible, unless the transaction has ended. After a failed
         :meth:`commit`, the outcome is known only when the batch is opened again."""
         if self._holder is None:
             return
@@ -298,7 +286,7 @@ class SlotTransaction:
         )
 
     def _failed(self, error: AnabranchError) -> AnabranchError:
-        """Abort the transaction, so that readers don't have to wait, and discard the producer."""
+        """Abort the transaction, so that readers don't wait, and discard the producer."""
         if self._holder is not None:
             with contextlib.suppress(KafkaException):
                 self._holder.abort()
@@ -317,9 +305,8 @@ class SlotTransaction:
 
 
 def _may_be_timestamps(lost: Sequence[LostRecord]) -> bool:
-    """Whether brokers may have refused these records because of wrong timestamps. Brokers report INVALID_TIMESTAMP only
-    for a single record. For several records they report INVALID_RECORD, as they also do for records without a key in a
-    compacted topic.
+    """Whether brokers may have refused these records because of wrong timestamps. They report INVALID_TIMESTAMP only
+    for a single record, and for several INVALID_RECORD, as for records without a key in a compacted topic.
     """
     codes = {each.error.code() for each in lost}
     return KafkaError.INVALID_TIMESTAMP in codes or (
@@ -328,8 +315,8 @@ def _may_be_timestamps(lost: Sequence[LostRecord]) -> bool:
 
 
 def _too_large(holder: Holder) -> AnabranchError:
-    """An error that names the largest of the refused records. (Brokers accept or refuse a batch of records as a whole,
-    so the others may have been small enough.)"""
+    """An error that names the largest of the refused records. Brokers refuse a batch of records as a whole, so the
+    others may be small enough."""
     worst = max(holder.lost, key=lambda lost: lost.size)
     named = f"a record of {worst.size} bytes for topic {worst.topic}, key {str(worst.key)[:60]},"
     if worst.size > holder.message_limit:

@@ -1,6 +1,4 @@
-"""What a system provides for Spark, and the source for systems that don't have their own: a Python data source that
-returns Arrow batches.
-"""
+"""What a system provides for Spark, and the source for systems without their own, which returns Arrow batches."""
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ class PlainWriter(Protocol):
         ...
 
     def stream(self, rows: DataFrame) -> Any:
-        """A ``DataStreamWriter`` for rows in real-time mode, for all of this writer's outputs."""
+        """A ``DataStreamWriter`` for all of this writer's outputs, in real-time mode."""
         ...
 
 
@@ -62,8 +60,8 @@ class SparkSide(Protocol):
         ...
 
     def plain(self, system: Any, streams: Mapping[int, str]) -> PlainWriter:
-        """A writer for at-least-once output. Called only for a system with ``delivery`` among its ``stream_settings``.
-        ``streams`` maps the number of each output to the output's stream.
+        """A writer for at-least-once output, if the system has ``delivery`` among its ``stream_settings``. ``streams``
+        maps each output's number to the output's stream.
         """
         ...
 
@@ -114,8 +112,7 @@ def options(reading: Reading) -> dict[str, str]:
 class Reader(DataSourceStreamReader):
     """Plans batches from the ends of a stream. Subclasses define how the ends are found, and how a Spark task reads.
 
-    A Spark offset is ``{"stream", "id", "positions": {partition: next offset}}``; the offset log stores it in this
-    form.
+    A Spark offset is ``{"stream", "id", "positions": {partition: next offset}}``, also in the offset log.
     """
 
     def __init__(self, options: dict[str, str], bare: bool, name: str) -> None:
@@ -140,8 +137,8 @@ class Reader(DataSourceStreamReader):
         raise NotImplementedError
 
     def begins(self) -> Mapping[int, int]:
-        """The offsets of the oldest existing records. Empty if the system can't skip records that are gone; reading
-        such records then fails."""
+        """The offsets of the oldest existing records. Empty if the system can't skip missing records; reading them then
+        fails."""
         return {}
 
     def piece(self, partition: int, begin: int, end: int) -> InputPartition:
@@ -152,9 +149,9 @@ class Reader(DataSourceStreamReader):
         return self._offset({p: self._starting.get(p, 0) for p in self._partitions})
 
     def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:
-        """The end offsets of the next batch. ``limit`` is the query's read limit; if there is none, the option
-        ``max_rows`` applies. Raises StateError if a partition ends before the lane's position, or if the stream was
-        deleted and created again.
+        """The end offsets of the next batch. ``limit`` is the query's read limit; without one, ``max_rows`` applies.
+        Raises StateError if a partition ends before the lane's position, or if the stream was deleted and created
+        again.
         """
         if crash_points.ACTIVE:
             crash_points.reach(crash_points.PLANNING, self._lane, crash_points.next_batch(self._commits))
@@ -179,8 +176,7 @@ class Reader(DataSourceStreamReader):
         return [self.piece(p, first, last) for p, first, last in ranges if last > first]
 
     def metered(self, partition: int, pieces: Iterable[Callable[[], Iterable[Records]]]) -> Iterator[pa.RecordBatch]:
-        """The records of a partition in the form that Spark needs. The worker reports how many records it has read, and
-        how long reading took.
+        """The records of a partition in Spark's form. The worker reports how many it has read, and how long this took.
         """
         with closing(meters.meter(self._line, counts.READING)) as meter:
             tally = meter.tally(0, 0, partition)
@@ -194,9 +190,7 @@ class Reader(DataSourceStreamReader):
         return {"stream": self._stream, "id": self.id(), "positions": told}
 
     def _kept(self, positions: dict[int, int]) -> dict[int, int]:
-        """The given positions, raised to the oldest existing record in each partition whose next records are gone and
-        may be skipped.
-        """
+        """The positions, raised to the oldest existing record where records are gone and may be skipped."""
         if not self._skips_lost:
             return positions
         begins = self.begins()

@@ -10,8 +10,8 @@ job = Job("delays")
 
 
 def looked_up(flight: dict[str, Any]) -> dict[str, Any]:
-    """Returns the flight unchanged, but only after the time that a call to another service could take. This wait makes
-    the lag grow."""
+    """Returns the flight unchanged, after the time that a call to another service could take. This wait makes the lag
+    grow."""
     time.sleep(0.01)
     return flight
 
