@@ -83,15 +83,15 @@ def _placed(
     count: int,
     former: tuple[tuple[str, tuple[str, ...]], ...],
 ) -> dict[str, tuple[str, ...]]:
-    """The processes in which the solver places each lane's standbys. The result is cached, because it is needed at
-    every heartbeat with news, and the arguments are mostly the same.
+    """The processes in which the solver places each lane's standbys. The result is cached, because every heartbeat with
+    news needs it, mostly for the same arguments.
     """
     return standbys.place(dict(lanes), dict(processes), count, dict(former))
 
 
 def is_warm(lane: Lane, batch: int, needed: int, members: Iterable[Member]) -> bool:
-    """Whether a lane needn't wait for its standbys any longer: there are ``needed`` standbys, and each standby either
-    is nearly up to date with ``batch`` or can't be brought up to date.
+    """Whether a lane needn't wait for its standbys any longer: each of the ``needed`` standbys either is nearly up to
+    date with ``batch`` or can't be brought up to date.
     """
     its = [has for member in members for has in member.copies if (has.lane, has.epoch) == (lane.id, lane.folder_epoch)]
     near = {has.number for has in its if has.error or 0 <= has.batch >= batch - _NEAR}
@@ -110,7 +110,7 @@ def _left(
     has: StandbyReport, lanes: Mapping[str, Lane], keepers: Mapping[str, Mapping[int, str]], awaited: frozenset[str]
 ) -> list[StandbyOrder]:
     """A list with the order for a standby that its process no longer has to maintain. The list is empty if the lane is
-    unknown, or if this or another process should still maintain the standby.
+    unknown, or if any process should maintain the standby.
     """
     lane = lanes.get(has.lane)
     copy = StandbyOrder(lane=has.lane, epoch=has.epoch, number=has.number, to=StandbyAction.REMOVE)

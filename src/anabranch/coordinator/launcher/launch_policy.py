@@ -30,8 +30,8 @@ _NO_FAILURE = (0, ConflictError.exit_code)
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """How many processes a job needs, and which processes the coordinator has heard from. Processes are identified by
-    their EXECUTION_ENV_CONTAINER_ID. Times are on the coordinator's clock.
+    """How many processes a job needs, and which ones the coordinator has heard from, by EXECUTION_ENV_CONTAINER_ID.
+    Times are on the coordinator's clock.
 
     Args:
         wanted: how many processes the job needs; 0 if none should be started.
@@ -126,9 +126,7 @@ class Plan:
 
     Args:
         crew: the crew after this step.
-        start: how many processes to start.
         end: the processes to tell to end.
-        kill: the processes to kill.
         news: pairs of what happened and why, for events.
     """
 
@@ -160,9 +158,9 @@ def shown(crew: Crew, demand: Demand, logs: str) -> LaunchStatus:
 def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float) -> Plan:
     """The launcher's next step for a job.
 
-    A process that had a seat or stood by, and from which the coordinator no longer hears, isn't counted, because it
-    should end. A process that the coordinator hasn't heard from yet is counted, because Spark takes time to start. A
-    process that is replacing itself with a new process is also counted.
+    A process counts even before the coordinator first hears from it, because Spark takes time to start, and while it
+    replaces itself with a new process. It no longer counts when the coordinator has stopped hearing from it, because it
+    should then end.
 
     Args:
         ended: the members that have ended since the last step, and how.
@@ -227,8 +225,7 @@ def _is_failure(member: Member, how: ProcessEnd) -> bool:
 
 
 def _failed(crew: Crew, started: float, reason: str, now: float) -> Crew:
-    """Record a failure. The failure of a process that was started before the last failure isn't counted, but its reason
-    is kept."""
+    """Record a failure. If the process was started before the last failure, only the reason is recorded."""
     if started <= crew.failed_at:
         return replace(crew, reason=reason)
     return replace(crew, failures=crew.failures + 1, failed_at=now, reason=reason)
@@ -263,8 +260,8 @@ def _never_came(member: Member, now: float) -> bool:
 
 
 def _surplus(crew: Crew, demand: Demand, there: list[Member], count: int, now: float) -> tuple[Crew, list[Member]]:
-    """The crew, and the processes to end because there have been too many for a while: the newest processes that stand
-    by."""
+    """The crew, and the processes to end because there have been too many for a while: the newest ones that stand by.
+    """
     since = None if count <= 0 else now if crew.surplus_since is None else crew.surplus_since
     crew = replace(crew, surplus_since=since)
     if since is None or now - since < SURPLUS_FOR:

@@ -1,5 +1,5 @@
-"""Elects the coordinator that leads: the coordinator that holds a lease on a row of the store. Every process measures
-the lease on its own clock.
+"""Elects the coordinator that leads, by a lease on a row of the store. Every process measures the lease on its own
+clock.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Election:
     even if a process is paused for a long time.
 
     A leader measures its lease from the moment before it renews the lease in the store. Other candidates measure from
-    the moment after they first saw the renewal, and wait for longer than the lease. They claim the row only if there
-    has been no other renewal by then.
+    the moment after they first saw the renewal, wait for longer than the lease, and claim the row only if there has
+    been no other renewal by then.
 
     Args:
         store: the store. From now on, ``store`` writes only while this candidate leads. Other code must not use

@@ -1,5 +1,5 @@
 """Finds the process that serves a job on this machine. Such a process leaves a note with its URL, and holds the job's
-lock. Only one process can hold the lock.
+lock.
 """
 
 from __future__ import annotations

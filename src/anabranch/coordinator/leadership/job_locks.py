@@ -65,7 +65,7 @@ class JobLocks:
             return True
 
     def give(self, job: str) -> None:
-        """Release a job's lock, and remove the note next to it. Does nothing if the lock isn't held."""
+        """If a job's lock is held, release it, and remove the note next to it."""
         with self._guard:
             if job in self._locks:
                 try:

@@ -35,7 +35,6 @@ class Leadership:
     On a store in SQLite, jobs that an ``anabranch run`` process serves are left to that process.
 
     Args:
-        url: this coordinator's URL.
         fence: fences a lane at its outputs.
         launcher: starts the containers; None if something else starts them.
         pool: the threads in which lanes are fenced; None for threads of this object.
@@ -84,8 +83,7 @@ class Leadership:
         return self._led and self._election.leads
 
     def check(self) -> None:
-        """Raises NotLeadingError if this coordinator doesn't lead. If another coordinator leads, the message names that
-        coordinator."""
+        """Raises NotLeadingError unless this coordinator leads. The message names the leader, if there is one."""
         if self.leads:
             return
         found = self._store.leader()

@@ -1,6 +1,4 @@
-"""Maintains a stopped job, for example by replacing the folders of the job's lanes. The job can't be started until the
-maintenance is done.
-"""
+"""Maintains a stopped job, for example by replacing the folders of its lanes. The job can't be started meanwhile."""
 
 from __future__ import annotations
 
@@ -23,8 +21,8 @@ _WHO = "compact"
 
 @contextmanager
 def alone(store_url: str, job: str) -> Iterator[Store]:
-    """The store, for exclusive work on a job. Inside ``with``, no other process can start the job. (If the store is on
-    a server, a coordinator may take over the lead after some time; then writes to the returned store fail.)
+    """The store, for exclusive work on a job. Inside ``with``, no other process can start the job. If the store is on a
+    server, a coordinator may take over the lead after some time; writes to the returned store then fail.
 
     Raises:
         NotFoundError: there is no store; or the store is on a server, and no coordinator has ever led there.
@@ -82,7 +80,7 @@ def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> lis
     continues, and former folders of open lanes. Folders that don't belong to a known lane are left out.
 
     Args:
-        known: all lanes that the job has ever had. None of them may be in the middle of a change: see :func:`lanes`.
+        known: all lanes that the job has ever had, none of them in the middle of a change: see :func:`lanes`.
         there: the existing folders, as pairs of a lane's id and the name of a folder within that lane's folder.
     """
     needed = {(lane, str(epoch)) for lane, epoch in needed_folders(known)}
@@ -107,17 +105,15 @@ def _rests(lane: Lane) -> bool:
 
 
 def begun(store: Store, of: Sequence[Lane], at: float) -> list[Lane]:
-    """Give lanes the job's next epoch, store them, and return them. The lanes' new folders should be made under this
-    epoch.
-    """
+    """Give lanes the job's next epoch, under which their new folders should be made. Returns the lanes as stored."""
     what = f"new folders are made for {', '.join(lane.id for lane in of)}"
     why = "the user compacts the job"
     return store.reseat(of, Event(kind="fence", job=of[0].job, at=at, who=_WHO, what=what, why=why))
 
 
 def replaced(store: Store, of: Sequence[tuple[Lane, str]], at: float) -> None:
-    """Record, in one transaction, that lanes now use the folders of their epochs. ``of`` contains the lanes, each with
-    the reason for the event about it.
+    """Record, in one transaction, that lanes now use the folders of their epochs. ``of`` pairs each lane with the
+    reason for its event.
     """
     store.put_lanes(
         [msgspec.structs.replace(lane, folder_epoch=lane.epoch, abandoned=False) for lane, _ in of],

@@ -1,6 +1,4 @@
-"""The coordinator's autosizer: decides from the load of a job's lanes which factor the job should have. These are pure
-functions.
-"""
+"""Decides from the load of a job's lanes which factor the job should have."""
 
 from __future__ import annotations
 
@@ -68,7 +66,6 @@ class Verdict:
 
     Args:
         factor: the factor that the job should have from now on; None if the job keeps its factor.
-        why: the reason in words, with the figures.
         advice: what would help if no factor is sufficient.
     """
 
@@ -134,11 +131,10 @@ class Findings:
         of: the deployment and the number of seats. If either changes, all findings are dropped.
         fell: when the factor last fell.
         arriving: how many records per second arrived for all lanes together at the last look.
-        too_small: the factor that proved too small after the factor had last fallen; None if there is none, or if it
-            no longer counts.
+        too_small: the factor that proved too small after the factor had last fallen; None if there is none, or if it no
+            longer counts.
         changed: when the last change was done: when its generation was first seen or, if later, when the job was last
             seen in a state other than running. Minus infinity if no change has been seen.
-        heard: the latest reports of each lane.
         rising: the time since which all looks have found the factor too small.
         looks: the number of looks since ``rising``.
         falling: the time since which all looks have found the factor too large.
@@ -164,15 +160,13 @@ class Findings:
 
 
 def limits_of(settings: Mapping[str, Any]) -> AutoscaleSettings | None:
-    """The limits for autoscaling in a job's settings, as they are stored; None if the coordinator doesn't scale the
-    job.
-    """
+    """The limits for autoscaling in a job's stored settings; None if the coordinator doesn't scale the job."""
     given = settings.get("job", {}).get("autoscale")
     return None if given is None else AutoscaleSettings(**given)
 
 
 def threads_of(settings: Mapping[str, Any]) -> int:
-    """How many buckets of a partition a job's functions can work on at once, according to the job's settings."""
+    """How many buckets of a partition a job's functions can work on at once."""
     threads: int = settings.get("job", {}).get("threads", JobSettings().threads)
     return threads
 
@@ -189,7 +183,6 @@ def looked(
 
     Args:
         pause: how many seconds a change would pause the output.
-        before: the findings so far.
         now: the current time, on the clock of the findings.
     """
     after = _listened(before, status, cooldown_seconds(limits), now)
@@ -255,8 +248,6 @@ def decide(
     Args:
         since: the seconds since the last change of the job, whoever made it, or since the job's start.
         undone: whether the last change undid another change.
-        look: the latest look.
-        after: the findings, including those of the latest look.
     """
     if look.unknown:
         return Verdict(None, look.unknown)
@@ -340,8 +331,8 @@ def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: fl
 
 
 def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
-    """The reason to suspect that a lane without waiting records is frozen: its reports haven't changed for a while.
-    Empty if there is no such lane. Lanes without any load are left out, because their reports never change.
+    """Why a lane without waiting records may be frozen: it has load, but its reports haven't changed for a while. Empty
+    if there is no such lane.
     """
     for lane in status.lanes:
         its = heard.heard[lane.lane.id]
@@ -351,8 +342,8 @@ def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
 
 
 def _listened(before: Findings, status: JobStatus, cooldown: float, now: float) -> Findings:
-    """The findings, updated with the latest report of each lane and with the job's current generation. If the job has
-    another deployment or another number of seats, all former findings are dropped.
+    """The findings, with the latest report of each lane and the job's current generation. If the job has another
+    deployment or another number of seats, all former findings are dropped.
     """
     of = (status.deployment, status.seats)
     if before.of != of:
@@ -375,7 +366,7 @@ def _listened(before: Findings, status: JobStatus, cooldown: float, now: float) 
 
 
 def _key(lane: Lane) -> tuple[str, str]:
-    """A key that lanes of different generations have in common if they do the same work."""
+    """A key that lanes of different generations share if they do the same work."""
     return lane.stage, lane.group
 
 

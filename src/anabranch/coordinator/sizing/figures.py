@@ -32,7 +32,6 @@ def of(
     Args:
         scalable: whether the job's graph and grouper allow factors other than 1.
         verdict: the autosizer's verdict; None if the autosizer is off.
-        limits: the limits for which the figures are computed.
     """
     lag = limits.target_lag_seconds
     needs = {load.lane: (load, need) for load, need in zip(look.loads, look.needs, strict=True)}

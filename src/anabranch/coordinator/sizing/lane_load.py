@@ -1,5 +1,4 @@
 """Determines a lane's load: how much work the lane has, how much it does, and how much it could do with another factor.
-These are pure functions.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class LaneLoad:
         behind: whether more records wait than usual.
         rate: the records per second that the lane processes while it is busy; 0 if unknown.
         seconds: the duration, in seconds, of the batch in which ``rate`` was observed.
-        sure: whether these observations suffice to tell what takes the time.
+        sure: whether the observations suffice to tell what takes the time.
         working: the share of the time that functions need for arriving records, on the bucket with the most work.
         hot: for how many seconds per record functions held up the lane in the last batch, or in the running batch if
             that batch tells more.
@@ -191,10 +190,10 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
 def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
     """The time that functions need per record with another factor, as a multiple of their current time.
 
-    A smaller factor is assumed to slow functions down in proportion. A larger factor is assumed to speed functions up
-    as much as former increases did, but it doesn't divide a hot key. Functions work on at most ``threads`` buckets of a
-    partition at once, so a factor above ``threads`` counts as ``threads``. If the functions are ``sequential``, the
-    factor changes nothing.
+    A smaller factor is assumed to slow functions down in proportion. A larger factor is assumed to speed them up as
+    much as former increases did, except for a hot key, which it doesn't divide. A factor above ``threads`` counts as
+    ``threads``, because functions work on at most ``threads`` buckets of a partition at once. If the functions are
+    ``sequential``, the factor changes nothing.
     """
     if load.sequential:
         return 1.0

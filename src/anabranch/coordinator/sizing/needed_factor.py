@@ -1,5 +1,4 @@
-"""Determines the factor that a lane needs, the reason, and what would help if no factor is sufficient. These are pure
-functions."""
+"""Determines the factor that a lane needs, the reason, and what would help if no factor is sufficient."""
 
 from __future__ import annotations
 
@@ -60,9 +59,8 @@ class FactorNeed:
         urgent: whether records would wait too long with the current factor.
         enough: whether the current factor suffices.
         now: the seconds until the backlog is worked off with the current factor.
-        then: the seconds until the backlog is worked off with the needed factor; if the current factor suffices,
-            the same as ``now``.
-        why: the reason in words.
+        then: the seconds until the backlog is worked off with the needed factor; ``now`` if the current factor
+            suffices.
         advice: what would help, if no factor helps enough.
     """
 
@@ -94,9 +92,8 @@ def need_of(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> FactorNeed:
 
 
 def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
-    """The smallest factor that suffices with a margin: functions don't work for all of the allowed time, and waiting
-    records are worked off well within the target lag. If there is no such factor, or if more records wait than usual,
-    the result is the current factor.
+    """The smallest factor that meets the target with a margin. If no smaller factor does, or if more records wait than
+    usual, the result is the current factor.
     """
     if load.behind:
         return load.factor
@@ -138,7 +135,7 @@ def _cost(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, lat
 
 
 def _advice(load: LaneLoad, seen: Scalability, aim: FactorTarget, factor: int) -> tuple[str, ...]:
-    """What holds a lane up, and what would help, if a larger factor doesn't help, or doesn't help enough."""
+    """What holds a lane up, and what would help, if a larger factor doesn't help enough."""
     found = []
     if load.share < _HELD_UP and load.rest > load.hot:
         found.append(

@@ -1,6 +1,4 @@
-"""Records how the speed of a lane's functions depends on the factor, observed whenever the factor changes. These are
-pure functions.
-"""
+"""Records how the speed of a lane's functions depends on the factor, observed whenever the factor changes."""
 
 from __future__ import annotations
 
@@ -26,7 +24,6 @@ class Scalability:
     """How the speed of functions has depended on the factor.
 
     Args:
-        factor: the current factor.
         hot: the seconds that functions take per record with the current factor.
         looks: the number of looks from which ``hot`` was determined.
         former: the last factor before the current factor that was looked at often enough; 0 if there was none.

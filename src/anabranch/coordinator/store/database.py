@@ -23,8 +23,8 @@ _FORMAT = sa.select(tables.meta.c.value).where(tables.meta.c.key == "format")
 
 
 def create(url: str) -> sa.Engine:
-    """The database at ``url``, with a store in the current format. The store is created or migrated if necessary. An
-    SQLite file is created if it doesn't exist; a PostgreSQL database must exist.
+    """The database at ``url``, whose store is created or migrated to the current format if necessary. An SQLite file is
+    created if it doesn't exist; a PostgreSQL database must exist.
     """
     address = Address(url)
     if address.path is not None:
@@ -103,7 +103,7 @@ def explained(url: str) -> Iterator[None]:
 
 
 def _on_server() -> ModuleType:
-    """The module for PostgreSQL, imported only when it is needed, because its driver takes a long time to import."""
+    """The module for PostgreSQL, imported only when needed, because its driver takes a long time to import."""
     from anabranch.coordinator.store import postgresql
 
     return postgresql
@@ -121,9 +121,8 @@ def _missing(address: Address) -> AnabranchError:
 
 
 def check_format(connection: sa.Connection, url: str) -> None:
-    """Raises UnsupportedFormatError if the store no longer has the current format: a newer anabranch has migrated the
-    store since it was opened, or the store was replaced by an older one. No process can migrate the store before the
-    transaction has ended.
+    """Raises UnsupportedFormatError if the store no longer has the current format: a newer anabranch has migrated it,
+    or an older store has replaced it. No process can migrate the store before the transaction has ended.
     """
     version = connection.execute(_FORMAT.with_for_update(read=True)).scalar()
     if version != str(tables.FORMAT_VERSION):

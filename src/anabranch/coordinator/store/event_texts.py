@@ -1,6 +1,6 @@
 """Derives the fields of events from their texts. Up to format 4, a store had only the texts.
 
-These rules, like the migration step that uses them, never change, because the texts come from older versions of
+Like the migration step that uses them, these rules never change, because the texts come from older versions of
 anabranch.
 """
 

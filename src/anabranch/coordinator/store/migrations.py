@@ -1,8 +1,7 @@
 """Migrates a store that an older anabranch wrote to the current format, in numbered steps.
 
-A step is never changed later: it is written for the tables and documents of its time, not for those in
-:mod:`anabranch.coordinator.store.tables`, which keep changing. A step may run again if its transaction wasn't
-committed.
+A step is never changed later: it is written for the tables and documents of its time, not for the present
+:mod:`anabranch.coordinator.store.tables`. A step may run again if its transaction wasn't committed.
 
 Alembic isn't used, for three reasons. Steps rewrite JSON documents, which requires Python in any case. The version must
 stay in ``meta``, where all older programs look for it before they write. And all steps must run under the same lock and
@@ -35,8 +34,8 @@ _EVENTS = sa.text("SELECT id, who, what, why FROM events WHERE id > :last ORDER 
 def migrate(connection: sa.Connection, found: int, wanted: int) -> None:
     """Migrate a store from format ``found`` to format ``wanted``, in the transaction of ``connection``.
 
-    A coordinator that leads with an older program loses the lead. It can't write any more, because each of its writes
-    is conditional on its epoch.
+    A coordinator that leads with an older program loses the lead. It can't write any more, because its writes are
+    conditional on its epoch.
     """
     # First the format, then the leader: a claim reads the format before it writes the leader.
     connection.execute(sa.text("UPDATE meta SET value = :version WHERE key = 'format'"), {"version": str(wanted)})
