@@ -1,5 +1,4 @@
-"""Computes the remaining work and the expected time of a drain, for ``status``, the terminal and metrics. Pure
-functions."""
+"""Computes the remaining work and the expected time of a drain, for ``status``, the terminal and metrics."""
 
 from __future__ import annotations
 
@@ -90,8 +89,8 @@ def stops_at(drain: DrainProgress | None) -> Mapping[str, int]:
 
 
 def records_left(report: LaneReport, until: Mapping[str, int]) -> int:
-    """How many offsets a lane still has to read. In each SSP, the lane reads up to the SSP's position in ``until`` or,
-    if there is none, up to the end offset.
+    """How many offsets a lane still has to read: in each SSP up to its position in ``until`` or, if there is none, up
+    to the end offset.
     """
     at, ends = report.progress.positions, report.progress.ends
     return sum(max(0, until.get(ssp, ends.get(ssp, 0)) - offset) for ssp, offset in at.items())
@@ -107,8 +106,7 @@ def functions_part(report: LaneReport) -> float:
 
 
 def _taking_in(report: LaneReport, until: Mapping[str, int]) -> float:
-    """The expected seconds until a lane has read everything up to the positions at which it stops: the rest of the
-    running batch, and later batches."""
+    """The expected seconds until a lane has read everything up to the positions at which it stops."""
     at = report.progress.batch_progress
     batch, planned = 0.0, 0
     if at is not None:

@@ -11,9 +11,9 @@ ten hours.
 
 
 def now(reached: int, elapsed: float, wall: int) -> int:
-    """The time of a lane in Unix ms. The lane's last time can be ahead of the machine's clock, because the clock was
-    set back or because the lane ran on a machine whose clock is ahead. If so, the lane's time passes more slowly until
-    the machine's clock has caught up.
+    """A lane's time in Unix ms. If the lane's last time is ahead of the machine's clock, because the clock was set back
+    or the lane ran on a machine whose clock is ahead, the lane's time passes more slowly until the machine's clock has
+    caught up.
 
     So closed windows stay closed, and no open window closes early.
 

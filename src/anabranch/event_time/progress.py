@@ -51,8 +51,9 @@ class Upstream:
 
     @property
     def watermark(self) -> int | None:
-        """The watermark of the SSP. None unless at least one of the lanes that write the SSP, and each of these lanes
-        that isn't idle, has reported a watermark."""
+        """The watermark of the SSP; None until at least one of its writers, and each writer that isn't idle, has
+        reported a watermark.
+        """
         return _reached({lane: at for lane, at in self.heard.items() if lane not in self.resting}, self.heard)
 
 
@@ -127,8 +128,7 @@ def after(
 
 
 def all_idle(progress: Progress, delays: Mapping[str, int | None]) -> bool:
-    """Whether all SSPs in ``delays`` are idle, so that none holds the watermark back. For ``delays``, see
-    :func:`after`."""
+    """Whether all SSPs in ``delays`` are idle. For ``delays``, see :func:`after`."""
     return bool(delays) and len(resting(progress, delays)) == len(delays)
 
 

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Version:
-    """A schema of a subject. ``id`` is the id that precedes each value that is written with this schema."""
+    """A schema of a subject, and the id that precedes each value that is written with it."""
 
     id: int
     schema: str

@@ -46,11 +46,9 @@ def settled(
     """The formats of a job's streams, by the current settings. Streams that are missing from the result are JSON.
 
     Args:
-        read: the streams that the job reads.
-        written: the streams that the job writes.
-        kept: formats that were determined before: those that are stored for the job, or those with which it was
-            planned. A confluent format stays as it is, so that a repeated batch can read the same records. Only a
-            format with which the job writes, and whose schema isn't registered yet, is determined again.
+        kept: the formats that are stored for the job, or with which it was planned. A confluent format stays as it is,
+            so that a repeated batch can read the same records, unless the job writes with it and its schema isn't
+            registered yet.
         register: whether to register the schemas with which the job writes, if they aren't registered yet. Otherwise,
             the id of an unregistered schema is -1, which suffices to plan a job.
 

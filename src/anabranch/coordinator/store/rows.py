@@ -154,8 +154,8 @@ def add_container(
 
 
 def claim_lead(connection: sa.Connection, seen: LeaderRecord | None, epoch: int, holder: str) -> bool:
-    """Put the coordinator with the URL ``holder`` into the leader's row, if the row is still the same as ``seen``
-    (None: there is no row). Returns whether the coordinator was put there.
+    """Put the coordinator with the URL ``holder`` into the leader's row if the row is still as in ``seen`` (None: there
+    is no row). Returns whether this was done.
     """
     values = {"epoch": epoch, "holder": holder, "beat": 0}
     if seen is None:

@@ -73,7 +73,7 @@ def refuse_writes(engine: sa.Engine) -> None:
 
 
 def explanation(error: DBAPIError, where: str) -> AnabranchError:
-    """The error to raise for a failed statement, explained for the user of the store at ``where``."""
+    """The error to raise for a failed statement on the store at ``where``."""
     message = str(error.orig)
     if "locked" in message or "busy" in message:
         return ConflictError(

@@ -45,8 +45,8 @@ class Store:
     program then loses the lead.
 
     The attribute ``url`` is for messages and has no password. After a call of ``stand_by`` or ``claim``, this object
-    writes only while it leads: each transaction that writes checks that no other epoch has followed the epoch that
-    this object claimed. Without such a call, this object writes no matter who leads.
+    writes only while it leads: each transaction that writes checks that the epoch that this object claimed is still the
+    last one. Before such a call, this object writes no matter who leads.
 
     Raises:
         ConfigError: the store can't be opened or written, or the database belongs to another application.
@@ -86,7 +86,7 @@ class Store:
 
     @contextmanager
     def watched(self, wake: Callable[[], object]) -> Iterator[None]:
-        """A context in which ``wake``, which must not block, is called after each write that adds events."""
+        """Inside ``with``, call ``wake`` after each write that adds events. ``wake`` must not block."""
         self._watchers.append(wake)
         try:
             yield
@@ -239,7 +239,8 @@ class Store:
     ) -> None:
         """Like :meth:`create_deployment`, for a deployment that continues from the lanes of the deployment
         ``start.model.replaces``. The replaced deployment gets the state ``former`` and the ``changed`` lanes. ``noted``
-        contains further events to store."""
+        are further events to store.
+        """
         with self.writing(event, *noted) as connection:
             rows.move_deployment(
                 connection, start.graph.job, start.model.replaces, state=former, error=None, at=event.at
@@ -296,8 +297,9 @@ class Store:
         event: Event,
         noted: Sequence[Event] = (),
     ) -> None:
-        """Store the next generation of a deployment, in which some lanes have changed and others are new. ``noted``
-        contains further events to store."""
+        """Store the next generation of a deployment, in which some lanes have changed and others are new. ``noted`` are
+        further events to store.
+        """
         with self.writing(event, *noted) as connection:
             rows.move_deployment(connection, model.job, model.run_id, state=state, error=None, at=event.at)
             document = encode(model).decode()

@@ -1,4 +1,4 @@
-"""Reads the newest dead letters of a job from its systems, without locking the job."""
+"""Reads the newest dead letters of a job from its systems."""
 
 from __future__ import annotations
 

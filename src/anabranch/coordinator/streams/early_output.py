@@ -1,6 +1,4 @@
-"""Reads early output, the rows that a drain emitted before their windows were complete, from a job's output streams.
-The job isn't locked.
-"""
+"""Reads early output, the rows that a drain emitted before their windows were complete, from a job's output streams."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ _MARK = "drained"
 
 
 class EarlyOutputReader:
-    """Reads early output, for one user at a time. The arguments are the same as for
+    """Reads early output, for one user at a time. The arguments are those of
     :class:`anabranch.coordinator.streams.dead_letters.DeadLetterReader`.
     """
 
@@ -110,7 +108,7 @@ def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
 
 
 def is_marked(value: bytes | None) -> bool:
-    """Whether a record's value is a JSON object that is marked as emitted early by a drain."""
+    """Whether a record's value is a JSON object marked as early output."""
     if value is None or f'"{_MARK}"'.encode() not in value:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Opens the system of a job's stream, without locking the job, for a user who wants to see records."""
+"""Opens the system of a job's stream for a user who wants to see records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["StreamOpener"]
 
 
 class StreamOpener:
-    """Opens systems for one user at a time, and refuses all other users. This limits the load on a coordinator.
+    """Opens systems for one user at a time, and refuses other users, to limit the load on a coordinator.
 
     Args:
         systems: the systems of the only job, which runs in this process; None to use the systems that the settings of

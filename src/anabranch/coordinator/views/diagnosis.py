@@ -1,6 +1,4 @@
-"""Derives from a job's status what holds the job back. The dashboard and ``anabranch why`` both use these pure
-functions, so they show the same findings.
-"""
+"""Derives from a job's status what holds the job back, for the dashboard and ``anabranch why``."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ def findings(status: JobStatus, at: float, lease: float, change: ChangeProgress 
     Args:
         at: the current time, in seconds since 1970.
         lease: how many seconds a container counts as alive after a heartbeat.
-        change: the change that is under way, if there is one.
+        change: the change that is under way, if any.
     """
     found = [each for rule in RULES for each in rule(status, at, change)]
     found += _leases(status, lease)

@@ -1,5 +1,5 @@
-"""Keeps the figures of a job and its stages for a day, and the figures of its lanes for an hour. The
-coordinator that serves the job keeps them in memory, in ring buffers of a fixed size.
+"""Keeps the figures of a job and its stages for a day, and the figures of its lanes for an hour, in ring buffers in the
+memory of the coordinator that serves the job.
 
 A figure takes eight bytes. A job with two stages takes 1.5 MB, and every 100 lanes of the last hour take 2 MB more.
 """

@@ -1,5 +1,5 @@
-"""Makes the document with the current figures of a job: see :class:`anabranch.views.live.Live`. These are pure
-functions of a snapshot of the job or, if the job isn't served here, of what the store has about the job.
+"""Makes the document with the current figures of a job, :class:`anabranch.views.live.Live`, from a snapshot of the job
+or, if the job isn't served here, from the store.
 """
 
 from __future__ import annotations
