@@ -1,7 +1,7 @@
 """The log of a process, as text or JSON, with one line for each event.
 
-This module doesn't import structlog until a module asks for a logger or binds values, because the import takes longer
-than most verbs of the CLI.
+This module imports structlog only when a module asks for a logger or binds values, because the import takes longer than
+most verbs of the CLI.
 """
 
 from __future__ import annotations

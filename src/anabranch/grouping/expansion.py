@@ -31,8 +31,8 @@ def partitions(stage: StageModel) -> dict[str, int]:
 
 
 def base_partitions(stage: StageModel) -> dict[str, int]:
-    """The partition count that each stream had when its state was first written, including streams that are no longer
-    read."""
+    """The partition count of each stream when its state was first written, including streams that are no longer read.
+    """
     found: dict[str, int] = {}
     for base in stage.base.values():
         name = f"{base.system}/{base.stream}"
@@ -43,8 +43,8 @@ def base_partitions(stage: StageModel) -> dict[str, int]:
 def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: int, containers: int) -> StageModel:
     """The stage with new inputs and a new factor. The inputs may have more partitions than before.
 
-    The result depends only on the stage as it is now, not on its history. If the inputs are unchanged, the result has
-    the same tasks, divided by the new factor.
+    The result depends only on the stage as it is now. If the inputs are unchanged, the result has the same tasks,
+    divided by the new factor.
 
     Args:
         inputs: the inputs in the job's order.
@@ -135,8 +135,8 @@ def _task(grouper: str, base: SSP, groups: int) -> TaskName:
 
 
 def _regrouped(stage: StageModel, request: Request, before: int) -> tuple[Task, ...]:
-    """The tasks of a stateless stage, which the grouper determines as for a new stage. But with ``cogroup``, the number
-    of tasks (at factor 1) stays the same if it divides all partition counts.
+    """The tasks of a stateless stage, as for a new stage, except that with ``cogroup`` the number of tasks (at factor
+    1) stays the same if it divides all partition counts.
     """
     groups = _groups(stage, before)
     if stage.grouper != "cogroup" or any(each.partitions % groups for each in request.grouped):

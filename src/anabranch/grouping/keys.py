@@ -1,4 +1,4 @@
-"""Checks whether all records of a key, from several streams, are in one task. Joins and merges by key require this."""
+"""Checks whether all records of a key, from several streams, are in one task, as joins and merges by key require."""
 
 from __future__ import annotations
 
@@ -64,8 +64,9 @@ def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> SeparatedKey | None:
 
 
 def single_group(keyed: Sequence[Input]) -> SingleGroup | None:
-    """A warning, as data, if ``cogroup`` makes a single task at factor 1, because the partition counts have no common
-    divisor except 1. None if there is nothing to warn of, as when each stream has one partition."""
+    """The warning that ``cogroup`` makes a single task at factor 1; None if it makes several, or if each stream has one
+    partition.
+    """
     if cogroup.task_count(keyed) > 1 or all(stream.partitions == 1 for stream in keyed):
         return None
     return SingleGroup(tuple((str(stream), stream.partitions) for stream in keyed))

@@ -1,2 +1,1 @@
-"""The jars that aren't in Python packages: a list of them with checksums, and the code that fetches them into the
-cache."""
+"""The jars that aren't in Python packages: a list with checksums, and the code that fetches them into the cache."""

@@ -81,8 +81,9 @@ def _fetch_one(client: httpx.Client, repository: Repository, jar: Jar, folder: P
 
 
 def _trusted() -> ssl.SSLContext:
-    """A TLS context that trusts the authorities that this machine trusts; if this machine has no list of authorities,
-    those of certifi. (By default, httpx trusts only certifi's.)"""
+    """A TLS context that trusts the authorities that this machine trusts or, if it has no list of authorities,
+    certifi's. By default, httpx trusts only certifi's.
+    """
     context = ssl.create_default_context()
     if not context.get_ca_certs() and not os.environ.get("SSL_CERT_FILE"):
         import certifi

@@ -124,7 +124,7 @@ def fingerprint(home: Path) -> str:
 
 
 def packed_package(folder: Path) -> bytes:
-    """An archive of an importable package. In the archive, the files are in a folder with the package's name."""
+    """An archive of an importable package, with the files in a folder that has the package's name."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc")
     return _zip((path.relative_to(folder.parent).as_posix(), _read(path)) for path in files)
 
@@ -191,8 +191,8 @@ def check_sha(text: str) -> str:
 
 
 def _unpacked_files(folder: Path) -> list[str] | None:
-    """The files of a folder that ``unpack`` has made. None if ``unpack`` hasn't made the folder, or if a file is
-    missing or has changed.
+    """The files of a folder that ``unpack`` has made; None for any other folder, or if a file is missing or has
+    changed.
     """
     try:
         files = json.loads((folder / _MARKER).read_bytes())
@@ -241,7 +241,7 @@ def _zip(files: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def _extract(content: bytes, sha256: str, folder: Path) -> None:
-    """Write the files of ``content``. Then write the list of these files, which marks the folder as complete."""
+    """Write the files of ``content``, and then their list, which marks the folder as complete."""
     files: dict[str, str] = {}
     left = MAX_UNPACKED
     folder.mkdir()
@@ -304,8 +304,8 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """A context in which this process has a lock that only one process can have at a time. If the process ends for any
-    reason, the operating system releases the lock.
+    """Inside ``with``, this process has a lock that only one process can have at a time. The operating system releases
+    the lock when the process ends for any reason.
     """
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

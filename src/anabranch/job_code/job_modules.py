@@ -184,8 +184,8 @@ _shelves: list[str] = []
 
 
 def new_code(file: Path) -> JobCode:
-    """The code of a job file that this process is about to load. The module's name depends on the file's path and text,
-    so the name is unique.
+    """The code of a job file that this process is about to load. The module's name is unique, because it depends on the
+    file's path and text.
     """
     content = file.read_bytes()
     stem = re.sub(r"\W", "_", file.stem)
@@ -194,8 +194,8 @@ def new_code(file: Path) -> JobCode:
 
 
 def enter(code: JobCode) -> None:
-    """Make the modules of a job importable in this process. They take precedence over the modules of jobs that were
-    entered before.
+    """Make the modules of a job importable in this process. They take precedence over those of jobs that were entered
+    before.
     """
     with _entering:
         others = [each for each in _finders() if each.code.home != code.home]
@@ -216,8 +216,8 @@ def enter(code: JobCode) -> None:
 
 @dataclass(frozen=True)
 class _Shelf(MetaPathFinder):
-    """Finds modules that no other finder finds. Looks in the folders of all jobs that the user's process has loaded,
-    including those that it has loaded since the session was started. The job that was loaded last comes first.
+    """Finds modules that no other finder finds, in the folders of all jobs that the user's process has loaded, even
+    after the session was started. The job that was loaded last comes first.
     """
 
     folder: Path
@@ -259,7 +259,7 @@ def importing(code: JobCode) -> ModuleType:
     stdout is used for data.
 
     ``code`` contains the paths of the user's process. If a worker's environment gives other paths for the same code,
-    the worker uses these other paths. Raises UsageError if the job file has changed since the job was started.
+    the worker uses those. Raises UsageError if the job file has changed since the job was started.
     """
     with _entering:
         here = _given.get(code.name, code)
@@ -323,7 +323,7 @@ def code_of(node: int, function: Any) -> JobCode | None:
 
 
 def code_named(name: str) -> JobCode | None:
-    """The code of the job file that this process has loaded as the module ``name``; None if there is none."""
+    """The code of the job file that was loaded as the module ``name``; None if there is none."""
     return _loaded[name].code if name in _loaded else None
 
 
@@ -343,15 +343,15 @@ def code_of_module(module: ModuleType) -> JobCode | None:
 
 
 def code_in(home: str) -> JobCode:
-    """The code of the job that was last loaded from a folder. If there is no such job, code without a job file."""
+    """The code of the job that was last loaded from a folder. If there is none, code without a job file."""
     found = (each.code for each in reversed(_loaded.values()) if each.code.home == home)
     return next(found, JobCode("", home))
 
 
 def snapshot(code: JobCode) -> JobCode:
-    """The code with its ``sources`` set, for other processes on this machine. If this process has read none of the
-    job's modules, the code is unchanged. The file ``sources`` exists until this process ends. Modules that are imported
-    later aren't included, so they are read from disk.
+    """The code with its ``sources`` set, for other processes on this machine; unchanged if this process has read none
+    of the job's modules. The file ``sources`` exists until this process ends. Modules that are imported later aren't in
+    the file, so they are read from disk.
     """
     with _entering:
         finder = next((each for each in _finders() if each.code == code), None)
@@ -375,8 +375,8 @@ def _finders() -> list[_Finder]:
 
 
 def _forget(finder: _Finder, names: Collection[str]) -> None:
-    """Forget these modules and their submodules, so that they are imported again. Call this if the modules have
-    changed, or if another job has modules of the same names.
+    """Forget these modules and their submodules, so that they are imported again, because they have changed or another
+    job has modules of the same names.
     """
     for name in tuple(names):
         for each in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:

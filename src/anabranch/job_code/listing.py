@@ -30,7 +30,7 @@ _GIT_PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_
 
 def listed_by_git(root: Path) -> list[str] | None:
     """The files below a folder that git doesn't ignore, committed or not. None if git isn't installed, if the folder
-    isn't in a work tree, or if there are no such files, for example because git ignores the whole folder.
+    isn't in a work tree, or if there are no such files.
 
     Raises:
         OutOfTimeError: git didn't answer.

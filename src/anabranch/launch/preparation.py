@@ -77,8 +77,7 @@ def plan(
 
     Args:
         known: the model of the job's current generation, if there is one.
-        kept: the job's model if the job was drained. The factor and the number of containers stay the same as in this
-            model.
+        kept: the job's model if the job was drained. The plan keeps this model's factor and number of containers.
         replaces: whether this version replaces the running version, and takes over its intermediate streams.
 
     Raises:
@@ -199,7 +198,7 @@ def start_message(
     """The request to a coordinator to start the job. The lanes in the request have new ids.
 
     Args:
-        settings: the settings that the fingerprint describes; None for the settings with which the job was planned.
+        settings: the settings that the fingerprint describes; None for those with which the job was planned.
     """
     lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))
     return StartRequest(

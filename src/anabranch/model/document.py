@@ -134,7 +134,7 @@ def _fields(kind: type[Document]) -> dict[str, msgspec.structs.FieldInfo]:
 
 
 def _collect_extra(kind: type[Document], value: Any) -> Any:
-    """Move fields that ``kind`` doesn't declare into ``extra``, in nested documents, too."""
+    """Move undeclared fields into ``extra``, in nested documents, too."""
     if not isinstance(value, dict):
         return value
     value = kind.upgraded(value)

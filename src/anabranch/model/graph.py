@@ -1,5 +1,4 @@
-"""The graph of operators that a job file builds, as plain data. The functions of the job aren't part of the graph; they
-stay in the job file."""
+"""The graph of operators that a job file builds, as plain data. The job's functions aren't part of the graph."""
 
 from __future__ import annotations
 

@@ -10,9 +10,7 @@ from anabranch.model.task import Task
 
 
 class ContainerModel(Document, frozen=True, kw_only=True):
-    """A seat: a container's place in the job. Processes can have the seat one after another. ``tasks`` maps each stage
-    to the names of the seat's tasks.
-    """
+    """A seat: a container's place in the job. ``tasks`` maps each stage to the names of the seat's tasks."""
 
     seat: str
     tasks: dict[str, tuple[str, ...]]
@@ -20,11 +18,10 @@ class ContainerModel(Document, frozen=True, kw_only=True):
 
 
 class Matched(Document, frozen=True, kw_only=True):
-    """The streams of an input that is bound to a pattern, in the order in which the job began to read them. (Streams
-    that it began to read together are in the order of their names.)
+    """The streams of an input that is bound to a pattern, in the order in which the job began to read them, and
+    otherwise by name.
 
-    ``pattern`` is the regular expression that a stream's whole name must match. ``system`` is the system of all these
-    streams.
+    ``pattern`` is the regular expression that a stream's whole name must match. All these streams are in ``system``.
     """
 
     system: str

@@ -79,10 +79,9 @@ class Lane(Document, frozen=True, kw_only=True):
         fresh: the whole partitions that no lane of the stage has read before. The lane reads these partitions from
             their beginning.
         slots: the names of the lane's slots, in a fixed order. Slot numbers are indexes into this list.
-        predecessors: the lanes from which the lane continues.
         upstream: the lanes that write the intermediate streams that the lane reads.
-        beside: maps each co-writer, including the lane itself, to the lanes whose event time the co-writer reports:
-            its predecessors and, for each predecessor that has had no batch of its own, also the lanes for which this
+        beside: maps each co-writer, including the lane itself, to the lanes whose event time the co-writer reports: its
+            predecessors and, for each predecessor that has had no batch of its own, also the lanes for which this
             predecessor would have reported.
         outputs: the streams that the lane writes, with the partition counts that it uses for its whole life.
         systems: the systems of those outputs that aren't in the embedded log.

@@ -1,4 +1,4 @@
-"""Compares two job models, and finds the buckets whose seats differ. Pure functions."""
+"""Compares two job models, and finds the buckets whose seats differ."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _NAME = re.compile(
 
 
 class TaskKind(enum.StrEnum):
-    """The word with which a task's name begins: one for each grouper that anabranch includes."""
+    """The word with which a task's name begins, one for each built-in grouper."""
 
     PARTITION = "Partition"
     GROUP = "Group"

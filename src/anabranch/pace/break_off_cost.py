@@ -1,4 +1,4 @@
-"""Estimates what it costs to break off a batch for a change, and whether this saves time. No clock, no Spark."""
+"""Estimates what it costs to break off a batch for a change, and whether this saves time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ only known once its query has been stopped, another query must finish the batch.
 
 
 def is_worth_it(left: float, spent: float) -> bool:
-    """Whether breaking a batch off saves enough time, that is, whether the remaining seconds (``left``) exceed the cost
-    by more than 1.5 seconds. The cost consists of the seconds since the batch began (``spent``), which are lost, and
-    the seconds that breaking off takes.
+    """Whether breaking a batch off saves more than 1.5 of the remaining seconds (``left``). Breaking off costs the
+    seconds since the batch began (``spent``), which are lost, and ``BROKEN_OFF`` seconds.
     """
     return left > spent + BROKEN_OFF + _GAIN
 
@@ -35,8 +34,8 @@ def likelihood(whole: float, spent: float, unsure: float) -> float:
 
 def mean_loss(whole: float) -> float:
     """The seconds that are lost on average if a lane is told to end at a random moment of a batch. In the first part of
-    the batch, breaking off is worth it; this loses the seconds since the batch began, and the seconds that breaking off
-    takes. Later, the batch isn't broken off, and nothing is lost.
+    the batch, breaking off loses the seconds since the batch began, and ``BROKEN_OFF`` seconds. Later, the batch isn't
+    broken off, and nothing is lost.
 
     Args:
         whole: the seconds that the whole batch takes.

@@ -1,4 +1,4 @@
-"""Computes the limit for the records of the next batch from the durations of previous batches. No clock, no Spark.
+"""Computes the limit for the records of the next batch from the durations of previous batches.
 
 A batch takes a fixed time (for example, to start Spark tasks and to commit), and some time for each record. A batch
 that is far shorter than the target reveals little about the time for a record, so the next batch can have up to ten
@@ -87,7 +87,6 @@ class Pace:
     """The limit for the records of the next batch, and the measurements from which it is computed.
 
     Attributes:
-        limit: how many records the next batch can have.
         ran: the last batches that the limit depends on, the oldest first.
         before: the very last batch, whether or not the limit depends on it.
         estimates: the last estimates of the fixed time.
@@ -116,8 +115,9 @@ class Pace:
     @property
     def target(self) -> float:
         """The seconds that a batch should take: the configured target or four times the fixed time, whichever is more,
-        but no more than a quarter of the allowed time. The target always exceeds the fixed time, even if the fixed time
-        is more than a quarter of the allowed time."""
+        but no more than a quarter of the allowed time. Even if the fixed time is more than this quarter, the target
+        exceeds the fixed time.
+        """
         wanted = min(max(self.aim.target, _TIMES_FIXED * self.fixed), self.aim.allowed * _OF_TRANSACTION)
         return max(wanted, _SOME * self.fixed)
 
@@ -160,7 +160,7 @@ class Pace:
 
         The test batch gets at most half as many records as the last batch, which costs little. If half would be less
         than the lowest limit, the test batch gets twice as many records as the last batch, or the lowest limit if that
-        is more. But no test batch exceeds the highest limit, or is made larger if it would take too long.
+        is more, unless this exceeds the highest limit or would take too long.
         """
         grows = self._is_short(ran) and (self.limit < self.aim.most or math.isinf(self.aim.target))
         if not ran.bound or grows or self.age < self._patience:
