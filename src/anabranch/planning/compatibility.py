@@ -1,5 +1,4 @@
-"""Determines whether a version of a job can continue with the state and the positions of the running version. Pure
-functions."""
+"""Determines whether a version of a job can continue with the state and the positions of the running version."""
 
 from __future__ import annotations
 
@@ -153,8 +152,8 @@ def _named(graph: Graph) -> set[str]:
 
 
 def _boundaries(before: Version, after: Version) -> Iterator[Reason]:
-    """The reasons why intermediate streams prevent the new version from following. The new version reads records that
-    the running version has written, so these records must have the form that the new version expects.
+    """The reasons why intermediate streams prevent the new version from following. It reads records that the running
+    version has written, so these records must have the form that it expects.
     """
     old = {node.name: node for node in before.graph.nodes if is_boundary(node)}
     new = {node.name: node for node in after.graph.nodes if is_boundary(node)}
@@ -284,7 +283,7 @@ def _stage_of(graph: Graph, node: Node) -> Stage:
 
 
 def _sources(stage: Stage) -> list[tuple[str, bool, str, object]]:
-    """The sources of a stage, in the order of the offset log. For each source: the stream or boundary, whether it is
+    """The sources of a stage, in the order of the offset log: for each source the stream or boundary, whether it is
     broadcast, its event time, and its watermark delay.
     """
     return [

@@ -1,4 +1,4 @@
-"""Describes the differences between two versions of a job in the terms of the job file. Pure functions."""
+"""Describes the differences between two versions of a job in the terms of the job file."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ def described(
     to them.
 
     Args:
-        before: the first version.
-        after: the second version.
         fingerprint: the fingerprint of ``before``; see :mod:`anabranch.planning.fingerprints`.
         following: the fingerprint of ``after``.
     """

@@ -80,8 +80,6 @@ def cut(graph: Graph, stage: Stage, kinds: Mapping[str, str]) -> tuple[Group, ..
     """The stage's groups.
 
     Args:
-        graph: the job's graph.
-        stage: the stage to divide.
         kinds: the kind of each output to a stream or a table; see :func:`anabranch.planning.plan.promises.kind`.
             Outputs of different kinds can't be in one group, unless they come from the same stateful operator.
 

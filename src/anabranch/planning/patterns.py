@@ -1,5 +1,4 @@
-"""Finds the streams of inputs that are bound to patterns, including matching streams that appear later. Pure
-functions."""
+"""Finds the streams of inputs that are bound to patterns, including matching streams that appear later."""
 
 from __future__ import annotations
 
@@ -36,7 +35,6 @@ def found(
     """The streams of each input that is bound to a pattern, by the job's name for the input.
 
     Args:
-        graph: the job's graph.
         patterns: the pattern of each name that settings bind to a pattern.
         systems: the systems of the job's streams, by name.
         there: the existing streams of each system.
@@ -118,8 +116,9 @@ def widened(stage: StageModel, new: Collection[str]) -> StageModel:
 
 
 def check(graph: Graph, patterns: Mapping[str, str]) -> None:
-    """Raise GraphError if a broadcast, a table or an output is bound to a pattern. Each of these must be a single
-    stream."""
+    """Raise GraphError if a broadcast, a table or an output is bound to a pattern, because each of these must be a
+    single stream.
+    """
     for node in graph.nodes:
         stream = node.args.get("of", node.args).get("stream")
         if stream not in patterns or (node.kind == "read" and not node.args.get("broadcast")):

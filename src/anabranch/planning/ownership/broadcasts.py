@@ -119,7 +119,7 @@ def _left(lane: Lane, whole: SSP) -> dict[int, list[FormerPosition]]:
 
 
 def _as_of(whole: SSP, lane: Lane, bucket: int) -> SSP:
-    """One bucket of a broadcast partition, as an SSP. (The lane reads all of the partition.)"""
+    """One bucket of a broadcast partition, as an SSP."""
     return msgspec.structs.replace(whole, key_bucket=WHOLE if lane.factor == 1 else bucket)
 
 

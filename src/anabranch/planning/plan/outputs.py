@@ -71,7 +71,7 @@ def dead_letters(
 
 
 def check_written(graph: Graph, cut: Iterable[Stage]) -> None:
-    """Raise GraphError if the job reads a stream that it writes, apart from its intermediate streams."""
+    """Raise GraphError if the job reads a stream that it writes, other than an intermediate stream."""
     written = {stages.stream_of(graph, s): s for stage in cut for s in stage.sinks if is_stream(s)}
     for node in graph.nodes:
         if node.kind == "read" and node.args["stream"] in written:
