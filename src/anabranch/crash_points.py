@@ -85,8 +85,7 @@ store."""
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")
 _NOTE = os.environ.get("ANABRANCH_HOLD_NOTE", "")
 RELEASED = ".released"
-"""The suffix of the file that releases all held processes. The file's name is the note's name followed by this
-suffix."""
+"""The suffix, after the note's name, of the file that releases all held processes."""
 ACTIVE = bool(_HOLD)
 
 Watcher = Callable[[str, str, int], None]

@@ -29,8 +29,9 @@ figures of the last half minute are used.
 
 @dataclass(frozen=True)
 class DrainRemainder:
-    """What remains of a drain: how many stages and lanes haven't drained, how many records are still to be read, and
-    how many windows are open (counted for each key)."""
+    """What remains of a drain: the stages and lanes that haven't drained, the records to read, and the open windows,
+    counted for each key.
+    """
 
     stages: int
     lanes: int

@@ -1,6 +1,4 @@
-"""Creates folders and files that only their owner can read, because stores, lanes' folders and streams contain a job's
-data. Also makes files and folders durable.
-"""
+"""Creates folders and files that only their owner can read, because they contain jobs' data, and makes them durable."""
 
 from __future__ import annotations
 

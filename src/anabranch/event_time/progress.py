@@ -62,7 +62,6 @@ class Progress:
     """A lane's event time after a batch. SSPs are written ``system/stream/partition``; times are Unix ms.
 
     Attributes:
-        watermark: the watermark; None if not known yet.
         maxima: the latest event time of each SSP that was read.
         upstream: for each SSP of an intermediate stream, the reports of the lanes that write the SSP.
         idle: the SSPs of other streams that are idle.

@@ -1,4 +1,4 @@
-"""Accesses a schema registry, using Confluent's client, which supports TLS, logins and retries."""
+"""Accesses a schema registry with Confluent's client."""
 
 from __future__ import annotations
 

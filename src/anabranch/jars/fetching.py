@@ -1,5 +1,4 @@
-"""Fetches jars from a Maven repository into the cache, over HTTPS or HTTP, and verifies their checksums. Doesn't need
-Maven."""
+"""Fetches jars from a Maven repository into the cache, without Maven, and verifies their checksums."""
 
 from __future__ import annotations
 
@@ -25,9 +24,9 @@ _CURE = f"name another Maven repository: --repository URL, or {VARIABLE}"
 
 
 def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) -> Path:
-    """Fetch the jars of a set, unless the cache has them, and return their folder. The folder appears in the cache only
-    once it is complete. If the folder exists but lacks jars, these are added; nothing in it is replaced or removed,
-    because another process may be using it.
+    """Fetch the jars of a set, unless the cache has them, and return their folder. A new folder appears in the cache
+    only once it is complete. A folder that exists only gets the jars that it lacks, because another process may be
+    using it.
 
     Raises:
         AnabranchError: a jar can't be fetched, or has the wrong checksum. The cache is unchanged.

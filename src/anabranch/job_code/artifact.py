@@ -1,9 +1,7 @@
-"""A job's code as one file, named by its hash. The file is packed on the user's machine, and unpacked where the job
-runs.
+"""A job's code as one file, named by its hash. It is packed on the user's machine, and unpacked where the job runs.
 
-The hash proves that the content is what was packed, but not that the content is harmless. So an archive is refused if
-it contains anything but ordinary files with allowed names, too many files, or too many bytes. No part of a refused
-archive stays in the cache.
+The hash doesn't prove that the content is harmless. So an archive is refused if it contains anything but ordinary files
+with allowed names, too many files, or too many bytes. No part of a refused archive stays in the cache.
 """
 
 from __future__ import annotations
@@ -59,9 +57,7 @@ _CURE = "send it again: anabranch start JOB.py"
 
 @dataclass(frozen=True)
 class Artifact:
-    """A zip file of a job's files, the hash of its bytes, and the sorted names of the files, relative to the job's
-    folder.
-    """
+    """A zip file of a job's files, its hash, and the sorted names of the files, relative to the job's folder."""
 
     sha256: str
     content: bytes
@@ -304,8 +300,8 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Inside ``with``, this process has a lock that only one process can have at a time. The operating system releases
-    the lock when the process ends for any reason.
+    """Inside ``with``, no other process has this lock. The operating system releases the lock when the process ends for
+    any reason.
     """
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

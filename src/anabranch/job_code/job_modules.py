@@ -1,8 +1,8 @@
 """Makes a job's modules importable in this process and in Python workers: the job file, under a unique module name, and
 the modules next to the job file.
 
-Python workers import a job's modules as any program does, and no objects are copied from the user's process. But the
-workers import the same text that the user's process has run, even if a file has been edited since.
+Python workers import a job's modules as any program does, and no objects are copied from the user's process. But they
+import the text that the user's process has run, even if a file has been edited since.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ VARIABLE = "ANABRANCH_JOB_CODE"
 """The name of the environment variable that gives Python workers a session's :class:`JobCode`, as JSON."""
 
 SHELF = "ANABRANCH_JOB_SHELF"
-"""The name of the environment variable with the path of a folder. In this folder, the user's process stores the
+"""The name of the environment variable with the path of a folder in which the user's process stores the
 :class:`JobCode` of each job that is passed to :func:`register`, for workers on the same machine.
 """
 
@@ -75,7 +75,6 @@ class JobCode:
         name: the name of the job file's module; '' if there is no job file.
         home: the folder from which modules are imported.
         file: the job file, relative to ``home``.
-        sha256: the hash of the job file's content.
         sources: a file with the text of the modules that the user's process has run; '' if modules are read from disk.
         path: further folders from which the user's process imports modules.
     """

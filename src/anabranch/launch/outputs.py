@@ -52,7 +52,7 @@ def prepare_tables(prepared: Prepared) -> None:
 
 def checked(plan: Plan, settings: Settings, lanes: Mapping[str, Lane], drained: bool) -> set[str] | None:
     """Check the outputs of a job that is about to start. Returns what the job wrote before; None if the job starts
-    anew, so that its outputs must still be created.
+    anew.
 
     Args:
         lanes: all lanes that the job has ever had, by id.
@@ -88,9 +88,6 @@ def check(plan: Plan, settings: Settings, known: Collection[str]) -> None:
 
 def check_writers(plan: Plan, settings: Settings, known: Collection[str]) -> None:
     """Check that no output stream contains records of a lane that the store doesn't know.
-
-    Args:
-        known: the lanes of the job that the store knows.
 
     Raises:
         StateError: an output contains records of a lane that isn't in ``known``.

@@ -1,5 +1,4 @@
-"""Prepares a job for its start: makes the plan from the job's file and settings, and lets Spark determine the
-schemas."""
+"""Prepares a job for its start: plans it, and lets Spark determine the schemas."""
 
 from __future__ import annotations
 
@@ -176,8 +175,9 @@ def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
 def checked(
     file: JobFile, settings: Settings, formats: Mapping[str, Format], say: Callable[[str], None]
 ) -> Mapping[int, Any]:
-    """Like :func:`resolved`, but in a small Spark session that is started for this purpose. ``say`` gets a message
-    about the start of the session."""
+    """Like :func:`resolved`, in a small Spark session that is started for this purpose. ``say`` gets a message about
+    its start.
+    """
     from anabranch.spark.session import session
 
     say("checking schemas with Spark ...")

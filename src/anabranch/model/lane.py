@@ -89,7 +89,6 @@ class Lane(Document, frozen=True, kw_only=True):
         reports: the reads whose unreadable records this lane writes to the dead-letter stream. If several lanes read
             the same records, only one of them does this.
         rejecting: the operators that may write dead letters.
-        factor: how many buckets the partitions of the lane's SSPs are divided into.
         numbers: for each whole partition of ``ssps``, the number of the task (at factor 1) that reads it.
         bases: the numbers of all tasks (at factor 1) of the lane.
         buckets: if there is a broadcast input: for each task (at factor 1) of which the lane has only a part, the

@@ -1,5 +1,4 @@
-"""A compact form of a plan: the lanes that a change closes and starts, and the state of the job for which the plan was
-made."""
+"""A compact form of a plan: the lanes that a change closes and starts."""
 
 from __future__ import annotations
 
@@ -29,9 +28,8 @@ class Basis(Document, frozen=True, kw_only=True):
 
 
 class Outline(Document, frozen=True, kw_only=True):
-    """The lanes that a plan closes and starts, as rows of ``columns``. Tasks and SSPs are only counted. The ids of new
-    lanes are examples: when the plan is applied, the lanes get other ids. ``kept`` says how many open lanes keep
-    running.
+    """The lanes that a plan closes and starts, as rows of ``columns``. Tasks and SSPs are only counted. New lanes get
+    other ids when the plan is applied. ``kept`` is the number of open lanes that keep running.
     """
 
     columns: tuple[str, ...] = COLUMNS

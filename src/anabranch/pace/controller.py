@@ -1,8 +1,8 @@
 """Computes the limit for the records of the next batch from the durations of previous batches.
 
-A batch takes a fixed time (for example, to start Spark tasks and to commit), and some time for each record. A batch
-that is far shorter than the target reveals little about the time for a record, so the next batch can have up to ten
-times as many records. Any other batch shows how many records would take exactly the target.
+A batch takes a fixed time, and some time for each record. A batch that is far shorter than the target reveals little
+about the time for a record, so the next batch can have up to ten times as many records. Any other batch shows how many
+records would take exactly the target.
 
 The limit is the median of what the last few batches show. If the very last batch was far slower than usual, the limit
 is what this batch shows. So anything that slows down a single batch (an unreachable broker, a frozen process) makes

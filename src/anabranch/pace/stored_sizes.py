@@ -32,8 +32,8 @@ def first(known: Mapping[int, StoredSize], factor: int, partitions: int, *, quic
     :data:`FIRST_PART`.
 
     Args:
-        quick: whether the lane calls no functions of the job. If so, the size isn't divided by :data:`FIRST_PART`,
-            because there is no function that can have become slower.
+        quick: whether the lane calls no functions of the job, which could have become slower. If so, the size isn't
+            divided by :data:`FIRST_PART`.
     """
     if not known:
         return 0

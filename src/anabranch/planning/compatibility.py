@@ -30,7 +30,6 @@ class Version:
     """A version of a job.
 
     Attributes:
-        graph: the version's graph.
         schemas: maps the id of each operator, as text, to the columns of the operator's rows, in Spark's JSON.
         fingerprint: as in :class:`anabranch.protocol.deployment.StartRequest`.
     """
@@ -61,7 +60,6 @@ class Comparison:
     Attributes:
         reasons: why the new version can't follow. Empty if it can.
         notes: messages for the user about changes of the job's inputs, outputs and state.
-        dropped: the operators whose state is dropped.
     """
 
     reasons: tuple[Reason, ...] = ()

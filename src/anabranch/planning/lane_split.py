@@ -1,4 +1,4 @@
-"""Divides the tasks that a container has for a stateless group among several lanes, according to ``[job] lanes``."""
+"""Divides the tasks that a container has for a stateless group among up to ``[job] lanes`` lanes."""
 
 from __future__ import annotations
 

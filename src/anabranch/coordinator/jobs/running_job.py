@@ -1,8 +1,4 @@
-"""A running job, and what can be derived from it without a store, clock or lock.
-
-Other functions that take a running job are in ``seats``, ``offers``, ``standbys``, ``racks``, ``status_view`` and
-``snapshots``.
-"""
+"""A running job, and what can be derived from it without a store, clock or lock."""
 
 from __future__ import annotations
 
@@ -48,7 +44,6 @@ class RunningJob:
     Attributes:
         known: the lanes of all deployments, by id.
         reports: the latest report about each lane since a process last took the lane's seat, by lane id.
-        figures: what :func:`figures` returns for the model.
     """
 
     job: str
@@ -145,9 +140,7 @@ class RunningJob:
         return found
 
     def as_held(self, lane: Lane) -> Lane:
-        """A lane with the epoch of the process that holds its seat. If no process holds the seat, the lane is returned
-        unchanged.
-        """
+        """A lane with the epoch of the process that holds its seat; the lane unchanged if no process does."""
         holder = self.seats.of(lane.seat)
         return lane if holder is None else msgspec.structs.replace(lane, epoch=holder.record.epoch)
 
@@ -168,9 +161,7 @@ class RunningJob:
         self.change(start.model, [*ended, *start.lanes], now)
 
     def snapshot(self) -> Self:
-        """A copy of the job for planning or reading without a lock. The collections that these use are copied;
-        immutable objects such as lanes are shared.
-        """
+        """A copy of the job for planning or reading without a lock. Immutable objects such as lanes are shared."""
         found = copy.copy(self)
         found.known, found.reports = dict(self.known), dict(self.reports)
         processes = {name: replace(each, offered=set(each.offered)) for name, each in self.seats.processes.items()}
@@ -193,7 +184,7 @@ class RunningJob:
         )
 
     def _bases(self) -> tuple[list[tuple[Lane, bool]], dict[str, str | None]]:
-        """What else a change depends on: the lanes, whether each of them is over, and the racks of all containers."""
+        """The lanes, whether each of them is over, and the racks of all containers."""
         lanes = [(lane, self.is_over(lane.id)) for lane in self.lanes]
         return lanes, {each.record.seat: each.record.rack for each in self.seats.processes.values()}
 

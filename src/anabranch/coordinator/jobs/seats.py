@@ -1,6 +1,4 @@
-"""Determines which of a job's seats are free, what happens to lanes when a seat is taken or lost, and how many
-processes are needed.
-"""
+"""Determines which seats are free, what happens when a seat is taken or lost, and how many processes a job needs."""
 
 from __future__ import annotations
 
@@ -22,9 +20,9 @@ def program_due(job: RunningJob) -> int:
 
 
 def relieved(job: RunningJob) -> bool:
-    """Whether lanes of former deployments may close. If a launcher starts the containers, these lanes wait until there
-    are warm containers for their successors. Otherwise they don't wait, because the successors' containers may be
-    started only after the former containers have ended.
+    """Whether lanes of former deployments may close. If a launcher starts the containers, these lanes wait for warm
+    containers for their successors. Otherwise they don't wait, because those containers may be started only after the
+    former ones have ended.
     """
     if job.seats.launching is None or job.state is not DeploymentState.CHANGING:
         return True

@@ -1,5 +1,4 @@
 """Decides which processes maintain standbys of which lanes, and whether a moving lane has the standbys that it needs.
-These are pure functions.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ __all__ = ["Member", "StandbyOrders", "is_warm", "told"]
 StandbyOrders = Mapping[str, tuple[StandbyOrder, ...]]
 """What each process should do with standbys, by the process's execution."""
 _NEAR = 10
-"""How many batches a standby can be behind and still count as up to date. These batches are copied after the lane has
-stopped.
+"""How many batches a standby can be behind and still count as up to date. They are copied after the lane has stopped.
 """
 
 
@@ -43,7 +41,6 @@ def told(
     """What each process should do with standbys, by execution.
 
     Args:
-        lanes: all lanes, by id.
         runners: for each stateful lane that runs and has a folder, the execution of its process.
         members: the processes, by execution.
         count: how many standbys each lane should have.
@@ -84,7 +81,7 @@ def _placed(
     former: tuple[tuple[str, tuple[str, ...]], ...],
 ) -> dict[str, tuple[str, ...]]:
     """The processes in which the solver places each lane's standbys. The result is cached, because every heartbeat with
-    news needs it, mostly for the same arguments.
+    news needs it.
     """
     return standbys.place(dict(lanes), dict(processes), count, dict(former))
 

@@ -1,5 +1,5 @@
 """Decides for a job how many processes the launcher should start, which processes it should end, and when it should
-give up. These are pure functions.
+give up.
 """
 
 from __future__ import annotations
@@ -126,7 +126,6 @@ class Plan:
 
     Args:
         crew: the crew after this step.
-        end: the processes to tell to end.
         news: pairs of what happened and why, for events.
     """
 
@@ -161,9 +160,6 @@ def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float
     A process counts even before the coordinator first hears from it, because Spark takes time to start, and while it
     replaces itself with a new process. It no longer counts when the coordinator has stopped hearing from it, because it
     should then end.
-
-    Args:
-        ended: the members that have ended since the last step, and how.
     """
     if demand.begun != crew.begun:
         crew = replace(crew, begun=demand.begun, failures=0, failed_at=-math.inf, reason="", gave_up=False)

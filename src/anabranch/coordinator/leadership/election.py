@@ -51,7 +51,7 @@ class Election:
 
     @property
     def leads_until(self) -> float:
-        """When this candidate's lease ends, on its clock. If the candidate doesn't lead, the time is in the past."""
+        """When this candidate's lease ends, on its clock; a time in the past if the candidate doesn't lead."""
         return self._ends
 
     def step(self) -> bool:

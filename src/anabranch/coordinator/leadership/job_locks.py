@@ -19,9 +19,6 @@ class JobLocks:
 
     For a store on a server or in memory, no locks are taken: only one coordinator leads there, and ``anabranch run``
     can't use the store.
-
-    Args:
-        url: this coordinator's URL, which is written into the note next to each lock.
     """
 
     def __init__(self, store_url: str, url: str) -> None:

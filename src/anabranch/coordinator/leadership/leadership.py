@@ -35,7 +35,6 @@ class Leadership:
     On a store in SQLite, jobs that an ``anabranch run`` process serves are left to that process.
 
     Args:
-        fence: fences a lane at its outputs.
         launcher: starts the containers; None if something else starts them.
         pool: the threads in which lanes are fenced; None for threads of this object.
         fenced_again_after: the seconds to wait before another attempt to fence a lane that couldn't be fenced.

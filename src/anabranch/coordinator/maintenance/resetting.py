@@ -83,12 +83,11 @@ def forget(
 ) -> None:
     """Reset a job that no process serves. The caller ensures that no process starts it meanwhile.
 
-    Raises the same errors as :func:`losses`, ``fence`` and ``remove``, and the errors of systems that don't answer.
-    After an error, the function can be called again.
+    Raises the errors of :func:`losses`, ``fence`` and ``remove``, and of systems that don't answer. After an error, the
+    function can be called again.
 
     Args:
         at: the current time, in seconds since 1970.
-        fence: fences a lane at its outputs.
         remove: deletes the folders of the job's lanes, if there are any.
     """
     if not losses(store, job).is_reset:

@@ -21,8 +21,8 @@ _WHO = "compact"
 
 @contextmanager
 def alone(store_url: str, job: str) -> Iterator[Store]:
-    """The store, for exclusive work on a job. Inside ``with``, no other process can start the job. If the store is on a
-    server, a coordinator may take over the lead after some time; writes to the returned store then fail.
+    """The store, for exclusive work on a job: inside ``with``, no other process can start the job. If a coordinator
+    meanwhile takes over the lead of a store on a server, further writes fail.
 
     Raises:
         NotFoundError: there is no store; or the store is on a server, and no coordinator has ever led there.
@@ -89,8 +89,8 @@ def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> lis
 
 
 def needed_folders(known: Mapping[str, Lane]) -> set[tuple[str, int]]:
-    """The folders from which the open lanes of a job continue, as pairs of lane and epoch. The epoch is 0 if the lane
-    has no folder yet.
+    """The folders from which the open lanes of a job continue, as pairs of lane and epoch (0 if the lane has no folder
+    yet).
     """
     needed: set[tuple[str, int]] = set()
     for lane in open_lanes(known.values()):

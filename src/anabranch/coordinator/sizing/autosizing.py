@@ -34,14 +34,14 @@ records wait too long.
 """
 _SPACING = 10.0
 _PAUSES = 3
-"""After a change, it takes some time until the change's effect can be seen: at least ``_SPACING`` seconds, and at least
-``_PAUSES`` times the pause of a change. Until then, the factor isn't raised, even if records wait.
+"""After a change, the factor isn't raised until the change's effect can be seen, even if records wait. This takes at
+least ``_SPACING`` seconds, and at least ``_PAUSES`` times the pause of a change.
 """
 _MOST = 4
 """The largest number by which a single step divides the factor."""
 _STALE = 5.0
-"""The age in seconds from which a lane's figures count as out of date. Nothing is concluded from such figures. The
-figures of a lane without any load never change, and never count as out of date.
+"""The age in seconds from which a lane's figures count as out of date, and nothing is concluded from them. The figures
+of a lane without any load never change, and never count as out of date.
 """
 _AFTER_UNDONE = 10
 """The number of cooldowns for which the factor isn't changed after a change that was undone."""
@@ -55,8 +55,8 @@ too far. It isn't lowered as far again for the next ``_SHUNNED`` cooldowns, unle
 ``_MUCH_LESS`` times the rate at the time when the factor rose.
 """
 _WORKS = 0.1
-"""The share of the time for which functions must work on their busiest bucket. If functions work for less of the time,
-their speed proves nothing.
+"""The share of the time for which functions must work on their busiest bucket. Below this share, their speed proves
+nothing.
 """
 
 
@@ -80,7 +80,6 @@ class Assessment:
 
     Args:
         unknown: why nothing can be concluded; if this isn't empty, the fields below have their defaults.
-        loads: the load of each lane.
         needs: the need of each lane, in the order of ``loads``.
         span: for how many seconds there are figures of every lane.
         pause: how many seconds a change would pause the output.
@@ -283,7 +282,7 @@ def decide(
 
 
 def _since(before: float | None, is_so: bool, now: float) -> float | None:
-    """The time since which something has been true; None if it isn't true. ``before`` is the former result."""
+    """The time since which something has been true; None if it isn't true."""
     return None if not is_so else now if before is None else before
 
 

@@ -112,7 +112,6 @@ def _verdict(verdict: Verdict, look: Assessment, lag: float) -> AutoscaleVerdict
 
 
 def _needed(load: LaneLoad, lag: float) -> float:
-    """The records per second that a lane must process to work off its backlog within ``lag`` seconds."""
     return load.arriving + load.backlog / lag
 
 

@@ -27,8 +27,8 @@ that was far smaller.
 """
 _FAR_LARGER = 2
 _GROWN = 20.0
-"""How many seconds a lane's batches, which are small at first, take to reach their full length. Before that, little
-can be concluded from their durations.
+"""How many seconds a lane's batches, which are small at first, take to reach their full length. Before that, their
+durations prove little.
 """
 _LONG = 2.0
 _SURELY = 0.9
@@ -51,12 +51,12 @@ _MATTERS = 0.3
 counts as fixed cost.
 """
 _EVENLY = 0.93
-"""Buckets are hardly ever equally large, and the more buckets there are, the more they differ. So if the factor is
-multiplied by a number, functions become faster only by this power of the number.
+"""Buckets are hardly ever equally large, and the more there are, the more they differ. So if the factor is multiplied
+by a number, functions become faster only by this power of the number.
 """
 _HOT_FROM = 0.3
-"""The share of the time for which functions must work on the busiest bucket to reveal a hot key. If functions work for
-less of the time, batches are too small to reveal a hot key.
+"""The share of the time for which functions must work on the busiest bucket to reveal a hot key. Below this share,
+batches are too small.
 """
 
 
@@ -65,7 +65,6 @@ class LaneLoad:
     """The load of a lane with its current factor.
 
     Args:
-        partitions: the number of partitions that the lane reads.
         threads: how many buckets of a partition functions can work on at once.
         arriving: the records that arrive per second.
         growth: the arrival rate as a multiple of the average over the last half minute; at least 1.
@@ -132,7 +131,7 @@ class LaneLoad:
 
 
 def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int) -> LaneLoad:
-    """The load of a lane, from its reports. ``factor`` is the job's factor, ``threads`` the job's setting."""
+    """The load of a lane, from its reports. ``factor`` and ``threads`` are the job's."""
     report, progress = history.report, history.report.progress.batch_progress
     done = 0 if progress is None else progress.done
     backlog, throughput = max(0, lane.lag - done), history.throughput(report.load.span)

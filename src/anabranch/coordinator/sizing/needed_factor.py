@@ -24,12 +24,10 @@ this share or less.
 _NEARLY = 1.1
 """If the costs of factors differ by less than this multiple, the smallest factor is chosen."""
 _SOON = 2
-"""The power to which the input's growth in the last half minute is raised, to predict how the input continues to grow
-after the factor is lowered.
-"""
+"""The power of the input's growth in the last half minute that predicts the growth after the factor is lowered."""
 _HELD_UP = 0.5
-"""If functions work for at least this share of the time, they count as what holds the lane up. Below this share,
-everything else counts as the cause if it takes longer than functions do.
+"""If functions work for at least this share of the time, they count as what holds the lane up. Otherwise, everything
+else does if it takes longer than functions do.
 """
 
 
@@ -55,7 +53,6 @@ class FactorNeed:
     """What a lane needs.
 
     Args:
-        factor: the factor that the lane needs, among the allowed factors.
         urgent: whether records would wait too long with the current factor.
         enough: whether the current factor suffices.
         now: the seconds until the backlog is worked off with the current factor.

@@ -27,7 +27,6 @@ class Scalability:
         hot: the seconds that functions take per record with the current factor.
         looks: the number of looks from which ``hot`` was determined.
         former: the last factor before the current factor that was looked at often enough; 0 if there was none.
-        former_hot: the seconds that functions took per record with ``former``.
         seconds: the time that functions take per record, by factor. Only the ratios count.
         at: when ``seconds`` were observed, by factor, on any clock.
         crowd: how long functions hold up a lane in which records wait, as a multiple of the time for their busiest
@@ -46,7 +45,7 @@ class Scalability:
     crowd_looks: int = 0
 
     def seen(self, factor: int, hot: float, now: float) -> Scalability:
-        """This experience, including a look at a lane whose functions take ``hot`` seconds per record with a factor."""
+        """This experience, with a look at a lane whose functions take ``hot`` seconds per record."""
         if factor != self.factor:
             enough = self.looks >= _ENOUGH
             former, former_hot = (self.factor, self.hot) if enough else (self.former, self.former_hot)
@@ -60,7 +59,7 @@ class Scalability:
         return replace(after, seconds=seconds, at={**self.at, self.former: self.at.get(self.former, now), factor: now})
 
     def crowded(self, times: float) -> Scalability:
-        """This experience, including a look at a lane with waiting records. ``times`` is the lane's ``crowd``."""
+        """This experience, with a look at a lane with waiting records. ``times`` is the lane's ``crowd``."""
         mean = self.crowd + max(_NEWEST, 1 / (self.crowd_looks + 1)) * (times - self.crowd)
         return replace(self, crowd=mean, crowd_looks=self.crowd_looks + 1)
 

@@ -178,7 +178,7 @@ def _older(where: str, version: int) -> AnabranchError:
 
 
 def _prepare(engine: sa.Engine, address: Address) -> None:
-    """Create the tables, or migrate existing ones, in one transaction. Only one process does this at a time."""
+    """Create or migrate the tables in one transaction. Only one process does this at a time."""
     if address.kind == "sqlite":
         sqlite.keep_a_log(engine)
     with engine.execution_options(**sqlite.WRITES).begin() as connection:

@@ -4,8 +4,8 @@ A step is never changed later: it is written for the tables and documents of its
 :mod:`anabranch.coordinator.store.tables`. A step may run again if its transaction wasn't committed.
 
 Alembic isn't used, for three reasons. Steps rewrite JSON documents, which requires Python in any case. The version must
-stay in ``meta``, where all older programs look for it before they write. And all steps must run under the same lock and
-in the same kind of transaction as the creation of a store.
+stay in ``meta``, where older programs look for it before they write. And steps must run under the same lock and in the
+same kind of transaction as the creation of a store.
 
 To add a step: raise ``FORMAT_VERSION`` in ``tables``, write the step, add it to ``STEPS``, and add a dump of a store in
 the previous format to the tests.
@@ -66,8 +66,8 @@ def _to_4(connection: sa.Connection) -> None:
     """Deployments have drains, and containers have the code of a deployment.
 
     There were three versions of the tables in format 3: the first without programs and artifacts, the second without
-    the instances of processes. This step adds what is missing. It also gives lanes the fields that were in their plans
-    but weren't stored with the lanes.
+    the instances of processes. This step adds what is missing, and gives lanes the fields that were only in their
+    plans.
     """
     if "artifacts" not in _tables(connection):
         sa.Table(
@@ -165,7 +165,7 @@ def _models(connection: sa.Connection) -> dict[tuple[str, int], dict[int, Record
 
 
 def _lanes(connection: sa.Connection, job: str, deployment: int) -> Iterator[tuple[str, int, Record]]:
-    """For each lane of a deployment: the lane's id, the generation in which it was planned, and its document."""
+    """For each lane of a deployment: its id, the generation in which it was planned, and its document."""
     query = sa.text("SELECT id, generation, record FROM lanes WHERE job = :job AND deployment = :deployment")
     rows = connection.execute(query, {"job": job, "deployment": deployment})
     for part in rows.partitions(_LANES_AT_ONCE):

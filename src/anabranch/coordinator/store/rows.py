@@ -45,7 +45,7 @@ def _lane_row(lane: Lane) -> dict[str, Any]:
 
 
 def add_lanes(connection: sa.Connection, new: Sequence[Lane], generation: int) -> None:
-    """Add the ``new`` lanes of a generation. They must be in the order in which they were planned."""
+    """Add the ``new`` lanes of a generation, in the order in which they were planned."""
     rows = [{**_lane_row(lane), "generation": generation, "place": place} for place, lane in enumerate(new)]
     if rows:
         connection.execute(sa.insert(lanes), rows)

@@ -53,7 +53,7 @@ def keep_a_log(engine: sa.Engine) -> None:
 
 
 def copied(original: sa.Engine) -> sa.Engine:
-    """A copy of a database. The copy is in memory."""
+    """An in-memory copy of a database."""
     made = engine(None, "rw")
     source, target = original.raw_connection(), made.raw_connection()
     try:

@@ -112,7 +112,7 @@ def running(store: Store, job: str, number: int | None = None) -> RunningDeploym
 
 
 def is_known(store: Store, job: str, request: str) -> bool:
-    """Whether one of a job's last generations was requested with this id. Those of former deployments also count."""
+    """Whether one of a job's last generations, of any deployment, was requested with this id."""
     last = store.deployment(job) if request else None
     looked = 0
     while last is not None and looked < _REQUESTS_KNOWN:

@@ -76,8 +76,7 @@ class DeadLetterReader:
 
         Raises:
             NotFoundError: there is no such job, stream or partition.
-            ConflictError: another user is reading; or the job ran in one process with its coordinator, so its settings
-                aren't available here.
+            ConflictError: as for :meth:`StreamOpener.opened`.
             AnabranchError: the system doesn't answer.
         """
         its = stored_jobs.deployment(self._store, job)
@@ -130,7 +129,7 @@ class DeadLetterReader:
 
 def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
     """The dead-letter streams of lanes, sorted by name, each with the system of the stream whose dead letters it
-    contains. The dead-letter stream is in the same system, unless the settings bind it to another system.
+    contains. The settings may bind the dead-letter stream to another system.
     """
     found: dict[str, str] = {}
     for lane in lanes:

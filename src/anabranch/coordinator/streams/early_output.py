@@ -49,8 +49,7 @@ class EarlyOutputReader:
 
         Raises:
             NotFoundError: there is no such job or stream.
-            ConflictError: another user is reading; or the job ran in one process with its coordinator, so its settings
-                aren't available here.
+            ConflictError: as for :meth:`StreamOpener.opened`.
             UsageError: the limit is too small or too large.
             AnabranchError: the system doesn't answer.
         """

@@ -1,4 +1,4 @@
-"""Keeps the histories of the jobs that a coordinator serves: the jobs' figures, recorded every ten seconds."""
+"""Keeps the figures of the jobs that a coordinator serves, recorded every ten seconds."""
 
 from __future__ import annotations
 

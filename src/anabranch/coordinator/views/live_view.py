@@ -114,8 +114,8 @@ def _stages(job: RunningJob) -> Iterable[tuple[Any, ...]]:
 
 
 def stored(fields: dict[str, Any], lanes: Iterable[Lane], containers: Iterable[ContainerRecord]) -> Live:
-    """The figures of a job that isn't served here, from the store. ``fields`` are the values of the fields that don't
-    come from lanes and containers.
+    """The figures of a job that isn't served here, from the store. ``fields`` are the fields that don't come from lanes
+    and containers.
     """
     its = open_lanes(lanes)
     per_seat = Counter(lane.seat for lane in its)

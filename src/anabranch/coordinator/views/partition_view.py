@@ -1,6 +1,4 @@
-"""Lists the partitions that a job reads, sorted and limited, with a row for each lane that reads a partition. The row
-shows the lag, and whether the partition holds the lane's watermark back.
-"""
+"""Lists the partitions that a job reads, sorted and limited, with a row for each lane that reads a partition."""
 
 from __future__ import annotations
 

@@ -74,7 +74,6 @@ def lane(
     """The lane of a group for some tasks of a seat.
 
     Args:
-        tasks: the tasks of the seat that the lane runs.
         before: the lanes that have been planned already, some of which may write this lane's inputs.
         written: the stage's outputs to streams and tables, by operator.
     """

@@ -12,7 +12,7 @@ __all__ = ["LaneView", "Snapshot", "Transition", "interrupted"]
 
 
 class LaneView(msgspec.Struct, frozen=True, kw_only=True):
-    """A lane that isn't closed, in this run of the job."""
+    """A lane that isn't closed."""
 
     id: str
     running: bool = False
