@@ -15,8 +15,7 @@ __all__ = ["DrainRemainder", "foretold", "functions_part", "left", "records_left
 _HALTING = 0.5
 """The seconds until all lanes have halted and reported their positions, and have been told where to stop."""
 _STAGE = 0.3
-"""The seconds that a stage takes to drain, in addition to the lanes' last batches, in which all windows close. (Lanes
-without state and event time have no such batch.)"""
+"""The seconds that a stage takes to drain, in addition to the lanes' last batches, in which all windows close."""
 _OF_A_BATCH = 0.5
 """The time of a batch without records, divided by the time that other batches spend outside functions."""
 _WINDOWS = 60_000

@@ -14,7 +14,7 @@ SOURCE = "event-time"
 
 @dataclass(frozen=True)
 class Upstream:
-    """The control records that were read so far from one SSP of an intermediate stream.
+    """What a lane knows from the control records that it has read so far from one SSP of an intermediate stream.
 
     Attributes:
         cursor: the place in the log up to which control records were processed, as the system counts it (-1: none).
@@ -207,8 +207,8 @@ def _rests(progress: Progress, ssp: str, delay: int | None) -> bool:
 
 
 def _reached(active: Mapping[str, int | None], known: Mapping[str, int | None]) -> int | None:
-    """The minimum of the active watermarks, which is None if one of them is None. If no watermark is active, the
-    maximum of the known ones.
+    """The minimum of the active watermarks; None if one of them is None. If no watermark is active, the maximum of the
+    known watermarks.
     """
     return _lowest(active.values()) if active else max((at for at in known.values() if at is not None), default=None)
 

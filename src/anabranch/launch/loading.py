@@ -51,7 +51,6 @@ def _register(job: Job) -> None:
 
 
 def _file(function: Any) -> str | None:
-    """The file of a function, or of a processor's class; None if it isn't known."""
     if isinstance(function, Processor):
         return getattr(sys.modules.get(type(function).__module__), "__file__", None)
     return str(inspect.unwrap(function).__code__.co_filename) if inspect.isfunction(function) else None

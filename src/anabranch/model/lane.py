@@ -192,8 +192,7 @@ class Lane(Document, frozen=True, kw_only=True):
     @property
     def start_is_known(self) -> bool:
         """Whether the lane's start offsets are known: the lane has no predecessors, or all predecessors have closed and
-        the store has the offsets at which they ended. Other conditions for the start are checked in
-        ``coordinator/jobs/offers.py``.
+        the store has the offsets at which they ended.
         """
         return not self.predecessors or self.opened or bool(self.starting)
 

@@ -13,7 +13,7 @@ only known once its query has been stopped, another query must finish the batch.
 
 
 def is_worth_it(left: float, spent: float) -> bool:
-    """Whether breaking a batch off saves more than 1.5 of the remaining seconds (``left``). Breaking off costs the
+    """Whether breaking a batch off saves more than ``_GAIN`` of the remaining seconds (``left``). Breaking off costs the
     seconds since the batch began (``spent``), which are lost, and ``BROKEN_OFF`` seconds.
     """
     return left > spent + BROKEN_OFF + _GAIN

@@ -327,7 +327,6 @@ def _listed(key: Sequence[tuple[str, str]]) -> str:
 
 
 def _text(kind: object) -> str:
-    """A column's type as text of limited length."""
     if isinstance(kind, str):
         return kind
     found = msgspec.json.encode(kind, order="sorted").decode()

@@ -91,8 +91,8 @@ class RunningJob:
         return self.model.replaces > 0 and self.generation == 1
 
     def deployment_of(self, seat: str) -> int:
-        """The deployment for which a seat needs a process now: the first one with open lanes in this seat, or else the
-        current one.
+        """The deployment for which a seat needs a process now: the earliest one with open lanes in this seat, or else
+        the current one.
         """
         its = (lane.deployment for lane in self.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED)
         return min(its, default=self.deployment)

@@ -1,4 +1,4 @@
-"""Takes the snapshot that determines a running job's next state; see :mod:`anabranch.coordinator.jobs.states`."""
+"""Takes the snapshot that determines a running job's next state."""
 
 from __future__ import annotations
 

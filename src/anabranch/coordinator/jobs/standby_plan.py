@@ -1,4 +1,4 @@
-"""Decides which processes maintain standbys of which lanes, and whether a moving lane has the standbys that it needs.
+"""Decides which processes maintain standbys of which lanes, and whether a closing lane has the standbys that it needs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ __all__ = ["Member", "StandbyOrders", "is_warm", "told"]
 StandbyOrders = Mapping[str, tuple[StandbyOrder, ...]]
 """What each process should do with standbys, by the process's execution."""
 _NEAR = 10
-"""How many batches a standby can be behind and still count as up to date. They are copied after the lane has stopped.
+"""How many batches a standby can be behind and still count as up to date. Those batches are copied after the lane has
+stopped.
 """
 
 

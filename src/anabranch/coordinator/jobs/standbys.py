@@ -15,8 +15,8 @@ from anabranch.protocol.standby import StandbyReport
 __all__ = ["behind", "is_news", "members", "prepare", "unready", "wanted"]
 
 _COPIES_WITHIN = 300.0
-"""The maximum seconds for which closing lanes keep running because their successors lack standbys. They count from the
-beginning of the change or, if later, from ``Seats.begun``.
+"""For how many seconds at most closing lanes keep running because their successors lack standbys, from the beginning of
+the change or, if later, from ``Seats.begun``.
 """
 
 

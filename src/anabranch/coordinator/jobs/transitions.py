@@ -86,7 +86,7 @@ def check_changeable(running_job: RunningJob) -> None:
 
 
 def undone(running_job: RunningJob, present: Generation, before: JobModel, who: str, why: str) -> NextGeneration:
-    """The generation that undoes the change that is under way. ``before`` is the job model before that change."""
+    """The generation that undoes the change that is under way, back to the job model ``before``."""
     void = [opening.never_begun(lane, why) for lane in running_job.spoilt()]
     if present.model.rewound:
         its = {lane.id: lane for lane in running_job.lanes}
@@ -139,7 +139,6 @@ def check_cancellable(running_job: RunningJob, present: Generation) -> None:
 
 
 def _check_untouched(running_job: RunningJob) -> None:
-    """Raises ConflictError if any lane of the current deployment has begun."""
     its = [lane for lane in running_job.lanes if lane.deployment == running_job.deployment]
     begun = next((lane for lane in its if lane.begun), None)
     if begun is not None:

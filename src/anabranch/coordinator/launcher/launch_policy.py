@@ -64,7 +64,7 @@ class Demand:
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """A live process that was started here. Times are on the launcher's clock."""
+    """A live process on this machine. Times are on the launcher's clock."""
 
     execution: str
     started: float

@@ -94,8 +94,7 @@ class Assessment:
 
     @property
     def most(self) -> FactorNeed:
-        """The need of the lane that needs the largest factor. Among equal factors, needs that aren't ``enough`` come
-        first, then ``urgent`` needs, then the need with the longest time to catch up."""
+        """The need of the lane that needs the largest factor; of several such lanes, the most pressing need."""
         return max(self.needs, key=lambda each: (each.factor, not each.enough, each.urgent, each.now))
 
     @property

@@ -85,8 +85,7 @@ def explained(url: str) -> Iterator[None]:
     """Turns database errors in the body of ``with`` into AnabranchErrors that name the store and a cure.
 
     Raises:
-        StoreUnavailableError: PostgreSQL can't be reached or is held up, the connection was lost halfway, or the disk
-            of SQLite's file is full.
+        StoreUnavailableError: as for :class:`anabranch.coordinator.store.store.Store`.
         ConflictError: another process has locked SQLite's file.
         ConfigError: the store can't be opened, read or written.
         AnabranchError: the database failed for any other reason.

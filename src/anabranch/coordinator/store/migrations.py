@@ -156,7 +156,6 @@ def _aggregations(connection: sa.Connection, job: str, deployment: int) -> set[s
 
 
 def _models(connection: sa.Connection) -> dict[tuple[str, int], dict[int, Record]]:
-    """The job models by job and deployment, then by generation."""
     found: dict[tuple[str, int], dict[int, Record]] = {}
     query = sa.text("SELECT job, deployment, generation, document FROM models")
     for job, deployment, generation, document in connection.execute(query).all():

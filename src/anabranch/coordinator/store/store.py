@@ -122,7 +122,7 @@ class Store:
             return {lane.id: lane for lane in lookups.lanes(connection, lanes.c.job == job)}
 
     def containers(self, job: str) -> list[ContainerRecord]:
-        """The processes that hold a job's seats according to the store. They may have ended."""
+        """See :func:`anabranch.coordinator.store.lookups.present`."""
         with self._reading() as connection:
             return lookups.present(connection, job)
 
@@ -137,7 +137,7 @@ class Store:
             return lookups.former(connection, registration)
 
     def lost(self, job: str, limit: int) -> list[ContainerRecord]:
-        """The processes of a job that no longer hold their seats. Those that took their seats last come first."""
+        """See :func:`anabranch.coordinator.store.lookups.lost`."""
         with self._reading() as connection:
             return lookups.lost(connection, limit, containers.c.job == job)
 
@@ -147,7 +147,7 @@ class Store:
             return lookups.artifact(connection, sha256)
 
     def events(self, job: str, limit: int, wanted: EventRange = ALL_EVENTS) -> list[Event]:
-        """The last ``limit`` events that match, oldest first; if ``wanted.after`` is set, the first after this id."""
+        """See :func:`anabranch.coordinator.store.lookups.events_of`."""
         with self._reading() as connection:
             return lookups.events_of(connection, job, limit, wanted)
 
@@ -210,7 +210,9 @@ class Store:
             leading.renew(connection, self._epoch)
 
     def resign(self) -> None:
-        """Stop leading: others can claim the lead at once. Raises NotLeadingError if this object doesn't lead."""
+        """Stop leading: other coordinators can claim the lead at once. Raises NotLeadingError if this object doesn't
+        lead.
+        """
         with self._lock:
             try:
                 with database.explained(self._database), self._writer.begin() as connection:

@@ -28,9 +28,7 @@ _SECONDS, _BYTES = 5.0, 2_000_000
 reading.
 """
 _AT_ONCE = 500
-"""The maximum number of offsets that are read at once, from the end backwards. (Some offsets may have no record,
-because of Kafka's transactions.)
-"""
+"""The maximum number of offsets that are read at once, from the end backwards."""
 _PREFIX = "anabranch."
 _ORIGIN = ("stream", "partition", "offset")
 

@@ -88,7 +88,6 @@ def make(graph: Graph, around: Surroundings) -> Plan:
 
 
 def _by_seat(stage: StageModel, found: Seating, seats: Iterable[str]) -> dict[str, list[Task]]:
-    """The tasks of a stage, by seat."""
     tasks: dict[str, list[Task]] = {seat: [] for seat in seats}
     for task in stage.tasks:
         tasks[found.seats[stage.stage][task.name]].append(task)
