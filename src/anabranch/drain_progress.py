@@ -21,8 +21,8 @@ _OF_A_BATCH = 0.5
 _WINDOWS = 60_000
 """How many rows of state a lane emits per second when it drains."""
 _TOLD_BY_ITSELF = 1.0
-"""The seconds after which a batch's own figures show how much of its time is spent in functions. Before that, the
-figures of the last half minute are used.
+"""The seconds after which a batch's own figures show how much of its time is spent in functions. Until then, the
+figures of the last half minute count.
 """
 
 
@@ -53,8 +53,8 @@ def left(status: JobStatus) -> DrainRemainder:
 def foretold(
     stages: Mapping[str, Iterable[str]], reports: Mapping[str, LaneReport], until: Mapping[str, int] | None = None
 ) -> float:
-    """The expected seconds until a job is drained: all lanes finish their batches and read the remaining records, and
-    then one stage after another emits its windows and ends.
+    """The expected seconds until a job is drained: all lanes read the remaining records, and then one stage after
+    another emits its windows and ends.
 
     Args:
         stages: the open lanes of each stage, in the order in which they drain.
@@ -84,13 +84,14 @@ def seconds_left(status: JobStatus) -> float:
 
 def stops_at(drain: DrainProgress | None) -> Mapping[str, int]:
     """The offsets at which a job stops reading, as far as they are known: those of its drain or, until these are
-    determined, the end offsets from the time when the drain was accepted."""
+    determined, the end offsets from when the drain was accepted.
+    """
     return {} if drain is None else drain.until or drain.ends
 
 
 def records_left(report: LaneReport, until: Mapping[str, int]) -> int:
-    """How many offsets a lane still has to read: in each SSP up to its position in ``until`` or, if there is none, up
-    to the end offset.
+    """How many offsets a lane still has to read: in each SSP up to the position in ``until`` or, without one, up to the
+    end offset.
     """
     at, ends = report.progress.positions, report.progress.ends
     return sum(max(0, until.get(ssp, ends.get(ssp, 0)) - offset) for ssp, offset in at.items())

@@ -108,7 +108,7 @@ def after(
     upstream: Mapping[str, Upstream],
 ) -> Progress:
     """The event time after a batch. The watermark is the minimum over all SSPs that aren't idle, or the maximum if all
-    are idle. The watermark never falls. An SSP with an event time in the batch is no longer idle.
+    are idle, and never falls. An SSP with an event time in the batch is no longer idle.
 
     Args:
         delays: the declared watermark delay, in ms, of every SSP that determines the watermark; None for an SSP of an
@@ -137,7 +137,7 @@ def resting(progress: Progress, delays: Mapping[str, int | None]) -> list[str]:
 
 
 def joined(several: Iterable[tuple[Progress, Collection[str]]]) -> Progress:
-    """The initial event time of a lane. ``several`` contains the event time of each predecessor, with the SSPs that the
+    """The initial event time of a lane. ``several`` contains each predecessor's event time, with the SSPs that the
     predecessor has read. For each SSP, the predecessor that is furthest behind counts.
     """
     readers: dict[str, list[Progress]] = {}
@@ -189,7 +189,7 @@ def of_ssp(progress: Progress, ssp: str, delay: int | None) -> int | None:
 
 
 def held_by(progress: Progress, delays: Mapping[str, int | None]) -> str | None:
-    """The SSP that holds the watermark back: the first SSP without a known watermark or, if there is none, the SSP with
+    """The SSP that holds the watermark back: the first one without a known watermark or, if there is none, the one with
     the lowest watermark. None if all SSPs are idle.
     """
     active = {ssp: delay for ssp, delay in delays.items() if not _rests(progress, ssp, delay)}

@@ -24,8 +24,8 @@ _WITH_SCHEMA = ("avro", "confluent", "protobuf")
 def declared(settings: Settings, streams: Iterable[str]) -> dict[str, str]:
     """For each stream, a text that identifies the format that settings and schema files declare for the stream.
 
-    A job can't continue if the text for one of its streams has changed. The text doesn't depend on answers of the
-    registry. Streams of JSON, text and bytes aren't included.
+    A job can't continue if the text for one of its streams has changed. The text doesn't depend on the registry.
+    Streams of JSON, text and bytes aren't included.
     """
     found: dict[str, str] = {}
     for stream in streams:

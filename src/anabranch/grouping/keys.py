@@ -17,8 +17,8 @@ __all__ = ["SeparatedKey", "SingleGroup", "apart", "single_group"]
 
 @dataclass(frozen=True)
 class SeparatedKey:
-    """Two streams in which records of one key can be in different tasks. With ``cogroup``, such records would be in the
-    same task, and the stage would have ``cogroup_tasks`` tasks (at factor 1).
+    """Two streams in which records of one key can be in different tasks. With ``cogroup``, they would be in the same
+    one of ``cogroup_tasks`` tasks (at factor 1).
     """
 
     left: Input
@@ -29,7 +29,7 @@ class SeparatedKey:
 @dataclass(frozen=True)
 class SingleGroup:
     """A warning: at factor 1, ``cogroup`` makes a single task, because the partition counts have no common divisor
-    except 1. ``counts`` are pairs of a stream and its partition count.
+    except 1. ``counts`` pairs each stream with its partition count.
     """
 
     counts: tuple[tuple[str, int], ...]
@@ -38,9 +38,9 @@ class SingleGroup:
 def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> SeparatedKey | None:
     """The first two streams whose keys these tasks don't keep together; None if there are none.
 
-    Only the contents of the tasks matter, so this also works for a user's own grouper and for an expanded job. If
-    producers write each key to partition hash mod count, partitions p and q of two streams can share a key if
-    p = q modulo the GCD of the two counts.
+    Only the contents of the tasks matter, so this works for a user's own grouper and for an expanded job, too. If
+    producers write each key to partition hash mod count, partitions p and q of two streams can share a key if p = q
+    modulo the GCD of the two counts.
 
     Args:
         keyed: streams with the same key columns.

@@ -67,12 +67,12 @@ class Artifact:
 def pack(home: Path) -> Artifact:
     """Pack the files below ``home``, the job file's folder. The same files give the same hash on every machine.
 
-    In a git work tree, the files that git doesn't ignore are packed, committed or not. In a folder that :func:`unpack`
-    has made, all files that were unpacked there are packed; elsewhere, ``*.py`` and ``*.toml``.
+    In a git work tree, the files that git doesn't ignore are packed, committed or not; in a folder that :func:`unpack`
+    has made, all files that were unpacked there; elsewhere, ``*.py`` and ``*.toml``.
 
     Hidden files and folders (names that begin with a dot), Python environments, ``__pycache__``, data files (see
-    :data:`anabranch.job_code.listing.DATA`), git submodules and links to folders are always excluded. A link to a file
-    that is also packed becomes a copy of the file. Nothing is compressed, because compressors differ.
+    :data:`anabranch.job_code.listing.DATA`), git submodules and links to folders are always excluded. A link to a
+    packed file becomes a copy of the file. Nothing is compressed, because compressors differ.
 
     Raises:
         NotFoundError: ``home`` isn't a folder.
@@ -126,8 +126,8 @@ def packed_package(folder: Path) -> bytes:
 
 
 def unpack(content: bytes, sha256: str, cache: Path) -> Path:
-    """Unpack ``content`` into the folder ``cache/<sha256>``, unless it is already unpacked there, and return the
-    folder. Several processes can call this at the same time.
+    """Unpack ``content`` into the folder ``cache/<sha256>``, unless it is already there, and return the folder. Several
+    processes can call this at the same time.
 
     Raises:
         UsageError: ``content`` doesn't have this hash, is too large, or is refused as an archive.
@@ -155,8 +155,7 @@ def unpack(content: bytes, sha256: str, cache: Path) -> Path:
 
 
 def unpacked(sha256: str, cache: Path) -> Path | None:
-    """The folder that :func:`unpack` has made; None if there is no such folder, or if a file in it is missing or has
-    changed.
+    """The folder that :func:`unpack` has made; None if there is none, or if a file in it is missing or has changed.
 
     Raises:
         UsageError: ``sha256`` isn't a hash.

@@ -1,5 +1,5 @@
 """Makes a job's modules importable in this process and in Python workers: the job file, under a unique module name, and
-the modules next to the job file.
+the modules next to it.
 
 Python workers import a job's modules as any program does, and no objects are copied from the user's process. But they
 import the text that the user's process has run, even if a file has been edited since.
@@ -55,8 +55,8 @@ VARIABLE = "ANABRANCH_JOB_CODE"
 """The name of the environment variable that gives Python workers a session's :class:`JobCode`, as JSON."""
 
 SHELF = "ANABRANCH_JOB_SHELF"
-"""The name of the environment variable with the path of a folder in which the user's process stores the
-:class:`JobCode` of each job that is passed to :func:`register`, for workers on the same machine.
+"""The name of the environment variable with the path of a folder. There, the user's process stores the :class:`JobCode`
+of each job that is passed to :func:`register`, for workers on the same machine.
 """
 
 _INSTALLED = ("anabranch", "pyspark", "py4j", "pandas", "numpy", "pyarrow", "msgspec", "xxhash", "confluent_kafka")
@@ -104,8 +104,8 @@ class _Loaded:
 
 
 class _Loader(SourceFileLoader):
-    """Loads modules from files. Each file is read only once, so other processes can get the same text. No compiled
-    files are written next to a job's modules.
+    """Loads modules from files. Each file is read only once, so other processes can get the same text. Writes no
+    compiled files next to a job's modules.
     """
 
     def __init__(self, name: str, path: str, sources: dict[str, bytes]) -> None:
@@ -183,8 +183,8 @@ _shelves: list[str] = []
 
 
 def new_code(file: Path) -> JobCode:
-    """The code of a job file that this process is about to load. The module's name is unique, because it depends on the
-    file's path and text.
+    """The code of a job file that this process is about to load. The module's name is unique, because it is made from
+    the file's path and text.
     """
     content = file.read_bytes()
     stem = re.sub(r"\W", "_", file.stem)
@@ -257,8 +257,8 @@ def importing(code: JobCode) -> ModuleType:
     """The module of a job file, imported if necessary. What the module prints during the import goes to stderr, because
     stdout is used for data.
 
-    ``code`` contains the paths of the user's process. If a worker's environment gives other paths for the same code,
-    the worker uses those. Raises UsageError if the job file has changed since the job was started.
+    ``code`` contains the paths of the user's process; a worker uses other paths if its environment gives them for the
+    same code. Raises UsageError if the job file has changed since the job was started.
     """
     with _entering:
         here = _given.get(code.name, code)
@@ -328,7 +328,7 @@ def code_named(name: str) -> JobCode | None:
 
 def code_of_module(module: ModuleType) -> JobCode | None:
     """The code of a module that this process has imported by its own name; None if the module is a package, or if other
-    processes couldn't import the module by this name.
+    processes couldn't import it by this name.
     """
     file, parts = getattr(module, "__file__", None), module.__name__.split(".")
     if file is None or module.__name__ == "__main__" or not Path(file).is_file():
@@ -349,8 +349,8 @@ def code_in(home: str) -> JobCode:
 
 def snapshot(code: JobCode) -> JobCode:
     """The code with its ``sources`` set, for other processes on this machine; unchanged if this process has read none
-    of the job's modules. The file ``sources`` exists until this process ends. Modules that are imported later aren't in
-    the file, so they are read from disk.
+    of the job's modules. The file ``sources`` exists until this process ends. Modules that are imported later are read
+    from disk.
     """
     with _entering:
         finder = next((each for each in _finders() if each.code == code), None)
@@ -374,8 +374,8 @@ def _finders() -> list[_Finder]:
 
 
 def _forget(finder: _Finder, names: Collection[str]) -> None:
-    """Forget these modules and their submodules, so that they are imported again, because they have changed or another
-    job has modules of the same names.
+    """Forget these modules and their submodules, so that they are imported again: they have changed, or another job has
+    modules of the same names.
     """
     for name in tuple(names):
         for each in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:

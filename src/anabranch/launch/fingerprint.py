@@ -1,5 +1,6 @@
-"""Computes the fingerprint of a job: the operators, streams and settings that must stay the same if the job is to
-continue from its positions and state."""
+"""Computes the fingerprint of a job: the operators, streams and settings that must stay the same for the job to
+continue from its positions and state.
+"""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ class JobFile:
 
 
 def of(job: Job) -> JobFile:
-    """The job file of a Job object: the file that contains the job's first function. For a job without functions in
-    files, ``job.py`` in the working folder.
+    """The job file of a Job object: the file that contains the job's first function or, without functions in files,
+    ``job.py`` in the working folder.
     """
     files = (_file(function) for function in job.functions.values())
     file = next((file for file in files if file and Path(file).is_file()), "job.py")

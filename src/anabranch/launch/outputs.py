@@ -30,8 +30,8 @@ def create(plan: Plan, settings: Settings) -> None:
 
 
 def prepare_tables(prepared: Prepared) -> None:
-    """Check that the tables that a job writes accept its rows. If the job continues, tables that it didn't write before
-    are left out, because a job with new outputs can't continue. Otherwise, missing tables are created.
+    """Check that the tables that a job writes accept its rows, and create missing tables. If the job continues, it
+    can't have new outputs, so only tables that it wrote before are checked, and none is created.
 
     Raises:
         NotFoundError: a table that the job wrote before doesn't exist.

@@ -118,8 +118,8 @@ def plan(
 
 
 def check_tables(graph: Graph, systems: Systems) -> None:
-    """Check the tables of a job. Raises ConfigError if the settings bind an input or a dead-letter stream to a table,
-    or if a table's settings are wrong. Raises NotFoundError if a stream that the job uses as a table doesn't exist.
+    """Raises ConfigError if the settings bind an input or a dead-letter stream to a table, or if a table's settings are
+    wrong. Raises NotFoundError if a stream that the job uses as a table doesn't exist.
     """
     for stream in stages.read_streams(graph):
         if systems.is_table(stream) or systems.is_table(stages.dead_letters_of(stream)):
@@ -151,8 +151,8 @@ def _real_time(settings: Settings, systems: Systems) -> RealTime | None:
 
 
 def cores(plan: Plan, settings: Settings) -> int:
-    """How many Spark tasks each container of the job must be able to run at the same time; 0 for any number. Only the
-    real-time trigger requires a certain number.
+    """How many Spark tasks each container of the job must be able to run at the same time; 0 unless the job has the
+    real-time trigger.
     """
     return planning.task_slots(plan, settings.job.state_partitions) if settings.job.trigger == "real-time" else 0
 

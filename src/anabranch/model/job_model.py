@@ -18,8 +18,8 @@ class ContainerModel(Document, frozen=True, kw_only=True):
 
 
 class Matched(Document, frozen=True, kw_only=True):
-    """The streams of an input that is bound to a pattern, in the order in which the job began to read them, and
-    otherwise by name.
+    """The streams of an input that is bound to a pattern, in the order in which the job began to read them. Streams
+    that it began to read together are sorted by name.
 
     ``pattern`` is the regular expression that a stream's whole name must match. All these streams are in ``system``.
     """

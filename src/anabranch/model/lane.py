@@ -26,8 +26,8 @@ class Position(Document, frozen=True, kw_only=True):
     """The position in one SSP. If parts of the SSP's keys have different offsets, ``parts`` maps each part, written as
     ``bucket/factor``, to its offset, and ``offset`` is the smallest of these offsets.
 
-    For a broadcast SSP, ``parts`` has only the offsets that are ahead of ``offset``. Each belongs to a part of a task,
-    written as ``number:bucket/factor``, where ``number`` is the task's number at factor 1.
+    For a broadcast SSP, ``parts`` has only the offsets ahead of ``offset``. Each belongs to a part of a task, written
+    as ``number:bucket/factor``, with the task's number at factor 1.
     """
 
     ssp: SSP
@@ -191,15 +191,15 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def start_is_known(self) -> bool:
-        """Whether the lane's start offsets are known: the lane has no predecessors, or all predecessors have closed and
-        the store has the offsets at which they ended.
+        """Whether the lane's start offsets are known: it has no predecessors, or all of them have closed and the store
+        has the offsets at which they ended.
         """
         return not self.predecessors or self.opened or bool(self.starting)
 
     @property
     def begins(self) -> dict[SSP, int]:
-        """The start offsets of whole partitions, as far as these offsets depend on other lanes. In some buckets, the
-        lane may begin at a later offset.
+        """The start offsets of whole partitions, as far as they depend on other lanes. In some buckets, the lane may
+        begin at a later offset.
         """
         found: dict[SSP, int] = {}
         for position in self.starting:

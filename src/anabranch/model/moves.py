@@ -31,7 +31,8 @@ class StageMoves(Document, frozen=True, kw_only=True):
     """Triples of a partition, a seat, and how many of the partition's buckets the seat has afterwards."""
     moves: tuple[tuple[int, int, int, int], ...]
     """For each move: the partition, the former seat, the new seat, and how many buckets move. A seat of -1 means that
-    the partition didn't exist before, or doesn't exist afterwards."""
+    the partition didn't exist before, or no longer exists.
+    """
 
 
 def compared(before: JobModel, after: JobModel) -> tuple[StageMoves, ...]:

@@ -18,8 +18,8 @@ _DIGITS = 16
 
 
 class Basis(Document, frozen=True, kw_only=True):
-    """The deployment and the generation for which a plan was made. ``digest`` is the digest of the plan's result; empty
-    if the result isn't compared.
+    """The deployment and the generation for which a plan was made. ``digest`` is that of the plan's result; empty if
+    the result isn't compared.
     """
 
     deployment: int
@@ -44,8 +44,7 @@ def outlined(closing: Iterable[Lane], starting: Iterable[Lane], kept: int) -> Ou
 
 
 def digest(closing: Iterable[Lane], starting: Iterable[Lane], *rest: Any) -> str:
-    """A hash of a plan's result, which doesn't depend on the ids of new lanes. ``rest`` is the rest of the result, in
-    JSON form.
+    """A hash of a plan's result, independent of the ids of new lanes. ``rest`` is the rest of the result, in JSON form.
     """
     lanes = [
         (lane.stage, lane.group, lane.seat, lane.tasks, lane.ssps, lane.broadcast, lane.factor, lane.predecessors)

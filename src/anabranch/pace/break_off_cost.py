@@ -7,14 +7,14 @@ __all__ = ["BROKEN_OFF", "is_worth_it", "likelihood", "mean_loss"]
 BROKEN_OFF = 0.5
 """The seconds that it takes to break off a batch and its transactions."""
 _GAIN = 1.5
-"""The seconds that breaking off a batch must save. If part of the batch turns out to be visible after all, which is
-only known once its query has been stopped, another query must finish the batch. This takes one to four seconds.
+"""The seconds that breaking off a batch must save. If part of the batch turns out to be visible, which is known only
+once its query has been stopped, another query must finish the batch, which takes one to four seconds.
 """
 
 
 def is_worth_it(left: float, spent: float) -> bool:
-    """Whether breaking a batch off saves more than ``_GAIN`` of the remaining seconds (``left``). Breaking off costs the
-    seconds since the batch began (``spent``), which are lost, and ``BROKEN_OFF`` seconds.
+    """Whether breaking a batch off saves more than ``_GAIN`` of the remaining seconds (``left``). It costs
+    ``BROKEN_OFF`` seconds, and the seconds since the batch began (``spent``), which are lost.
     """
     return left > spent + BROKEN_OFF + _GAIN
 
@@ -33,8 +33,8 @@ def likelihood(whole: float, spent: float, unsure: float) -> float:
 
 
 def mean_loss(whole: float) -> float:
-    """The seconds that are lost on average if a lane is told to end at a random moment of a batch. In the first part of
-    the batch, breaking off loses the seconds since the batch began, and ``BROKEN_OFF`` seconds. Later, the batch isn't
+    """The seconds that are lost on average if a lane is told to end at a random moment of a batch. In the batch's first
+    part, breaking off loses the seconds since the batch began, and ``BROKEN_OFF`` seconds. Later, the batch isn't
     broken off, and nothing is lost.
 
     Args:

@@ -1,12 +1,12 @@
 """Computes the limit for the records of the next batch from the durations of previous batches.
 
 A batch takes a fixed time, and some time for each record. A batch that is far shorter than the target reveals little
-about the time for a record, so the next batch can have up to ten times as many records. Any other batch shows how many
-records would take exactly the target.
+about the latter, so the next batch can have up to ten times as many records. Any other batch shows how many records
+would take exactly the target.
 
-The limit is the median of what the last few batches show. If the very last batch was far slower than usual, the limit
-is what this batch shows. So anything that slows down a single batch (an unreachable broker, a frozen process) makes
-only the next batch small.
+The limit is the median of what the last few batches show or, if the very last batch was far slower than usual, what
+this batch shows. So an event that slows down a single batch, such as an unreachable broker, makes only the next batch
+small.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["BatchRun", "BatchTarget", "Pace"]
 _MEMORY = 6
 """The number of recent batches from which the limit is computed."""
 _FIXED = 3
-"""How many estimates of the fixed time are kept, and how many durations of the last batches. The fixed time can't
+"""How many estimates of the fixed time, and how many durations of the last batches are kept. The fixed time can't
 exceed any of these durations.
 """
 _UNKNOWN, _OLD, _VERY_OLD = 2, 8, 50
 """After these numbers of batches of about the same size, a batch of another size is tried, to estimate the fixed time
-again: after ``_UNKNOWN`` if there is no estimate, or only a single, large one; after ``_OLD`` if the fixed time is a
-large part of a batch; and after ``_VERY_OLD`` otherwise.
+again: ``_UNKNOWN`` if there is no estimate, or only a single, large one; ``_OLD`` if the fixed time is a large part of
+a batch; and otherwise ``_VERY_OLD``.
 """
 _TRIED = 120.0
 """In seconds. A batch is made larger to estimate the fixed time only if it will probably take no longer than this."""
@@ -35,14 +35,16 @@ _FASTEST = 10.0
 _CAREFUL = 0.8
 """After a batch that was too short for an exact measurement, the limit grows by this share of the computed factor."""
 _OUTLASTS = 3.0
-"""Apart from test batches (see :meth:`Pace._tried`), the limit doesn't grow so far that the next batch would take
-longer than this multiple of the target if the duration of a batch were proportional to its records."""
+"""Apart from test batches (see :meth:`Pace._tried`), the limit lets the next batch take no longer than this multiple of
+the target, if the duration of a batch is proportional to its records.
+"""
 _NEAR = 0.5
 """A batch shows how long its records take if its duration, without the fixed time, is at least this share of the
 target without the fixed time."""
 _FAR_SLOWER = 0.75
-"""The last batch alone determines the limit if, judging by that batch, the next batch should have less than this share
-of the usual rows."""
+"""The last batch alone determines the limit if, judging by it, the next batch should have less than this share of the
+usual rows.
+"""
 _OF_TRANSACTION = 0.25
 """The largest share of the allowed time that a batch should take."""
 _TIMES_FIXED = 4
@@ -115,8 +117,8 @@ class Pace:
     @property
     def target(self) -> float:
         """The seconds that a batch should take: the configured target or four times the fixed time, whichever is more,
-        but no more than a quarter of the allowed time. Even if the fixed time is more than this quarter, the target
-        exceeds the fixed time.
+        but no more than a quarter of the allowed time. The target exceeds the fixed time even if that is more than this
+        quarter.
         """
         wanted = min(max(self.aim.target, _TIMES_FIXED * self.fixed), self.aim.allowed * _OF_TRANSACTION)
         return max(wanted, _SOME * self.fixed)
@@ -154,13 +156,14 @@ class Pace:
     def _tried(self, ran: BatchRun) -> int:
         """The number of rows for a test batch that shows the fixed time; 0 if no test batch is due or possible.
 
-        If the fixed time is near the target, a batch looks as if its records were slow. Without test batches, batches
-        would get fewer and fewer records, which wouldn't make them much shorter. If the fixed time was estimated too
-        high, batches look short; once batches can't grow any more, only a test batch can correct the estimate.
+        If the fixed time is near the target, a batch looks as if its records were slow, and without test batches,
+        batches would get fewer and fewer records, which wouldn't make them much shorter. If the fixed time was
+        estimated too high, batches look short; once they can't grow any more, only a test batch can correct the
+        estimate.
 
         The test batch gets at most half as many records as the last batch, which costs little. If half would be less
-        than the lowest limit, the test batch gets twice as many records as the last batch, or the lowest limit if that
-        is more, unless this exceeds the highest limit or would take too long.
+        than the lowest limit, it gets twice as many, or the lowest limit if that is more, unless this exceeds the
+        highest limit or would take too long.
         """
         grows = self._is_short(ran) and (self.limit < self.aim.most or math.isinf(self.aim.target))
         if not ran.bound or grows or self.age < self._patience:
@@ -195,7 +198,7 @@ class Pace:
 
     def _grown(self) -> float:
         """The most rows that the next batch can have. The shorter the last batch was, the more its rows can be
-        multiplied. The next batch can always have as many rows as the largest recent batch that was short enough.
+        multiplied. As many rows as in the largest recent batch that was short enough are always possible.
         """
         target, last = self.target, self.ran[-1]
         if math.isinf(target):

@@ -38,7 +38,7 @@ def shares(limit: int, most: int, taken: Mapping[str, SourceShare]) -> dict[str,
     """How many records each source can contribute to the next batch: ``limit`` in total, and at most ``most`` each.
 
     A source that contributed all of its waiting records to the last batch is expected to need no more than twice as
-    many for the next one. The other sources share the rest evenly. What these can't use is divided evenly among all
+    many for the next one. The other sources share the rest evenly; what these can't use is divided evenly among all
     sources. Each source can contribute at least one record, even if the total then exceeds ``limit``.
     """
     count = len(taken)

@@ -124,8 +124,9 @@ def _settings(before: Version, after: Version, factor: int, containers: int, sta
 
 
 def _streams(before: Version, after: Version) -> Iterator[Reason]:
-    """A reason for each difference in a stream or a table that both versions name: in its system, promise, format or
-    pattern or, for an output, in its identity."""
+    """A reason for each difference in a stream or a table that both versions name: in its system, promise, format,
+    pattern or, for an output, identity.
+    """
     old, new = _homes(before), _homes(after)
     for stream in sorted(old.keys() & new.keys()):
         if old[stream] != new[stream]:

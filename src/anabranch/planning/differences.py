@@ -21,8 +21,7 @@ def described(
     before: Graph, after: Graph, fingerprint: Mapping[str, str], following: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Each difference that prevents ``after`` from continuing with the positions and the state of ``before``, as part
-    of a sentence; empty if ``after`` can continue. Partition counts of inputs may differ, because a running job adapts
-    to them.
+    of a sentence. Partition counts of inputs may differ, because a running job adapts to them.
 
     Args:
         fingerprint: the fingerprint of ``before``; see :mod:`anabranch.planning.fingerprints`.

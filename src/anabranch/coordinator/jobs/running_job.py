@@ -91,8 +91,8 @@ class RunningJob:
         return self.model.replaces > 0 and self.generation == 1
 
     def deployment_of(self, seat: str) -> int:
-        """The deployment for which a seat needs a process now: the earliest one with open lanes in this seat, or else
-        the current one.
+        """The earliest deployment with open lanes in a seat, or else the current one: the one for which the seat needs
+        a process now.
         """
         its = (lane.deployment for lane in self.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED)
         return min(its, default=self.deployment)
@@ -172,8 +172,8 @@ class RunningJob:
         return found
 
     def plans_alike(self, other: RunningJob) -> bool:
-        """Whether every change would have the same result, apart from the predicted pause, for this job as for
-        ``other``, the same job at another time.
+        """Whether every change would have the same result, apart from the predicted pause, as for ``other``, the same
+        job at another time.
         """
         return (
             self.model is other.model
@@ -201,7 +201,7 @@ class RunningJob:
 
     def spoilt(self, followed: bool = False) -> list[Lane]:
         """The lanes that failed before they began: lanes of the current generation or, if ``followed``, lanes from
-        which other lanes continue. Lanes without predecessors count only if :attr:`follows` is true.
+        which others continue. Lanes without predecessors count only if :attr:`follows` is true.
         """
         found = [
             lane
@@ -222,8 +222,8 @@ class RunningJob:
         ]
 
     def needless(self) -> list[Lane]:
-        """The closing lanes of former deployments that no process was ever told to run. A lane without start offsets is
-        excluded if other lanes continue from it, because only a process can determine where the lane begins.
+        """The closing lanes of former deployments that no process was ever told to run. A lane from which others
+        continue must have start offsets, because only a process could determine them.
         """
         told = {lane for process in self.seats.processes.values() for lane in process.offered}
         followed = {name for lane in self.lanes for name in lane.predecessors}
@@ -255,8 +255,8 @@ class RunningJob:
         return its
 
     def is_news(self, report: LaneReport) -> bool:
-        """Whether a report must be processed. After a lane's end or failure, further reports are ignored, unless the
-        lane ended because it had caught up, and has started again to drain.
+        """Whether a report must be processed. Reports after a lane's end or failure are ignored, unless the lane had
+        caught up, and has started again to drain.
         """
         before = self.reports.get(report.lane)
         if before is None or before.phase not in LAST_PHASES:

@@ -88,8 +88,8 @@ def _placed(
 
 
 def is_warm(lane: Lane, batch: int, needed: int, members: Iterable[Member]) -> bool:
-    """Whether a lane needn't wait for its standbys any longer: each of the ``needed`` standbys either is nearly up to
-    date with ``batch`` or can't be brought up to date.
+    """Whether a lane needn't wait for its standbys: each of the ``needed`` standbys is nearly up to date with
+    ``batch``, or can't be brought up to date.
     """
     its = [has for member in members for has in member.copies if (has.lane, has.epoch) == (lane.id, lane.folder_epoch)]
     near = {has.number for has in its if has.error or 0 <= has.batch >= batch - _NEAR}
@@ -107,8 +107,8 @@ def _awaited(lanes: Iterable[Lane]) -> frozenset[str]:
 def _left(
     has: StandbyReport, lanes: Mapping[str, Lane], keepers: Mapping[str, Mapping[int, str]], awaited: frozenset[str]
 ) -> list[StandbyOrder]:
-    """A list with the order for a standby that its process no longer has to maintain. The list is empty if the lane is
-    unknown, or if any process should maintain the standby.
+    """The order, in a list, for a standby that its process no longer has to maintain. The list is empty if the lane is
+    unknown, or if the standby is still needed.
     """
     lane = lanes.get(has.lane)
     copy = StandbyOrder(lane=has.lane, epoch=has.epoch, number=has.number, to=StandbyAction.REMOVE)

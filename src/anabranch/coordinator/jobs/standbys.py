@@ -49,8 +49,8 @@ def _runners(job: RunningJob) -> dict[str, str]:
 
 
 def _moving(job: RunningJob, runners: Mapping[str, str]) -> dict[str, list[str]]:
-    """For each lane that should close, the processes of the successors that continue from its state. For a successor
-    whose seat has no process, the closing lane's own process stands in.
+    """For each lane that should close, the processes of the successors that continue from its state. The lane's own
+    process stands in for a successor without a process.
     """
     found: dict[str, list[str]] = {}
     for lane in job.lanes if job.state is DeploymentState.CHANGING else ():

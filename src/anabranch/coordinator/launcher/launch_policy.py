@@ -158,8 +158,7 @@ def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float
     """The launcher's next step for a job.
 
     A process counts even before the coordinator first hears from it, because Spark takes time to start, and while it
-    replaces itself with a new process. It no longer counts when the coordinator has stopped hearing from it, because it
-    should then end.
+    replaces itself. It no longer counts when the coordinator has stopped hearing from it, because it should then end.
     """
     if demand.begun != crew.begun:
         crew = replace(crew, begun=demand.begun, failures=0, failed_at=-math.inf, reason="", gave_up=False)

@@ -37,8 +37,8 @@ class Processes:
     """The container processes on this machine, and their files.
 
     For each process, ``folder`` contains ``JOB/EXECUTION.log``, its output, and ``JOB/EXECUTION.lock``, a lock that the
-    process inherits and holds while it lives. The locks show any coordinator on this machine which processes are alive;
-    process ids alone don't, because they can be reused.
+    process inherits and holds while it lives. The locks show which processes are alive; process ids alone don't,
+    because they can be reused.
 
     Args:
         environment: the environment of the command, without EXECUTION_ENV_CONTAINER_ID.
@@ -77,7 +77,7 @@ class Processes:
 
     def _newest(self, job: str) -> float:
         """When the job's newest process was started, in seconds since 1970, according to its name; 0.0 if there is
-        none. The next name must sort after this one, even if the clock was set back.
+        none. New names must sort after it, even if the clock was set back.
         """
         stamps = (path.stem.partition("-")[0] for path in (self.folder / job).glob(f"{_STAMP}-*.log"))
         return float(calendar.timegm(time.strptime(max(stamps, default=_NONE), _MADE)))
@@ -86,8 +86,8 @@ class Processes:
         return self.folder / job / f"{execution}.log"
 
     def ended(self, job: str, execution: str) -> ProcessEnd | None:
-        """How a process ended; None while it is alive. Only the object that started the process knows the exit code,
-        and only at the first call after the process's end.
+        """How a process ended; None while it is alive. Only the object that started the process knows its exit code,
+        and only at the first call after its end.
         """
         if execution in self._broken:
             return ProcessEnd(None, self._broken.pop(execution))
@@ -147,8 +147,8 @@ class Processes:
             log.warning("a container process can't be ended", job=job, execution=execution, error=str(error))
 
     def lives(self, job: str, execution: str) -> bool:
-        """Whether a process is alive, judging by its lock and its process id. The lock alone doesn't suffice, because a
-        child of the process could have inherited it by accident.
+        """Whether a process is alive, judging by its lock and its process id: a child of the process could have
+        inherited the lock by accident.
         """
         try:
             lock = os.open(self.log_of(job, execution).with_suffix(".lock"), os.O_RDONLY)

@@ -14,8 +14,8 @@ __all__ = ["Election"]
 
 
 class Election:
-    """A candidate for leading. Two candidates never lead at the same time as long as their clocks run at the same rate,
-    even if a process is paused for a long time.
+    """A candidate for leading. Two candidates never lead at the same time, even if a process is paused for a long time,
+    provided that their clocks run at the same rate.
 
     A leader measures its lease from the moment before it renews the lease in the store. Other candidates measure from
     the moment after they first saw the renewal, wait for longer than the lease, and claim the row only if there has
@@ -56,7 +56,7 @@ class Election:
 
     def step(self) -> bool:
         """Renew the lease, or claim it if it is free. Returns whether this candidate leads. Call this several times a
-        second, always from the same thread.
+        second, from the same thread.
 
         If the store isn't available, the lease isn't renewed.
         """

@@ -1,5 +1,5 @@
-"""The locks of jobs that a coordinator serves from a store in SQLite. While the coordinator holds a job's lock,
-``anabranch run`` refuses the job.
+"""The locks of jobs that a coordinator serves from a store in SQLite. ``anabranch run`` refuses a job while a
+coordinator holds its lock.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ Fencing = Callable[[Lane, Mapping[str, Any]], None]
 
 
 class Leadership:
-    """Inside ``with``, takes part in the election and, while the coordinator leads, adopts and advances the jobs of the
-    store, and has lanes fenced.
+    """Inside ``with``, takes part in the election and, while the coordinator leads, adopts and advances the store's
+    jobs, and has lanes fenced.
 
     On a store in SQLite, jobs that an ``anabranch run`` process serves are left to that process.
 

@@ -24,8 +24,8 @@ from anabranch.protocol.status import JobStatus, LaneStatus
 __all__ = ["Assessment", "Findings", "Verdict", "cooldown_seconds", "decide", "limits_of", "looked", "threads_of"]
 
 _SURE, _SURE_OF_WORK = 2.0, 10.0
-"""For how many seconds every look must have found the factor too small before the factor is raised: ``_SURE`` if
-records wait too long, and ``_SURE_OF_WORK`` if functions merely work too much.
+"""For how many seconds every look must have found the factor too small before it is raised: ``_SURE`` if records wait
+too long, ``_SURE_OF_WORK`` if functions merely work too much.
 """
 _LOOKS = 3
 _SPAN, _SPAN_OF_WORK = 20.0, 10.0
@@ -34,14 +34,14 @@ records wait too long.
 """
 _SPACING = 10.0
 _PAUSES = 3
-"""After a change, the factor isn't raised until the change's effect can be seen, even if records wait. This takes at
-least ``_SPACING`` seconds, and at least ``_PAUSES`` times the pause of a change.
+"""After a change, the factor isn't raised until the change's effect can be seen, even if records wait: for at least
+``_SPACING`` seconds, and at least ``_PAUSES`` times the pause of a change.
 """
 _MOST = 4
 """The largest number by which a single step divides the factor."""
 _STALE = 5.0
-"""The age in seconds from which a lane's figures count as out of date, and nothing is concluded from them. The figures
-of a lane without any load never change, and never count as out of date.
+"""The age in seconds from which a lane's figures count as out of date, so that nothing is concluded from them. The
+figures of a lane without any load never change, and never count as out of date.
 """
 _AFTER_UNDONE = 10
 """The number of cooldowns for which the factor isn't changed after a change that was undone."""
@@ -50,9 +50,9 @@ _REMEMBERED = 10
 _REGRETS = 3
 _SHUNNED = 30
 _MUCH_LESS = 0.6
-"""If the factor rises again within ``_REGRETS`` cooldowns plus ``_SPAN`` seconds after it was lowered, it was lowered
-too far. It isn't lowered as far again for the next ``_SHUNNED`` cooldowns, unless the arrival rate falls below
-``_MUCH_LESS`` times the rate at the time when the factor rose.
+"""If the factor rises again within ``_REGRETS`` cooldowns plus ``_SPAN`` seconds after it was lowered, it isn't lowered
+as far again for ``_SHUNNED`` cooldowns, unless the arrival rate falls below ``_MUCH_LESS`` times the rate at the time
+when the factor rose.
 """
 _WORKS = 0.1
 """The share of the time for which functions must work on their busiest bucket. Below this share, their speed proves
@@ -239,9 +239,9 @@ def decide(
 ) -> Verdict:
     """The factor that a job should have.
 
-    If records would wait too long, the factor is raised as soon as the effect of the last change can be seen. If
-    functions merely work too much, or if the factor can be lowered, the autosizer waits for the cooldown. In a
-    deployment's first generation, the factor can be raised without this wait.
+    If records would wait too long, the factor is raised as soon as the effect of the last change can be seen.
+    Otherwise, the factor is changed only after the cooldown; in a deployment's first generation, it can be raised
+    without this wait.
 
     Args:
         since: the seconds since the last change of the job, whoever made it, or since the job's start.
@@ -330,7 +330,7 @@ def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: fl
 
 def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
     """Why a lane without waiting records may be frozen: it has load, but its reports haven't changed for a while. Empty
-    if there is no such lane.
+    if there is none.
     """
     for lane in status.lanes:
         its = heard.heard[lane.lane.id]
@@ -340,8 +340,8 @@ def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
 
 
 def _listened(before: Findings, status: JobStatus, cooldown: float, now: float) -> Findings:
-    """The findings, with the latest report of each lane and the job's current generation. If the job has another
-    deployment or another number of seats, all former findings are dropped.
+    """The findings, with the latest report of each lane and the job's current generation. Another deployment or number
+    of seats drops the former findings.
     """
     of = (status.deployment, status.seats)
     if before.of != of:

@@ -22,8 +22,8 @@ _OVERHEAD_PART = 0.15
 _KNOWN_AFTER = 1.0
 """How many seconds functions must have worked in a batch before their speed is known."""
 _TELLS_AFTER = 0.2
-"""How many seconds functions must have worked in a batch before this batch is better evidence than an earlier batch
-that was far smaller.
+"""How many seconds functions must have worked in a batch for the batch to be better evidence than a far smaller one
+before.
 """
 _FAR_LARGER = 2
 _GROWN = 20.0
@@ -33,7 +33,7 @@ durations prove little.
 _LONG = 2.0
 _SURELY = 0.9
 """If functions account for this share of the time since a batch's first record, they count as accounting for all of it,
-because the two figures are never measured at exactly the same time.
+because the two figures are measured at slightly different times.
 """
 _SLOWEST = 1e-6
 """The number of records per second below which a rate counts as zero."""
@@ -47,8 +47,8 @@ _HOT_SKEW = 2.0
 divide.
 """
 _MATTERS = 0.3
-"""If functions hold up a lane for at least this share of the time while its batches are still small, everything else
-counts as fixed cost.
+"""If functions hold up a lane for at least this share of the time while its batches are small, everything else counts
+as fixed cost.
 """
 _EVENLY = 0.93
 """Buckets are hardly ever equally large, and the more there are, the more they differ. So if the factor is multiplied
@@ -189,8 +189,8 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
 def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
     """The time that functions need per record with another factor, as a multiple of their current time.
 
-    A smaller factor is assumed to slow functions down in proportion. A larger factor is assumed to speed them up as
-    much as former increases did, except for a hot key, which it doesn't divide. A factor above ``threads`` counts as
+    A smaller factor is assumed to slow functions down in proportion, and a larger one to speed them up as much as
+    former increases did, except for a hot key, which no factor divides. A factor above ``threads`` counts as
     ``threads``, because functions work on at most ``threads`` buckets of a partition at once. If the functions are
     ``sequential``, the factor changes nothing.
     """
@@ -211,8 +211,8 @@ def capacity(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
 
 
 def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """The share of the time that a lane would spend on arriving records with a factor. If the share is above 1, the
-    lane can't keep up. Unless more records wait than usual, only the time of functions counts.
+    """The share of the time that a lane would spend on arriving records with a factor. Above 1, the lane can't keep up.
+    Unless more records wait than usual, only the time of functions counts.
     """
     if load.behind:
         return load.arriving / capacity(load, factor, seen)

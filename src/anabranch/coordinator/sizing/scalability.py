@@ -76,9 +76,9 @@ class Scalability:
         return replace(self, seconds={factor: self.seconds[factor] for factor in kept}, at=kept)
 
     def exponent(self, factor: int) -> float:
-        """The exponent of the speed-up from the next smaller known factor to ``factor``. At 1, functions became faster
-        in proportion to the factor; at 0, they became no faster. If nothing is known, or if the difference from 1 may
-        be chance, the exponent is 1.
+        """The exponent of the speed-up from the next smaller known factor to ``factor``: 1 if functions became faster
+        in proportion to the factor, 0 if they became no faster. It is 1 if nothing is known, or if the difference from
+        1 may be chance.
         """
         smaller = max((known for known in self.seconds if known < factor), default=0)
         if not smaller or factor not in self.seconds:

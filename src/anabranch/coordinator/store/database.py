@@ -23,8 +23,8 @@ _FORMAT = sa.select(tables.meta.c.value).where(tables.meta.c.key == "format")
 
 
 def create(url: str) -> sa.Engine:
-    """The database at ``url``, whose store is created or migrated to the current format if necessary. An SQLite file is
-    created if it doesn't exist; a PostgreSQL database must exist.
+    """The database at ``url``, whose store is created or migrated to the current format if necessary. Creates an SQLite
+    file if there is none; a PostgreSQL database must exist.
     """
     address = Address(url)
     if address.path is not None:
@@ -42,8 +42,8 @@ def open_existing(url: str, to_write: bool = False) -> sa.Engine:
     """The database at ``url``. Creates nothing. Raises NotFoundError if there is no store, and ConfigError if the store
     can't be read.
 
-    A store in an older format is migrated if it is opened ``to_write``. Otherwise, the store isn't changed: for an
-    SQLite file, a copy in memory is migrated and made read-only; for PostgreSQL, UnsupportedFormatError is raised.
+    A store in an older format is migrated if it is opened ``to_write``. Otherwise, the store isn't changed: a copy of
+    an SQLite file is migrated in memory and made read-only; for PostgreSQL, UnsupportedFormatError is raised.
     """
     address = Address(url)
     if address.kind == "postgresql":
@@ -121,7 +121,7 @@ def _missing(address: Address) -> AnabranchError:
 
 def check_format(connection: sa.Connection, url: str) -> None:
     """Raises UnsupportedFormatError if the store no longer has the current format: a newer anabranch has migrated it,
-    or an older store has replaced it. No process can migrate the store before the transaction has ended.
+    or an older store has replaced it. Until the transaction ends, no process can migrate the store.
     """
     version = connection.execute(_FORMAT.with_for_update(read=True)).scalar()
     if version != str(tables.FORMAT_VERSION):

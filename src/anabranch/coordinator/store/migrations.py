@@ -1,11 +1,11 @@
 """Migrates a store that an older anabranch wrote to the current format, in numbered steps.
 
-A step is never changed later: it is written for the tables and documents of its time, not for the present
-:mod:`anabranch.coordinator.store.tables`. A step may run again if its transaction wasn't committed.
+A step is never changed later: it is written for the tables and documents of its time. It may run again if its
+transaction wasn't committed.
 
-Alembic isn't used, for three reasons. Steps rewrite JSON documents, which requires Python in any case. The version must
-stay in ``meta``, where older programs look for it before they write. And steps must run under the same lock and in the
-same kind of transaction as the creation of a store.
+Alembic isn't used, for three reasons. Steps rewrite JSON documents, which requires Python in any case. Older programs
+look for the version in ``meta`` before they write. And steps must run under the same lock and in the same kind of
+transaction as the creation of a store.
 
 To add a step: raise ``FORMAT_VERSION`` in ``tables``, write the step, add it to ``STEPS``, and add a dump of a store in
 the previous format to the tests.

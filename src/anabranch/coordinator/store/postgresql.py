@@ -46,8 +46,8 @@ T = TypeVar("T")
 
 
 class _Connection(psycopg.Connection[Any]):
-    """A connection that is closed if the server takes too long to answer. The server's own limits aren't enough,
-    because the server may be frozen.
+    """A connection that is closed if the server takes too long to answer. The server's own limits don't help if the
+    server is frozen.
     """
 
     patience = 0.0

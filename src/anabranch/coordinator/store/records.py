@@ -186,8 +186,8 @@ class LeaderRecord(Document, frozen=True, kw_only=True):
     holder: str
     """The coordinator's URL."""
     beat: int
-    """A number that rises while the coordinator leads; -1 if the coordinator has resigned, or lost the lead because a
-    newer anabranch migrated the store.
+    """A number that rises while the coordinator leads; -1 if it has resigned, or lost the lead because a newer
+    anabranch migrated the store.
     """
 
     @property

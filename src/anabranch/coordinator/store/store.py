@@ -41,12 +41,12 @@ _NO_EPOCH = 0  # below all epochs that are claimed
 class Store:
     """A store at a database URL, created if it doesn't exist; ``sqlite://`` is in memory. Thread-safe.
 
-    A store that an older anabranch wrote is migrated first, in one transaction. A coordinator that leads with the older
-    program then loses the lead.
+    A store that an older anabranch wrote is migrated first, in one transaction, and a coordinator that leads with the
+    older program loses the lead.
 
     The attribute ``url`` is for messages and has no password. After a call of ``stand_by`` or ``claim``, this object
     writes only while it leads: each transaction that writes checks that the epoch that this object claimed is still the
-    last one. Before such a call, this object writes no matter who leads.
+    last one. Before, it writes no matter who leads.
 
     Raises:
         ConfigError: the store can't be opened or written, or the database belongs to another application.
@@ -64,8 +64,8 @@ class Store:
     def open_existing(cls, url: str, to_write: bool = False) -> Self:
         """Open a store without creating anything. Raises NotFoundError if there is none.
 
-        A store in an older format is migrated if it is opened ``to_write``. Otherwise, it isn't changed: an SQLite
-        store is then read as if it had been migrated.
+        A store in an older format is migrated if it is opened ``to_write``. Otherwise it isn't changed: an SQLite store
+        is read as if it had been migrated.
 
         Raises:
             UnsupportedFormatError: also if a PostgreSQL store in an older format is opened without ``to_write``.
@@ -318,8 +318,9 @@ class Store:
     def register(
         self, registration: Registration, seat: str, changed: Sequence[Lane], at: float
     ) -> tuple[ContainerRecord, list[Lane]]:
-        """Give a process a seat under the job's next epoch, which the ``changed`` lanes get, too. Returns the process
-        and the lanes as stored."""
+        """Give a process a seat under the job's next epoch, which the ``changed`` lanes also get. Returns the process
+        and the lanes as stored.
+        """
         job = registration.job
         with self.writing() as connection:
             epoch = rows.next_epoch(connection, job)

@@ -342,8 +342,8 @@ RULES: Sequence[Rule] = (
     _dead_letters,
     _stuck,
 )
-"""All rules but the one for leases, which also needs the length of a lease. Among findings of equal severity, the
-findings of earlier rules come first, and the findings about leases last.
+"""All rules but the one for leases, which also needs the length of a lease. Among findings of equal severity, those of
+earlier rules come first, and those about leases last.
 """
 
 

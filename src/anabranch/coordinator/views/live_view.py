@@ -1,5 +1,5 @@
 """Makes the document with the current figures of a job, :class:`anabranch.views.live.Live`, from a snapshot of the job
-or, if the job isn't served here, from the store.
+or from the store.
 """
 
 from __future__ import annotations
@@ -188,8 +188,8 @@ def _stored_container(record: ContainerRecord, lease: float | None, lanes: int) 
 
 
 def change_of(job: RunningJob, epoch: float) -> ChangeProgress | None:
-    """The progress of the change that is under way; None if there is none. ``epoch`` is the time at which the clock for
-    leases was 0, in seconds since 1970.
+    """The progress of the change that is under way, if any. ``epoch`` is the time at which the clock for leases was 0,
+    in seconds since 1970.
     """
     if job.state is not DeploymentState.CHANGING:
         return None

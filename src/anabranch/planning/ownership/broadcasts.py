@@ -1,8 +1,8 @@
 """Determines where a lane's tasks begin to read a broadcast partition. Each task reads all records of the partition.
 
-A task that takes over from several others at different positions begins at the smallest of these positions. So the task
-gets each record that at least one of the others hasn't processed, but none that all of them have processed. All of
-these positions are stored, in case the task is divided again.
+A task that takes over from several others at different positions begins at the smallest position. So it gets each
+record that at least one of the others hasn't processed. All of these positions are stored, in case the task is divided
+again.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def begins(lane: Lane, whole: SSP) -> dict[Virtual, int]:
 
 
 def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
-    """For each bucket, the offset from which the task must still process the bucket's records, or NEVER if the lane
-    doesn't have this bucket of the task. The length of the result is the factor to which the buckets belong.
+    """For each bucket, the offset from which the task must still process its records, or NEVER if the lane doesn't have
+    this bucket of the task. The length of the result is the factor to which the buckets belong.
 
     Args:
         number: the task's number at factor 1.
@@ -49,8 +49,8 @@ def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
 
 
 def begin(lane: Lane, whole: SSP, former: Iterable[Lane]) -> Position:
-    """The offset at which a lane begins to read a broadcast partition, and those parts of its tasks that have already
-    processed records beyond this offset.
+    """The offset at which a lane begins to read a broadcast partition, and those parts of its tasks that have processed
+    records beyond it.
 
     Args:
         former: the closed lanes that had the tasks of ``lane``.

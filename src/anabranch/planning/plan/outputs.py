@@ -49,9 +49,9 @@ def output(
 def dead_letters(
     graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surroundings, counts: Mapping[str, int]
 ) -> dict[str, Output]:
-    """For each source, the dead-letter stream for the source's records that can't be processed. Records that the job
-    itself wrote are readable, so an intermediate stream needs a dead-letter stream only if a function of the stage may
-    raise an error, or if late rows become dead letters.
+    """For each source, the dead-letter stream for its records that can't be processed. An intermediate stream needs one
+    only if a function of the stage may raise an error, or if late rows become dead letters, because records that the
+    job itself wrote are readable.
     """
     found: dict[str, Output] = {}
     for source in stage.sources:
