@@ -58,7 +58,6 @@ def foretold(
 
     Args:
         stages: the open lanes of each stage, in the order in which they drain.
-        reports: the last report of each lane.
         until: for each SSP, the position at which its lane stops reading; None if only planned batches are finished.
     """
     lanes = {stage: [reports[name] for name in names if name in reports] for stage, names in stages.items()}

@@ -17,10 +17,10 @@ class Upstream:
     """What a lane knows from the control records that it has read so far from one SSP of an intermediate stream.
 
     Attributes:
-        cursor: the place in the log up to which control records were processed, as the system counts it (-1: none).
+        cursor: the place in the log, as the system counts it, up to which control records were processed (-1: none).
         heard: the last watermark of each lane that writes the SSP; None if the lane has none yet. A lane that is known
             only from the control records of its co-writers has the lowest watermark of its predecessors.
-        gone: lanes that their successors have replaced.
+        gone: the lanes that their successors have replaced.
         resting: lanes that are idle, according to their last control records.
     """
 
@@ -114,7 +114,7 @@ def after(
         delays: the declared watermark delay, in ms, of every SSP that determines the watermark; None for an SSP of an
             intermediate stream.
         maxima: the latest event time of each SSP in the batch.
-        upstream: for each SSP of an intermediate stream, the reports of its writers up to the end of the batch.
+        upstream: for each SSP of an intermediate stream, its writers' reports up to the end of the batch.
     """
     seen = dict(progress.maxima)
     for ssp, at in maxima.items():
@@ -165,7 +165,7 @@ def cleared(left: Progress, ssps: Iterable[str], writers: Iterable[str]) -> Prog
     Args:
         left: the event time with which the predecessor ended.
         ssps: the SSPs of intermediate streams that the lane reads.
-        writers: the lanes that have written these SSPs so far. Their reports no longer count.
+        writers: the lanes that have written these SSPs so far, whose reports no longer count.
     """
     found = {}
     for ssp in ssps:

@@ -49,8 +49,8 @@ def settled(
         kept: the formats that are stored for the job, or with which it was planned. A confluent format stays as it is,
             so that a repeated batch can read the same records, unless the job writes with it and its schema isn't
             registered yet.
-        register: whether to register the schemas with which the job writes, if they aren't registered yet. Otherwise,
-            the id of an unregistered schema is -1, which suffices to plan a job.
+        register: whether to register unregistered schemas with which the job writes. Otherwise, the id of such a schema
+            is -1, which suffices to plan a job.
 
     Raises:
         ConfigError: a schema is missing or invalid.

@@ -46,7 +46,6 @@ def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: in
     The result depends only on the stage as it is now. Unchanged inputs give the same tasks, divided by the new factor.
 
     Args:
-        inputs: the inputs in the job's order.
         before: the stage's current factor.
 
     Raises:

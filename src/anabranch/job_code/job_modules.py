@@ -127,7 +127,6 @@ class _Finder(MetaPathFinder):
     :data:`RESERVED` names.
 
     Attributes:
-        sources: the text of modules, by path.
         served: the names of the modules that this finder has found for imports.
         snapshot: the result of :func:`snapshot`; None if it wasn't called.
     """

@@ -73,7 +73,7 @@ def check(plan: Plan, settings: Settings, known: Collection[str]) -> None:
     """Check that the output streams of a job that continues exist.
 
     Args:
-        known: what the job wrote before. Other outputs are new, and aren't checked.
+        known: what the job wrote before. Other outputs, which are new, aren't checked.
 
     Raises:
         StateError: a stream is gone; the message names it.

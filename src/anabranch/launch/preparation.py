@@ -37,8 +37,8 @@ class Prepared:
     """A job that can be started: it is planned, and the schema after each operator is known.
 
     Attributes:
-        known: what the job wrote before, if it continues; see :func:`anabranch.launch.outputs.checked`. None if the job
-            starts anew, or if another version of it is deployed: outputs that don't exist are created.
+        known: as returned by :func:`anabranch.launch.outputs.checked`; None if outputs that don't exist are created,
+            because the job starts anew or another version of it is deployed.
     """
 
     file: JobFile
@@ -75,9 +75,9 @@ def plan(
     """Plan the job for the streams as they are now.
 
     Args:
-        known: the model of the job's current generation, if there is one.
+        known: the model of the job's current generation, if any.
         kept: the job's model if the job was drained. The plan keeps this model's factor and number of containers.
-        replaces: whether this version replaces the running version, and takes over its intermediate streams.
+        replaces: whether this version replaces the running one, and takes over its intermediate streams.
 
     Raises:
         ConfigError: a setting is wrong, or contradicts the graph.

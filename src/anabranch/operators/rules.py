@@ -14,7 +14,8 @@ class Rule:
     """The properties of one kind of operator.
 
     Attributes:
-        sql: whether the operator consists of SQL expressions. If so, several branches can share one pass over the rows.
+        sql: whether the operator consists of SQL expressions, so that several branches can share one pass over the
+            rows.
         sink: whether the operator ends a branch.
         function: whether the operator calls Python functions of the job, row by row or batch by batch.
         key: returns, for a node and the key columns before it, the key columns after it, or why they are lost.

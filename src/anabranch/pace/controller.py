@@ -90,8 +90,7 @@ class Pace:
 
     Attributes:
         ran: the last batches that the limit depends on, the oldest first.
-        before: the very last batch, whether or not the limit depends on it.
-        estimates: the last estimates of the fixed time.
+        before: the very last batch.
         age: the number of batches since the last estimate of the fixed time.
         shortest: the durations of the last batches. The fixed time can't exceed any of them.
     """

@@ -31,7 +31,6 @@ class Version:
 
     Attributes:
         schemas: maps the id of each operator, as text, to the columns of the operator's rows, in Spark's JSON.
-        fingerprint: as in :class:`anabranch.protocol.deployment.StartRequest`.
     """
 
     graph: Graph
@@ -58,7 +57,6 @@ class Comparison:
     """The result of comparing two versions.
 
     Attributes:
-        reasons: why the new version can't follow. Empty if it can.
         notes: messages for the user about changes of the job's inputs, outputs and state.
     """
 

@@ -24,7 +24,7 @@ def described(
     of a sentence. Partition counts of inputs may differ, because a running job adapts to them.
 
     Args:
-        fingerprint: the fingerprint of ``before``; see :mod:`anabranch.planning.fingerprints`.
+        fingerprint: the fingerprint of ``before``.
         following: the fingerprint of ``after``.
     """
     differing = [name for name in {**fingerprint, **following} if fingerprint.get(name) != following.get(name)]

@@ -36,9 +36,8 @@ def found(
 
     Args:
         patterns: the pattern of each name that settings bind to a pattern.
-        systems: the systems of the job's streams, by name.
         there: the existing streams of each system.
-        known: the job's current model. Its streams come first, in the model's order.
+        known: the job's current model, whose streams come first, in the model's order.
         new: whether inputs that already have streams also get new streams.
 
     Raises:

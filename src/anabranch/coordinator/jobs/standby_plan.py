@@ -44,9 +44,8 @@ def told(
     Args:
         runners: for each stateful lane that runs and has a folder, the execution of its process.
         members: the processes, by execution.
-        count: how many standbys each lane should have.
-        moving: for each lane that should close, the processes in which its successors will run. Each of these processes
-            maintains a standby of the lane.
+        moving: for each lane that should close, the processes in which its successors will run, and which maintain
+            standbys of the lane.
     """
     former: dict[str, dict[str, int]] = {}
     for name, member in members.items():

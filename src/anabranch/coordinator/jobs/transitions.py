@@ -63,7 +63,6 @@ class NextGeneration:
     """The next generation of a job.
 
     Attributes:
-        result: the answer for the client.
         ending: the lanes of the current generation that end, as they should be stored.
     """
 

@@ -38,10 +38,9 @@ class Demand:
         over: whether all existing processes must end.
         begun: when the coordinator began to serve the deployment, or told the launcher to try again.
         sure_from: the time before which it isn't known which processes are alive.
-        holders: the processes that have a seat.
-        standing_by: the processes without a seat that last asked for one at most the length of a lease ago.
-        returning: the processes that began to replace themselves with new processes at most ``COMES_WITHIN`` seconds
-            ago, each with the time at which it began.
+        standing_by: the processes without a seat that asked for one at most the length of a lease ago.
+        returning: the processes that began to replace themselves at most ``COMES_WITHIN`` seconds ago, each with the
+            time at which it began.
     """
 
     job: str
@@ -125,7 +124,6 @@ class Plan:
     """What the launcher should do now.
 
     Args:
-        crew: the crew after this step.
         news: pairs of what happened and why, for events.
     """
 

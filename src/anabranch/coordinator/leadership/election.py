@@ -22,9 +22,8 @@ class Election:
     been no other renewal by then.
 
     Args:
-        store: the store. From now on, ``store`` writes only while this candidate leads. Other code must not use
-            ``store`` to claim the lead or to resign.
-        holder: the URL of this coordinator.
+        store: the store, which from now on writes only while this candidate leads. Other code must not use it to claim
+            the lead or to resign.
         clock: a clock in seconds that keeps running while the machine sleeps.
         lease: how many seconds the lease lasts after it was renewed.
         grace: how many seconds longer than the lease other candidates wait.

@@ -35,9 +35,9 @@ class Leadership:
     On a store in SQLite, jobs that an ``anabranch run`` process serves are left to that process.
 
     Args:
-        launcher: starts the containers; None if something else starts them.
+        launcher: starts the containers; None if something else does.
         pool: the threads in which lanes are fenced; None for threads of this object.
-        fenced_again_after: the seconds to wait before another attempt to fence a lane that couldn't be fenced.
+        fenced_again_after: the seconds before another attempt to fence a lane that couldn't be fenced.
     """
 
     def __init__(

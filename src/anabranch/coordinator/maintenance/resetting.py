@@ -88,7 +88,6 @@ def forget(
 
     Args:
         at: the current time, in seconds since 1970.
-        remove: deletes the folders of the job's lanes, if there are any.
     """
     if not losses(store, job).is_reset:
         its, known = stored_jobs.deployment(store, job), store.lanes(job)

@@ -81,7 +81,7 @@ def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> lis
 
     Args:
         known: all lanes that the job has ever had, none of them in the middle of a change: see :func:`lanes`.
-        there: the existing folders, as pairs of a lane's id and the name of a folder within that lane's folder.
+        there: the existing folders, as pairs of a lane's id and a name within that lane's folder.
     """
     needed = {(lane, str(epoch)) for lane, epoch in needed_folders(known)}
     of_lanes = {(lane, name) for lane, name in there if lane in known and name.isdecimal()}

@@ -65,7 +65,7 @@ class Verdict:
     """What the autosizer decides for a job.
 
     Args:
-        factor: the factor that the job should have from now on; None if the job keeps its factor.
+        factor: the factor that the job should have from now on; None to keep its factor.
         advice: what would help if no factor is sufficient.
     """
 
@@ -79,8 +79,8 @@ class Assessment:
     """The result of a look at a job.
 
     Args:
-        unknown: why nothing can be concluded; if this isn't empty, the fields below have their defaults.
-        needs: the need of each lane, in the order of ``loads``.
+        unknown: why nothing can be concluded; the fields below then have their defaults.
+        needs: the need of each lane in ``loads``.
         span: for how many seconds there are figures of every lane.
         pause: how many seconds a change would pause the output.
     """
@@ -129,15 +129,15 @@ class Findings:
         of: the deployment and the number of seats. If either changes, all findings are dropped.
         fell: when the factor last fell.
         arriving: how many records per second arrived for all lanes together at the last look.
-        too_small: the factor that proved too small after the factor had last fallen; None if there is none, or if it no
-            longer counts.
-        changed: when the last change was done: when its generation was first seen or, if later, when the job was last
-            seen in a state other than running. Minus infinity if no change has been seen.
-        rising: the time since which all looks have found the factor too small.
+        too_small: the factor that proved too small after the last fall; None if there is none, or if it no longer
+            counts.
+        changed: when the generation of the last change was first seen or, if later, when the job was last seen in a
+            state other than running. Minus infinity if no change has been seen.
+        rising: since when all looks have found the factor too small.
         looks: the number of looks since ``rising``.
-        falling: the time since which all looks have found the factor too large.
+        falling: since when all looks have found the factor too large.
         falls_to: the largest factor that the looks since ``falling`` have suggested.
-        advising: the time since which something other than a factor would help.
+        advising: since when something other than a factor would help.
         seen: experience with factors, by stage and group.
     """
 
@@ -244,7 +244,7 @@ def decide(
     without this wait.
 
     Args:
-        since: the seconds since the last change of the job, whoever made it, or since the job's start.
+        since: the seconds since the job's last change, whoever made it, or since its start.
         undone: whether the last change undid another change.
     """
     if look.unknown:

@@ -68,15 +68,15 @@ class LaneLoad:
         threads: how many buckets of a partition functions can work on at once.
         arriving: the records that arrive per second.
         growth: the arrival rate as a multiple of the average over the last half minute; at least 1.
-        backlog: the number of waiting records, without the records that the running batch has finished.
+        backlog: the number of waiting records, without those that the running batch has finished.
         settled: whether the waiting records have arrived only recently.
         behind: whether more records wait than usual.
         rate: the records per second that the lane processes while it is busy; 0 if unknown.
         seconds: the duration, in seconds, of the batch in which ``rate`` was observed.
         sure: whether the observations suffice to tell what takes the time.
         working: the share of the time that functions need for arriving records, on the bucket with the most work.
-        hot: for how many seconds per record functions held up the lane in the last batch, or in the running batch if
-            that batch tells more.
+        hot: for how many seconds per record functions held up the lane in the last batch, or in the running one if it
+            tells more.
         usually_hot: how many seconds per record functions took on their busiest bucket in the last half minute.
         rest: how many seconds per record everything else takes, without the fixed part of a batch.
         skew: as in :class:`anabranch.protocol.lane_report.LoadReport`.

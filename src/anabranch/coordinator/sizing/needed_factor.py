@@ -39,7 +39,7 @@ class FactorTarget:
         target: the largest share of the time for which functions should work on a bucket.
         lag: the seconds within which a backlog should be worked off.
         pause: how many seconds a change would pause the output.
-        factors: the allowed factors, including the current factor, in ascending order.
+        factors: the allowed factors and the current one, in ascending order.
     """
 
     target: float

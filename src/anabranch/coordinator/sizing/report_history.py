@@ -26,8 +26,8 @@ class ReportHistory:
     """A lane's newest report, and figures of its recent reports.
 
     Args:
-        at: the time since which the report hasn't changed.
-        moved: the time since which no record has been processed.
+        at: since when the report hasn't changed.
+        moved: since when no record has been processed.
         samples: the figures of the last half minute, oldest first.
     """
 

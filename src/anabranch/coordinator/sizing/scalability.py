@@ -25,13 +25,12 @@ class Scalability:
 
     Args:
         hot: the seconds that functions take per record with the current factor.
-        looks: the number of looks from which ``hot`` was determined.
-        former: the last factor before the current factor that was looked at often enough; 0 if there was none.
+        looks: from how many looks ``hot`` was determined.
+        former: the last factor before the current one that was looked at often enough; 0 if there was none.
         seconds: the time that functions take per record, by factor. Only the ratios count.
         at: when ``seconds`` were observed, by factor, on any clock.
         crowd: how long functions hold up a lane in which records wait, as a multiple of the time for their busiest
-            bucket. If this is above 1, partitions compete for cores.
-        crowd_looks: the number of looks from which ``crowd`` was determined.
+            bucket. Above 1, partitions compete for cores.
     """
 
     factor: int = 0

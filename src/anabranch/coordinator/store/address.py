@@ -59,7 +59,6 @@ class Address:
     """The location of a store.
 
     Attributes:
-        kind: ``sqlite`` or ``postgresql``.
         shown: the URL for messages, without passwords.
 
     Raises:

@@ -35,7 +35,6 @@ def counted(
     """The partition counts of streams, by ``system/stream``; 0 if the stream doesn't exist.
 
     Args:
-        streams: the streams, as ``system/stream``.
         patterns: the job's patterns. The partitions of all streams that match one of them are also counted.
 
     Raises:

@@ -19,9 +19,9 @@ class StreamOpener:
     """Opens systems for one user at a time, and refuses other users, to limit the load on a coordinator.
 
     Args:
-        systems: the systems of the only job, which runs in this process; None to use the systems that the settings of
-            each job name.
-        what: the beginning of the message to a user who is refused, such as "dead letters are".
+        systems: the systems of the only job, which runs in this process; None for the systems that each job's settings
+            name.
+        what: the beginning of the message to a refused user, such as "dead letters are".
     """
 
     def __init__(self, systems: Systems | None, what: str) -> None:

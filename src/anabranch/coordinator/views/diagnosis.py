@@ -38,7 +38,6 @@ def findings(status: JobStatus, at: float, lease: float, change: ChangeProgress 
     Args:
         at: the current time, in seconds since 1970.
         lease: how many seconds a container counts as alive after a heartbeat.
-        change: the change that is under way, if any.
     """
     found = [each for rule in RULES for each in rule(status, at, change)]
     found += _leases(status, lease)

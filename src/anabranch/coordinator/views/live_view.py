@@ -36,7 +36,7 @@ def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[
         at: the current time, in seconds since 1970.
         clock: the current time on the clock for leases.
         lease: how many seconds a process counts as alive after a heartbeat.
-        lost: processes that no longer hold their seats, but should be shown, too.
+        lost: processes that no longer hold their seats, but should be shown.
     """
     lanes = open_lanes(job.lanes)
     heard = [job.reports[lane.id] for lane in lanes if lane.id in job.reports]

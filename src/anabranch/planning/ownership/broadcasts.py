@@ -50,13 +50,10 @@ def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
 
 def begin(lane: Lane, whole: SSP, former: Iterable[Lane]) -> Position:
     """The offset at which a lane begins to read a broadcast partition, and those parts of its tasks that have processed
-    records beyond it.
-
-    Args:
-        former: the closed lanes that had the tasks of ``lane``.
+    records beyond this offset. ``former`` are the closed lanes that had the tasks.
 
     Raises:
-        StateError: the former lanes didn't have all of these tasks.
+        StateError: the former lanes didn't have all of the tasks.
     """
     left: dict[int, list[FormerPosition]] = {}
     for each in former:

@@ -122,7 +122,7 @@ def with_dead_letters(
     """The lane with the dead-letter streams that it writes.
 
     Args:
-        aside: for each source, the dead-letter stream for the source's records that can't be processed.
+        aside: for each source, the dead-letter stream for its records that can't be processed.
         reports: the sources whose unreadable records this lane writes to the dead-letter stream. If several groups read
             a source, only the lanes of one group do so.
     """
