@@ -89,8 +89,8 @@ def stops_at(drain: DrainProgress | None) -> Mapping[str, int]:
 
 
 def records_left(report: LaneReport, until: Mapping[str, int]) -> int:
-    """How many offsets a lane still has to read: in each SSP up to the position in ``until`` or, without one, up to the
-    end offset.
+    """How many offsets a lane still has to read: in each SSP up to the position in ``until`` or, if there is none, up
+    to the end offset.
     """
     at, ends = report.progress.positions, report.progress.ends
     return sum(max(0, until.get(ssp, ends.get(ssp, 0)) - offset) for ssp, offset in at.items())

@@ -120,7 +120,6 @@ def _extend(stage: StageModel, base: dict[str, SSP], stream: Input) -> None:
 
 
 def _groups(stage: StageModel, factor: int) -> int:
-    """How many tasks the stage has at factor 1."""
     return len(stage.tasks) // factor
 
 

@@ -17,8 +17,8 @@ __all__ = ["SeparatedKey", "SingleGroup", "apart", "single_group"]
 
 @dataclass(frozen=True)
 class SeparatedKey:
-    """Two streams in which records of one key can be in different tasks. With ``cogroup``, they would be in the same
-    one of ``cogroup_tasks`` tasks (at factor 1).
+    """Two streams in which records of one key can be in different tasks. With ``cogroup``, such records would be in one
+    task, and the stage would have ``cogroup_tasks`` tasks (at factor 1).
     """
 
     left: Input

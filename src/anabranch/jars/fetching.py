@@ -25,8 +25,8 @@ _CURE = f"name another Maven repository: --repository URL, or {VARIABLE}"
 
 def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) -> Path:
     """Fetch the jars of a set, unless the cache has them, and return their folder. A new folder appears in the cache
-    only once it is complete. A folder that exists only gets the jars that it lacks, because another process may be
-    using it.
+    only once it is complete. An existing folder gets only the jars that it lacks, because another process may be using
+    the folder.
 
     Raises:
         AnabranchError: a jar can't be fetched, or has the wrong checksum. The cache is unchanged.

@@ -214,8 +214,8 @@ def enter(code: JobCode) -> None:
 
 @dataclass(frozen=True)
 class _Shelf(MetaPathFinder):
-    """Finds modules that no other finder finds, in the folders of all jobs that the user's process has loaded, even
-    after the session was started. The job that was loaded last comes first.
+    """Finds modules that no other finder finds, in the folders of all jobs that the user's process has loaded,
+    including jobs loaded since the session was started. The job that was loaded last comes first.
     """
 
     folder: Path

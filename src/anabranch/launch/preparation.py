@@ -176,7 +176,7 @@ def checked(
     file: JobFile, settings: Settings, formats: Mapping[str, Format], say: Callable[[str], None]
 ) -> Mapping[int, Any]:
     """Like :func:`resolved`, in a small Spark session that is started for this purpose. ``say`` gets a message about
-    its start.
+    the session's start.
     """
     from anabranch.spark.session import session
 

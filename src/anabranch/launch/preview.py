@@ -92,7 +92,7 @@ class _Batch:
 
     def input(self, spark: SparkSession, stream: str, most: int) -> DataFrame:
         """The first ``most`` records of a stream, partition by partition, as the job's ``read`` declares them. For an
-        input that is bound to a pattern, of each stream.
+        input that is bound to a pattern, ``most`` applies to each stream.
         """
         node = self.reads[stream]
         read = partial(self._read, spark, node, lambda _: _virtual(F.lit(0)), most)
@@ -184,8 +184,8 @@ class _Batch:
         return partial(aside.rejects, keep=False)
 
     def _into_state(self) -> Column:
-        """Whether a row enters state. Of the rows of a broadcast record, only that for the virtual task that owns the
-        record's key does.
+        """Whether a row enters state. A broadcast record becomes several rows; only the row for the virtual task that
+        owns the record's key enters state.
         """
         own = ownership.bucket_of_row(self._plan.model.factor) == meta_column.field("bucket")
         return meta_column.field("bucket").isNull() | own

@@ -41,7 +41,7 @@ class Document(
     """An immutable object that round-trips through JSON. Fields that this program doesn't know are kept in ``extra``.
 
     Only the outermost document of a file or message has a ``version``; see :func:`encode`. There may be millions of
-    documents, so the garbage collector ignores them, which is safe because they can't contain themselves.
+    documents, so the garbage collector ignores them, which is safe because a document can't contain itself.
     """
 
     extra: Unknown | msgspec.UnsetType = msgspec.UNSET
@@ -129,7 +129,6 @@ def _decoder(kind: type[T]) -> Callable[[bytes | str], T]:
 
 @functools.cache
 def _fields(kind: type[Document]) -> dict[str, msgspec.structs.FieldInfo]:
-    """The fields of a document, by their names in JSON."""
     return {field.encode_name: field for field in msgspec.structs.fields(kind)}
 
 

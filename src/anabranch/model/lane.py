@@ -45,9 +45,9 @@ class Rewind(Document, frozen=True, kw_only=True):
             written before all of the lanes in ``after`` were closed.
         after: with ``clear``, all lanes that the rewind closes, among them all writers of the intermediate streams that
             the lane reads. The lane begins after they are closed. Empty without ``clear``.
-        back: whether the lane undoes a rewind. If so, its predecessor is the lane that the rewind made, and it begins
-            where the lane from before the rewind ended; a stateless lane, at the later of the positions at which these
-            two ended.
+        back: whether the lane undoes a rewind. If so, its predecessor is the lane that the rewind made, and the lane
+            begins where the lane from before the rewind ended. But a stateless lane begins at the later of the
+            positions at which these two lanes ended.
     """
 
     to: dict[str, int] = {}
@@ -82,7 +82,7 @@ class Lane(Document, frozen=True, kw_only=True):
         beside: maps each co-writer, including the lane itself, to the lanes whose event time the co-writer reports: its
             predecessors and, for each predecessor that has had no batch of its own, also the lanes for which this
             predecessor would have reported.
-        outputs: the streams that the lane writes, with their partition counts, which stay the same for its whole life.
+        outputs: the streams that the lane writes, with the partition counts that it uses for its whole life.
         systems: the systems of those outputs that aren't in the embedded log.
         dead_letters: for each input stream from which the lane may write dead letters, the dead-letter stream.
         reports: the reads whose unreadable records this lane writes to the dead-letter stream. Of several lanes that
@@ -95,7 +95,8 @@ class Lane(Document, frozen=True, kw_only=True):
         added: the whole partitions that no predecessor has read. The lane begins where their ``read`` declares.
         afresh: whether no predecessor has done the lane's work before. If so, the lane begins without state, where the
             most advanced of its predecessors ended.
-        rewind: how a lane begins that a rewind, or the undoing of a rewind, has made; None for other lanes.
+        rewind: where and with which state the lane begins, if a rewind, or the undoing of a rewind, has made it;
+            otherwise None.
         drained: for a lane of the deployment after a drain, what the lane takes over. Such a lane has no predecessors,
             and its ``starting`` and ``inherits`` are known when the lane is made. (If a lane's only predecessor never
             had a folder, the lane takes over the predecessor's ``rewind`` and ``drained`` and, if the lane is stateful,

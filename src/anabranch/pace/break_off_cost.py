@@ -13,7 +13,7 @@ once its query has been stopped, another query must finish the batch, which take
 
 
 def is_worth_it(left: float, spent: float) -> bool:
-    """Whether breaking a batch off saves more than ``_GAIN`` of the remaining seconds (``left``). It costs
+    """Whether breaking a batch off saves more than ``_GAIN`` of the remaining seconds (``left``). Breaking off costs
     ``BROKEN_OFF`` seconds, and the seconds since the batch began (``spent``), which are lost.
     """
     return left > spent + BROKEN_OFF + _GAIN

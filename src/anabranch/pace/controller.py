@@ -1,8 +1,8 @@
 """Computes the limit for the records of the next batch from the durations of previous batches.
 
 A batch takes a fixed time, and some time for each record. A batch that is far shorter than the target reveals little
-about the latter, so the next batch can have up to ten times as many records. Any other batch shows how many records
-would take exactly the target.
+about the time for a record, so the next batch can have up to ten times as many records. Any other batch shows how many
+records would take exactly the target.
 
 The limit is the median of what the last few batches show or, if the very last batch was far slower than usual, what
 this batch shows. So an event that slows down a single batch, such as an unreachable broker, makes only the next batch
@@ -36,7 +36,7 @@ _CAREFUL = 0.8
 """After a batch that was too short for an exact measurement, the limit grows by this share of the computed factor."""
 _OUTLASTS = 3.0
 """Apart from test batches (see :meth:`Pace._tried`), the limit lets the next batch take no longer than this multiple of
-the target, if the duration of a batch is proportional to its records.
+the target, assuming that a batch's duration is proportional to its records.
 """
 _NEAR = 0.5
 """A batch shows how long its records take if its duration, without the fixed time, is at least this share of the
@@ -116,8 +116,8 @@ class Pace:
     @property
     def target(self) -> float:
         """The seconds that a batch should take: the configured target or four times the fixed time, whichever is more,
-        but no more than a quarter of the allowed time. The target exceeds the fixed time even if that is more than this
-        quarter.
+        but no more than a quarter of the allowed time. Even if the fixed time is more than this quarter, the target
+        exceeds it.
         """
         wanted = min(max(self.aim.target, _TIMES_FIXED * self.fixed), self.aim.allowed * _OF_TRANSACTION)
         return max(wanted, _SOME * self.fixed)
@@ -157,7 +157,7 @@ class Pace:
 
         If the fixed time is near the target, a batch looks as if its records were slow, and without test batches,
         batches would get fewer and fewer records, which wouldn't make them much shorter. If the fixed time was
-        estimated too high, batches look short; once they can't grow any more, only a test batch can correct the
+        estimated too high, batches look short; once batches can't grow any more, only a test batch can correct the
         estimate.
 
         The test batch gets at most half as many records as the last batch, which costs little. If half would be less

@@ -139,7 +139,6 @@ def _streams(before: Version, after: Version) -> Iterator[Reason]:
 
 
 def _homes(version: Version) -> dict[str, str]:
-    """The system of each stream that a version reads."""
     named = [name.removeprefix(PARTITIONS) for name in version.fingerprint if name.startswith(PARTITIONS)]
     return {stream: system for system, stream in (each.split("/", 1) for each in named)}
 

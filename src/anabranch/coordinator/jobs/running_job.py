@@ -91,8 +91,8 @@ class RunningJob:
         return self.model.replaces > 0 and self.generation == 1
 
     def deployment_of(self, seat: str) -> int:
-        """The earliest deployment with open lanes in a seat, or else the current one: the one for which the seat needs
-        a process now.
+        """The deployment for which a seat needs a process now: the earliest one with open lanes in the seat or, if
+        there is none, the current one.
         """
         its = (lane.deployment for lane in self.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED)
         return min(its, default=self.deployment)
@@ -140,7 +140,9 @@ class RunningJob:
         return found
 
     def as_held(self, lane: Lane) -> Lane:
-        """A lane with the epoch of the process that holds its seat; the lane unchanged if no process does."""
+        """A lane with the epoch of the process that holds its seat. If no process holds the seat, the lane is returned
+        unchanged.
+        """
         holder = self.seats.of(lane.seat)
         return lane if holder is None else msgspec.structs.replace(lane, epoch=holder.record.epoch)
 
@@ -172,8 +174,8 @@ class RunningJob:
         return found
 
     def plans_alike(self, other: RunningJob) -> bool:
-        """Whether every change would have the same result, apart from the predicted pause, as for ``other``, the same
-        job at another time.
+        """Whether every change would have the same result for this job, apart from the predicted pause, as for
+        ``other``, the same job at another time.
         """
         return (
             self.model is other.model
@@ -223,7 +225,7 @@ class RunningJob:
 
     def needless(self) -> list[Lane]:
         """The closing lanes of former deployments that no process was ever told to run. A lane from which others
-        continue must have start offsets, because only a process could determine them.
+        continue is included only if it has start offsets, because only a process could determine them.
         """
         told = {lane for process in self.seats.processes.values() for lane in process.offered}
         followed = {name for lane in self.lanes for name in lane.predecessors}
@@ -255,8 +257,8 @@ class RunningJob:
         return its
 
     def is_news(self, report: LaneReport) -> bool:
-        """Whether a report must be processed. Reports after a lane's end or failure are ignored, unless the lane had
-        caught up, and has started again to drain.
+        """Whether a report must be processed. Reports after a lane's end or failure are ignored, unless the lane ended
+        because it had caught up, and has started again to drain.
         """
         before = self.reports.get(report.lane)
         if before is None or before.phase not in LAST_PHASES:

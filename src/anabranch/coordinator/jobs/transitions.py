@@ -1,4 +1,4 @@
-"""Determines the next generation of a running job. These functions store nothing."""
+"""Determines the next generation of a running job, without storing it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs containers as processes on this machine. They outlive the process that started them."""
+"""Runs containers as processes on this machine. Containers outlive the process that started them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Processes:
 
     def _newest(self, job: str) -> float:
         """When the job's newest process was started, in seconds since 1970, according to its name; 0.0 if there is
-        none. New names must sort after it, even if the clock was set back.
+        none. New names must sort after the newest one, even if the clock was set back.
         """
         stamps = (path.stem.partition("-")[0] for path in (self.folder / job).glob(f"{_STAMP}-*.log"))
         return float(calendar.timegm(time.strptime(max(stamps, default=_NONE), _MADE)))
@@ -147,8 +147,8 @@ class Processes:
             log.warning("a container process can't be ended", job=job, execution=execution, error=str(error))
 
     def lives(self, job: str, execution: str) -> bool:
-        """Whether a process is alive, judging by its lock and its process id: a child of the process could have
-        inherited the lock by accident.
+        """Whether a process is alive, judging by its lock and, because a child process could have inherited the lock by
+        accident, also by its process id.
         """
         try:
             lock = os.open(self.log_of(job, execution).with_suffix(".lock"), os.O_RDONLY)

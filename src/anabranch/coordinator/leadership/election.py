@@ -69,8 +69,8 @@ class Election:
         return self.leads
 
     def resign(self) -> None:
-        """Stop leading, and let another candidate lead at once. Does nothing if this candidate doesn't lead. Call this
-        from the thread that calls :meth:`step`.
+        """Stop leading, and let another candidate lead at once. Does nothing if this candidate hasn't claimed the lead,
+        or has lost it. Call this from the thread that calls :meth:`step`.
 
         Raises:
             StoreUnavailableError: the resignation can't be stored. Other candidates then wait until the lease ends.

@@ -1,5 +1,5 @@
-"""Finds the process that serves a job on this machine by the note that it leaves with its URL. Such a process also
-holds the job's lock.
+"""Finds the processes that serve jobs on this machine. Such a process leaves a note with its URL, and holds the job's
+lock.
 """
 
 from __future__ import annotations

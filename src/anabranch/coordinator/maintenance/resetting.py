@@ -119,7 +119,6 @@ def _graphs(store: Store, job: str, last: int) -> list[Graph]:
 
 
 def _ends(systems: Systems, streams: Mapping[str, str]) -> dict[SSP, int]:
-    """The end offsets of the streams that still exist, from their systems."""
     found: dict[SSP, int] = {}
     for stream, system in streams.items():
         with suppress(NotFoundError):

@@ -281,7 +281,6 @@ def decide(
 
 
 def _since(before: float | None, is_so: bool, now: float) -> float | None:
-    """The time since which something has been true; None if it isn't true."""
     return None if not is_so else now if before is None else before
 
 
@@ -330,7 +329,7 @@ def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: fl
 
 def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
     """Why a lane without waiting records may be frozen: it has load, but its reports haven't changed for a while. Empty
-    if there is none.
+    if there is no such lane.
     """
     for lane in status.lanes:
         its = heard.heard[lane.lane.id]
@@ -340,8 +339,8 @@ def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
 
 
 def _listened(before: Findings, status: JobStatus, cooldown: float, now: float) -> Findings:
-    """The findings, with the latest report of each lane and the job's current generation. Another deployment or number
-    of seats drops the former findings.
+    """The findings, with the latest report of each lane and the job's current generation. If the deployment or the
+    number of seats has changed, the former findings are dropped.
     """
     of = (status.deployment, status.seats)
     if before.of != of:

@@ -22,8 +22,8 @@ _OVERHEAD_PART = 0.15
 _KNOWN_AFTER = 1.0
 """How many seconds functions must have worked in a batch before their speed is known."""
 _TELLS_AFTER = 0.2
-"""How many seconds functions must have worked in a batch for the batch to be better evidence than a far smaller one
-before.
+"""How many seconds functions must have worked in a batch before this batch is better evidence than an earlier one that
+was far smaller.
 """
 _FAR_LARGER = 2
 _GROWN = 20.0

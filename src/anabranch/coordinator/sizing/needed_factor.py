@@ -13,9 +13,9 @@ from anabranch.coordinator.sizing.scalability import Scalability
 __all__ = ["FactorNeed", "FactorTarget", "need_of"]
 
 _LESS = 0.8
-"""The safety margin. A smaller factor is chosen only if functions would work for this share of the target or less, or
-the factor would soon rise again. A larger factor should work off a backlog within this share of the target lag, because
-predictions aren't exact.
+"""The safety margin. A smaller factor is chosen only if functions would work for this share of the target or less;
+otherwise the factor would soon rise again. A larger factor should work off a backlog within this share of the target
+lag, because predictions aren't exact.
 """
 _GAIN = 0.8
 """A larger factor that misses the target is worth its pause only if it reduces the time to catch up, or the work, to
@@ -24,10 +24,12 @@ this share or less.
 _NEARLY = 1.1
 """If the costs of factors differ by less than this multiple, the smallest factor is chosen."""
 _SOON = 2
-"""The power of the input's growth in the last half minute that predicts the growth after the factor is lowered."""
+"""The exponent with which the input's growth in the last half minute predicts its growth after the factor is
+lowered.
+"""
 _HELD_UP = 0.5
-"""If functions work for at least this share of the time, they hold the lane up. Otherwise, everything else does if it
-takes longer than functions do.
+"""If functions work for at least this share of the time, they hold the lane up. Otherwise, everything else counts as
+holding the lane up if it takes longer than functions do.
 """
 
 
@@ -123,8 +125,8 @@ def _meets(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, la
 
 
 def _cost(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, late: bool) -> float:
-    """The cost of a factor: the seconds until the backlog is worked off if the lane is ``late`` and any allowed factor
-    lets it catch up; otherwise, the seconds of work per second.
+    """The cost of a factor. If the lane is ``late``, and any allowed factor lets the lane catch up, the cost is the
+    seconds until the backlog is worked off; otherwise, it is the seconds of work per second.
     """
     if late and any(lane_load.capacity(load, each, seen) > load.arriving for each in aim.factors):
         return lane_load.catch_up(load, factor, 0.0 if factor == load.factor else aim.pause, seen)

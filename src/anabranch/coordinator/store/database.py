@@ -195,7 +195,6 @@ def _prepare(engine: sa.Engine, address: Address) -> None:
 
 
 def _migrated_copy(engine: sa.Engine, address: Address) -> sa.Engine:
-    """A read-only copy of an SQLite database in memory, migrated to the current format."""
     copy = sqlite.copied(engine)
     engine.dispose()
     try:

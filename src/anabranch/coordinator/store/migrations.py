@@ -164,7 +164,6 @@ def _models(connection: sa.Connection) -> dict[tuple[str, int], dict[int, Record
 
 
 def _lanes(connection: sa.Connection, job: str, deployment: int) -> Iterator[tuple[str, int, Record]]:
-    """For each lane of a deployment: its id, the generation in which it was planned, and its document."""
     query = sa.text("SELECT id, generation, record FROM lanes WHERE job = :job AND deployment = :deployment")
     rows = connection.execute(query, {"job": job, "deployment": deployment})
     for part in rows.partitions(_LANES_AT_ONCE):

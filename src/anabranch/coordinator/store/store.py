@@ -46,7 +46,7 @@ class Store:
 
     The attribute ``url`` is for messages and has no password. After a call of ``stand_by`` or ``claim``, this object
     writes only while it leads: each transaction that writes checks that the epoch that this object claimed is still the
-    last one. Before, it writes no matter who leads.
+    last one. Without such a call, it writes no matter who leads.
 
     Raises:
         ConfigError: the store can't be opened or written, or the database belongs to another application.

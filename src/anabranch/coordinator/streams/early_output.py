@@ -27,8 +27,8 @@ reading.
 """
 _AT_ONCE = 1_000
 _MARK = "drained"
-"""The field that is true in a row that a drain emitted early. It repeats
-:data:`anabranch.spark.operators.evaluation.DRAINED`, because a coordinator runs without Spark.
+"""The field that is true in a row that a drain emitted early. Its name repeats
+:data:`anabranch.spark.operators.evaluation.DRAINED`, which a coordinator can't import, because it runs without Spark.
 """
 
 

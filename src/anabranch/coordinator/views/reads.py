@@ -47,7 +47,7 @@ _LAST_ID = 2**62
 _MOST_CELLS = 20_000
 _DEPLOYMENTS = 50
 _WATCHED = 30.0
-"""For how many seconds after a look at partitions processes report the watermark of each SSP."""
+"""How long, in seconds, processes report the watermark of each SSP after a look at partitions."""
 
 
 class Reads:

@@ -1,5 +1,5 @@
-"""Determines where a lane begins to read an SSP after a change, also of the factor. Each part of the SSP's keys begins
-at the position that its former owner had reached.
+"""Determines where a lane begins to read an SSP after a change, which may have changed the factor. Each part of the
+SSP's keys begins at the position that the part's former owner had reached.
 
 Each bucket of a factor lies within one bucket of every smaller factor. So if two buckets have keys in common, one of
 them has all keys of the other.
