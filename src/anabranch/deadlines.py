@@ -1,4 +1,4 @@
-"""A loop that waits, with a deadline, for a condition that other threads or processes bring about."""
+"""Waits, with a deadline, for a condition that other threads or processes bring about."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from anabranch.protocol.status import JobStatus
 __all__ = ["DrainRemainder", "foretold", "functions_part", "left", "records_left", "seconds_left", "stops_at"]
 
 _HALTING = 0.5
-"""The seconds until all lanes have halted and reported their positions, and have been told where to stop."""
+"""The seconds until all lanes have halted, reported their positions, and been told where to stop."""
 _STAGE = 0.3
 """The seconds that a stage takes to drain, in addition to the lanes' last batches, in which all windows close."""
 _OF_A_BATCH = 0.5

@@ -18,7 +18,7 @@ from anabranch.formats.registry import Registry
 __all__ = ["declared", "settled"]
 
 _WITH_SCHEMA = ("avro", "confluent", "protobuf")
-"""The formats whose schemas come from a schema file or the registry, not from the job's declarations."""
+"""The formats whose schemas come from a schema file or the registry."""
 
 
 def declared(settings: Settings, streams: Iterable[str]) -> dict[str, str]:

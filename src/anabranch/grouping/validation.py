@@ -1,4 +1,4 @@
-"""Checks the tasks from a user's own grouper: each SSP must be in exactly one task, each broadcast SSP in all tasks."""
+"""Checks the tasks from a user's own grouper."""
 
 from __future__ import annotations
 

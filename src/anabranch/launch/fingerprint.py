@@ -23,8 +23,7 @@ __all__ = ["of"]
 
 
 def of(graph: Graph, plan: Plan, settings: Settings, known: Collection[str] | None = None) -> dict[str, str]:
-    """The fingerprint of a job, as values by name. Line numbers and the bodies of functions aren't part of the
-    fingerprint.
+    """The fingerprint of a job, as values by name. It doesn't cover line numbers and the bodies of functions.
 
     Args:
         known: what the job wrote before, if it continues. Other tables need not exist.

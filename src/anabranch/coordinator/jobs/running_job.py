@@ -124,7 +124,7 @@ class RunningJob:
         )
 
     def attempt(self, lane: str) -> int:
-        """How many times a lane's container has started the lane; 1 if there is no report about the lane."""
+        """How many times a lane's container has started the lane; 1 if there is no report."""
         return self.reports[lane].attempt.number if lane in self.reports else 1
 
     def caught_up(self, lane: str) -> bool:

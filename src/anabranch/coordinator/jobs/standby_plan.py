@@ -27,7 +27,7 @@ class Member:
 
     rack: str | None
     container: str = ""
-    """The container's id; empty if the process stands by and has no seat."""
+    """The container's id; empty if the process has no seat."""
     copies: tuple[StandbyReport, ...] = ()
     """The standbys that the process maintains."""
 

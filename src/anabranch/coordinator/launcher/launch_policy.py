@@ -1,6 +1,4 @@
-"""Decides for a job how many processes the launcher should start, which processes it should end, and when it should
-give up.
-"""
+"""Decides for a job how many processes to start, which processes to end, and when to give up."""
 
 from __future__ import annotations
 

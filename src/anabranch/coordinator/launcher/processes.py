@@ -104,7 +104,7 @@ class Processes:
         self._signal(job, execution, lambda pid: os.kill(pid, signal.SIGTERM))
 
     def kill(self, job: str, execution: str) -> None:
-        """Kill a process and its JVM at once. The two form a process group."""
+        """Kill a process and its JVM, which form a process group, at once."""
         self._signal(job, execution, lambda pid: os.killpg(pid, signal.SIGKILL))
 
     def _start(self, job: str, execution: str) -> None:

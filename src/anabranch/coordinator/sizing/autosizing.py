@@ -109,7 +109,7 @@ class Assessment:
 
 @dataclass(frozen=True)
 class _RejectedFactor:
-    """A factor that proved too small: soon after the job got it, the factor had to rise again.
+    """A factor that proved too small soon after the job got it.
 
     Args:
         arriving: how many records per second arrived with this factor.

@@ -1,4 +1,4 @@
-"""Determines the figures that any autosizer needs: how well the lanes of a job keep up."""
+"""Determines the figures that any autosizer needs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Determines a lane's load: how much work the lane has, how much it does, and how much it could do with another factor.
-"""
+"""Determines how much work a lane has, how much it does, and how much it could do with another factor."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ _OVERHEAD = 0.5
 committing.
 """
 _OVERHEAD_PART = 0.15
-"""The share of the time that ``_OVERHEAD`` takes while records wait, and batches therefore have their full length."""
+"""The share of the time that ``_OVERHEAD`` takes while records wait, and batches have their full length."""
 _KNOWN_AFTER = 1.0
 """How many seconds functions must have worked in a batch before their speed is known."""
 _TELLS_AFTER = 0.2

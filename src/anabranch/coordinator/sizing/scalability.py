@@ -1,4 +1,4 @@
-"""Records how the speed of a lane's functions depends on the factor, observed whenever the factor changes."""
+"""Records how the speed of a lane's functions depends on the factor."""
 
 from __future__ import annotations
 

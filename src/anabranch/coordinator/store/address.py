@@ -1,4 +1,4 @@
-"""The URL of a store: its parts, the form in which it may be shown, and the values of its references."""
+"""The URL of a store: its parts, its form for messages, and the values of its references."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def _to_4(connection: sa.Connection) -> None:
 
 
 def _to_5(connection: sa.Connection) -> None:
-    """Events have a kind and a subject. Before, both followed from an event's text."""
+    """Events have a kind and a subject, which their texts implied before."""
     if not _add_column(connection, "events", "kind", "VARCHAR(20)", default="other"):
         return
     _add_column(connection, "events", "lane", "TEXT", default="")

@@ -125,13 +125,13 @@ class ChangeStep(Document, frozen=True, kw_only=True):
 
 
 class Event(LoggedEvent, frozen=True, kw_only=True):
-    """An event as it is stored, with the fields from which the records of changes and the times of lanes are made."""
+    """An event as it is stored, with the fields for the records of changes and the times of lanes."""
 
     kind: EventKind
     mark: MarkKind | None = None
     """What happened to the event's lane, if this matters for when the lane ran."""
     change: ChangeStep | None = None
-    """What the event adds to the record of a change; None if it adds nothing."""
+    """What the event adds to the record of a change, if anything."""
 
     def logged(self) -> LoggedEvent:
         """The event as it is shown."""

@@ -223,7 +223,7 @@ class Store:
     # Writes
 
     def create_deployment(self, start: StartRequest, state: DeploymentState, event: Event) -> None:
-        """Create the deployment with the number ``start.model.run_id``, its first generation and its lanes."""
+        """Create the deployment ``start.model.run_id``, its first generation and its lanes."""
         job = start.graph.job
         with self.writing(event) as connection:
             if connection.execute(sa.select(jobs.c.name).where(jobs.c.name == job)).first() is None:

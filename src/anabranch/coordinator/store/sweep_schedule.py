@@ -54,7 +54,7 @@ class SweepSchedule:
         """
 
     def look(self) -> None:
-        """Sweep the store, if a sweep is due and this coordinator may write to the store.
+        """Sweep the store, if this is due and this coordinator may write to the store.
 
         Raises:
             StoreUnavailableError: the store isn't available. The next sweep is due an hour later.

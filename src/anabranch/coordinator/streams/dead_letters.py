@@ -24,9 +24,7 @@ MOST = 1_000
 _SHOWN_BYTES = 4_096
 """The largest number of bytes of a key, a value or a header that are shown."""
 _SECONDS, _BYTES = 5.0, 2_000_000
-"""After this many seconds, or this many bytes of dead letters in the form in which they are shown, a request stops
-reading.
-"""
+"""A request stops reading after this many seconds, or this many bytes of dead letters as they are shown."""
 _AT_ONCE = 500
 """The maximum number of offsets that are read at once, from the end backwards."""
 _PREFIX = "anabranch."
@@ -137,7 +135,7 @@ def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
 
 
 def letter(partition: int, offset: int, row: Mapping[str, Any]) -> DeadLetter:
-    """The dead letter in a record of a dead-letter stream. The record's headers contain the origin and the reason."""
+    """The dead letter in a record of a dead-letter stream, whose headers contain the origin and the reason."""
     headers = {each["key"]: each["value"] or b"" for each in row["headers"] or ()}
     ours = {name.removeprefix(_PREFIX): _text(value) for name, value in headers.items() if name.startswith(_PREFIX)}
     return DeadLetter(
@@ -162,7 +160,7 @@ def _origin(ours: Mapping[str, str]) -> Origin | None:
 
 
 def content_of(value: bytes | None) -> Content | None:
-    """A key or a value in the form in which it is shown. A long key or value is cut."""
+    """A key or a value as it is shown. A long key or value is cut."""
     if value is None:
         return None
     part, cut = value[:_SHOWN_BYTES], len(value) > _SHOWN_BYTES

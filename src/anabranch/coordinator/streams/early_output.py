@@ -22,9 +22,7 @@ __all__ = ["MOST", "EarlyOutputReader", "is_marked", "streams_of"]
 
 MOST = 1_000
 _RECORDS, _SECONDS = 20_000, 5.0
-"""The maximum number of offsets that are examined in each partition, and the seconds after which a request stops
-reading.
-"""
+"""How many offsets of each partition a request examines at most, and the seconds after which it stops reading."""
 _AT_ONCE = 1_000
 _MARK = "drained"
 """The field that is true in a row that a drain emitted early. Its name repeats

@@ -17,7 +17,7 @@ __all__ = ["MOST", "RULES", "findings"]
 MOST = 20
 """The largest number of findings that are returned."""
 _SPAN = 20.0
-"""The time, in seconds, that the figures must cover for a rate to be conclusive."""
+"""How many seconds the figures must cover for a rate to be conclusive."""
 _GROWS = 1.1
 _BEHIND_SECONDS = 30.0
 """A backlog is reported only if reading it would take at least this time, in seconds, if no more records came in."""
@@ -26,7 +26,7 @@ _HELD_MS = 60_000
 _BEHIND = 10
 _TIMES_PREDICTED, _LEAST_CHANGE = 3.0, 10.0
 _UNPREDICTED = 20.0
-"""The pause, in seconds, that is assumed for a change whose predicted pause isn't known."""
+"""The pause, in seconds, that is assumed for a change without a predicted pause."""
 _LEASE_LEFT = 0.3
 
 Rule = Callable[[JobStatus, float, ChangeProgress | None], Iterable[Finding]]
