@@ -1,4 +1,4 @@
-"""The lane, the core of the model: what is fixed for a lane's whole life, and its state."""
+"""The lane: what is fixed for its whole life, and its state."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Position(Document, frozen=True, kw_only=True):
 
 
 class Rewind(Document, frozen=True, kw_only=True):
-    """The start of a lane that a rewind, or the undoing of a rewind, has made: its offsets and its state.
+    """The start of a lane that a rewind, or the undoing of a rewind, has made.
 
     Attributes:
         to: the next offset to read, by whole SSP in text form. If the predecessor hadn't reached it, the lane begins
@@ -62,8 +62,9 @@ class AfterDrain(Document, frozen=True, kw_only=True):
     state: str = ""
     """The drained lane whose state the lane copies; empty if the lane begins without state."""
     writers: tuple[str, ...] = ()
-    """The lanes that have so far written the intermediate streams that the lane reads. Their reports no longer
-    count."""
+    """The lanes that have so far written the intermediate streams that the lane reads, and whose reports no longer
+    count.
+    """
 
 
 class Lane(Document, frozen=True, kw_only=True):
@@ -182,7 +183,7 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def was_silent(self) -> bool:
-        """Whether a closed lane has committed no batch of its own. If so, no reader has received a report from it."""
+        """Whether a closed lane has committed no batch of its own, so that no reader has received a report from it."""
         return self.last_batch < self.first_batch
 
     @property

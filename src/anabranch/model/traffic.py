@@ -1,4 +1,4 @@
-"""The traffic between racks: how many partitions the containers of each rack read from each rack."""
+"""The traffic between racks."""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ RULES: dict[str, Rule] = {
 
 
 def rule(node: Node) -> Rule:
-    """The rule of a node. A ``partition_by`` with ``via="spark"`` doesn't end a branch: it is a shuffle inside the
-    query.
+    """The rule of a node. A ``partition_by`` with ``via="spark"`` is a shuffle inside the query, and doesn't end a
+    branch.
     """
     if is_shuffle(node):
         return Rule(key=keys.partitioned)

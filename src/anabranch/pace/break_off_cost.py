@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["BROKEN_OFF", "is_worth_it", "likelihood", "mean_loss"]
 
 BROKEN_OFF = 0.5
-"""The seconds that it takes to break off a batch and its transactions."""
+"""The seconds that breaking off a batch and its transactions takes."""
 _GAIN = 1.5
 """The seconds that breaking off a batch must save. If part of the batch turns out to be visible, which is known only
 once its query has been stopped, another query must finish the batch, which takes one to four seconds.

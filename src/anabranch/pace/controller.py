@@ -29,7 +29,7 @@ again: ``_UNKNOWN`` if there is no estimate, or only a single, large one; ``_OLD
 a batch; and otherwise ``_VERY_OLD``.
 """
 _TRIED = 120.0
-"""In seconds. A batch is made larger to estimate the fixed time only if it will probably take no longer than this."""
+"""The most seconds that a larger batch, made to estimate the fixed time, may be expected to take."""
 _FASTEST = 10.0
 """The largest factor by which the limit grows from one batch to the next."""
 _CAREFUL = 0.8
@@ -75,8 +75,8 @@ class BatchTarget:
 
 @dataclass(frozen=True)
 class BatchRun:
-    """A batch of ``rows`` rows that took ``seconds`` seconds. ``bound`` says whether the batch would have had more rows
-    without its limit.
+    """A batch of ``rows`` rows that took ``seconds`` seconds. ``bound``: whether it would have had more rows without
+    its limit.
     """
 
     rows: int
@@ -138,7 +138,7 @@ class Pace:
         """The pace after a batch of ``rows`` rows that took longer than allowed: the next batch gets far fewer rows.
 
         ``told`` contains the rows that were finished when the batch was broken off, and the seconds until then; None if
-        these are unknown.
+        unknown.
         """
         told = BatchRun(rows, self.aim.allowed) if told is None else told
         slow = replace(self, aim=replace(self.aim, least=1)).after(told)

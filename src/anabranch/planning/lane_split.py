@@ -1,4 +1,4 @@
-"""Divides the tasks that a container has for a stateless group among up to ``[job] lanes`` lanes."""
+"""Divides a container's tasks for a stateless group among up to ``[job] lanes`` lanes."""
 
 from __future__ import annotations
 

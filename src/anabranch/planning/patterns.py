@@ -77,8 +77,9 @@ def of_model(model: JobModel) -> dict[str, Matched]:
 
 
 def coming(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> list[str]:
-    """Those streams in ``counts`` that match one of the job's patterns, but that the job doesn't read yet. Streams are
-    named ``system/stream``."""
+    """Those streams in ``counts``, by ``system/stream``, that match one of the job's patterns, but that the job doesn't
+    read yet.
+    """
     patterns = of_model(model).values()
     if not patterns:
         return []
@@ -91,8 +92,8 @@ def coming(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> list[str
 
 
 def widened(stage: StageModel, new: Collection[str]) -> StageModel:
-    """The stage with those ``new`` streams (``system/stream``) that match its patterns. These streams come after the
-    stage's other inputs.
+    """The stage with those ``new`` streams (``system/stream``) that match its patterns. They come after the stage's
+    other inputs.
 
     Raises:
         ConflictError: a stream matches the patterns of two inputs.

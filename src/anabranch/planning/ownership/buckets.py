@@ -1,4 +1,4 @@
-"""Determines which records of a partition belong to a lane, from the buckets of their keys and from their offsets."""
+"""Determines which records of a partition belong to a lane, from their buckets and offsets."""
 
 from __future__ import annotations
 

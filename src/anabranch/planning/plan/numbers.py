@@ -1,4 +1,4 @@
-"""Determines the numbers of tasks at factor 1, and the buckets of these tasks that belong to given virtual tasks."""
+"""Determines the numbers of tasks at factor 1, and the buckets of these tasks that given virtual tasks have."""
 
 from __future__ import annotations
 
