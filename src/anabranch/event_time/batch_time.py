@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["PACE", "now"]
 
 PACE = 0.9
-"""The speed of a lane's time while it is ahead of the machine's clock. A lead of one hour is gone after ten hours."""
+"""The speed of a lane's time while it is ahead of the machine's clock."""
 
 
 def now(reached: int, elapsed: float, wall: int) -> int:

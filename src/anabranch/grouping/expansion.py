@@ -41,7 +41,7 @@ def base_partitions(stage: StageModel) -> dict[str, int]:
 
 
 def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: int, containers: int) -> StageModel:
-    """The stage with new inputs and a new factor. The inputs may have more partitions than before.
+    """The stage with new inputs and a new factor.
 
     The result depends only on the stage as it is now. Unchanged inputs give the same tasks, divided by the new factor.
 

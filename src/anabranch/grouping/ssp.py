@@ -12,9 +12,7 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """At factor 1, one task for each partition of each stream that isn't broadcast. Apart from broadcast records, a
-    task has only records of one stream.
-    """
+    """At factor 1, one task for each partition of each stream that isn't broadcast."""
     return virtual.cut(
         request,
         (

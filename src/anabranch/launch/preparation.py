@@ -175,9 +175,7 @@ def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
 def checked(
     file: JobFile, settings: Settings, formats: Mapping[str, Format], say: Callable[[str], None]
 ) -> Mapping[int, Any]:
-    """Like :func:`resolved`, in a small Spark session that is started for this purpose. ``say`` gets a message about
-    the session's start.
-    """
+    """Like :func:`resolved`, in a small Spark session that is started for this purpose."""
     from anabranch.spark.session import session
 
     say("checking schemas with Spark ...")

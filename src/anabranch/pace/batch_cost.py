@@ -50,8 +50,7 @@ class RecentBatches:
     @property
     def cost(self) -> BatchCost | None:
         """The cost of a batch, estimated from the recorded batches; None if no records were recorded, or if functions
-        took no time. A single delayed batch has little influence on the fixed time; large batches have more influence
-        on the time per record than small ones.
+        took no time.
         """
         records, functions = sum(each.records for each in self._batches), sum(each.functions for each in self._batches)
         if records <= 0 or functions <= 0.0:

@@ -26,7 +26,7 @@ class Staffed(Protocol):
 
 
 class Launcher:
-    """Keeps the containers of jobs running. The leading coordinator calls :meth:`turn` periodically. Not thread-safe.
+    """Keeps the containers of jobs running. Not thread-safe.
 
     Processes that an earlier launcher started on this machine are recognized by their locks.
 

@@ -121,7 +121,7 @@ class RunLock:
         _held.add(self)
 
     def release(self) -> None:
-        """Release the lock. Does nothing if the lock isn't held."""
+        """Release the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -82,7 +82,7 @@ class Leadership:
         return self._led and self._election.leads
 
     def check(self) -> None:
-        """Raises NotLeadingError unless this coordinator leads. The message names the leader, if there is one."""
+        """Raises NotLeadingError unless this coordinator leads."""
         if self.leads:
             return
         found = self._store.leader()

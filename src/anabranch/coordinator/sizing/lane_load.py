@@ -130,7 +130,7 @@ class LaneLoad:
 
 
 def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int) -> LaneLoad:
-    """The load of a lane, from its reports. ``factor`` and ``threads`` are the job's."""
+    """The load of a lane, from its reports."""
     report, progress = history.report, history.report.progress.batch_progress
     done = 0 if progress is None else progress.done
     backlog, throughput = max(0, lane.lag - done), history.throughput(report.load.span)
@@ -210,8 +210,8 @@ def capacity(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
 
 
 def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """The share of the time that a lane would spend on arriving records with a factor. Above 1, the lane can't keep up.
-    Unless more records wait than usual, only the time of functions counts.
+    """The share of the time that a lane would spend on arriving records with a factor. Unless more records wait than
+    usual, only the time of functions counts.
     """
     if load.behind:
         return load.arriving / capacity(load, factor, seen)

@@ -135,7 +135,7 @@ def _format(engine: sa.Engine, address: Address) -> int | None:
 
 
 def _format_in(connection: sa.Connection, address: Address) -> int | None:
-    """The format version of the store in a database; None if the database is empty. Writes nothing.
+    """The format version of the store in a database; None if the database is empty.
 
     Raises:
         ConfigError: the database belongs to another application.
@@ -177,7 +177,7 @@ def _older(where: str, version: int) -> AnabranchError:
 
 
 def _prepare(engine: sa.Engine, address: Address) -> None:
-    """Create or migrate the tables in one transaction. Only one process does this at a time."""
+    """Create or migrate the tables in one transaction."""
     if address.kind == "sqlite":
         sqlite.keep_a_log(engine)
     with engine.execution_options(**sqlite.WRITES).begin() as connection:

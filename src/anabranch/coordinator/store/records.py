@@ -68,7 +68,7 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, registration: Registration, container: str, seat: str, epoch: int, at: float) -> Self:
-        """The record of a process that takes a seat now. ``container`` is the container's id."""
+        """The record of a process that takes a seat now."""
         return cls(
             id=container,
             job=registration.job,

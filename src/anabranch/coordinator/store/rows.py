@@ -146,7 +146,7 @@ def _event_row(event: Event) -> dict[str, Any]:
 def add_container(
     connection: sa.Connection, registration: Registration, container: str, seat: str, epoch: int, at: float
 ) -> ContainerRecord:
-    """Give a process a seat. ``container`` is the id of the container that the process becomes."""
+    """Give a process a seat."""
     record = ContainerRecord.of(registration, container, seat, epoch, at)
     row = {column.name: getattr(record, column.name) for column in containers.c}
     connection.execute(sa.insert(containers).values(**row))

@@ -240,8 +240,7 @@ class Store:
         noted: Sequence[Event] = (),
     ) -> None:
         """Like :meth:`create_deployment`, for a deployment that continues from the lanes of the deployment
-        ``start.model.replaces``. The replaced deployment gets the state ``former`` and the ``changed`` lanes. ``noted``
-        are further events to store.
+        ``start.model.replaces``. The replaced deployment gets the state ``former`` and the ``changed`` lanes.
         """
         with self.writing(event, *noted) as connection:
             rows.move_deployment(
@@ -275,7 +274,7 @@ class Store:
         event: Event,
         drain: DrainProgress | None = None,
     ) -> None:
-        """Give a deployment another state. ``drain`` is the drain that is under way in this state."""
+        """Give a deployment another state."""
         with self.writing(event) as connection:
             rows.move_deployment(connection, job, deployment, state=state, error=error, at=event.at)
             rows.put_drain(connection, job, deployment, drain)
@@ -299,9 +298,7 @@ class Store:
         event: Event,
         noted: Sequence[Event] = (),
     ) -> None:
-        """Store the next generation of a deployment, in which some lanes have changed and others are new. ``noted`` are
-        further events to store.
-        """
+        """Store the next generation of a deployment, in which some lanes have changed and others are new."""
         with self.writing(event, *noted) as connection:
             rows.move_deployment(connection, model.job, model.run_id, state=state, error=None, at=event.at)
             document = encode(model).decode()

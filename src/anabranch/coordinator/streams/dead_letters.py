@@ -125,7 +125,7 @@ class DeadLetterReader:
 
 def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
     """The dead-letter streams of lanes, sorted by name, each with the system of the stream whose dead letters it
-    contains. The settings may bind the dead-letter stream to another system.
+    contains.
     """
     found: dict[str, str] = {}
     for lane in lanes:
@@ -160,7 +160,7 @@ def _origin(ours: Mapping[str, str]) -> Origin | None:
 
 
 def content_of(value: bytes | None) -> Content | None:
-    """A key or a value as it is shown. A long key or value is cut."""
+    """A key or a value as it is shown."""
     if value is None:
         return None
     part, cut = value[:_SHOWN_BYTES], len(value) > _SHOWN_BYTES

@@ -30,7 +30,7 @@ def output(
     around: Surroundings,
     counts: Mapping[str, int],
 ) -> Output:
-    """What a sink writes. ``counts`` are the partition counts of streams."""
+    """What a sink writes."""
     if not is_stream(sink):
         return Output(operator=sink.name, stage=stage.id, promise=AT_LEAST_ONCE)
     stream = stages.stream_of(graph, sink)
