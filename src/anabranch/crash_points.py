@@ -1,5 +1,6 @@
-"""Names the steps of batches, drains, backups and restores. At each step, a crash test can kill the process; at a step
-of a lane, it can also let the lane fail."""
+"""Names the steps of batches, drains, backups and restores at which a crash test can kill the process. At a step of a
+lane, it can also let the lane fail.
+"""
 
 from __future__ import annotations
 
@@ -85,8 +86,7 @@ store."""
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")
 _NOTE = os.environ.get("ANABRANCH_HOLD_NOTE", "")
 RELEASED = ".released"
-"""The suffix of the file that releases all held processes. The file's name is the note's name followed by this
-suffix."""
+"""The suffix, after the note's name, of the file that releases all held processes."""
 ACTIVE = bool(_HOLD)
 
 Watcher = Callable[[str, str, int], None]
@@ -108,8 +108,8 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 def reach(step: str, lane: str, batch: int) -> None:
-    """Report that a lane is at a step. If ``ANABRANCH_HOLD_AT`` names this step, write a note to the file that
-    ``ANABRANCH_HOLD_NOTE`` names, and sleep until the process is killed or released.
+    """Report that a lane is at a step. If ``ANABRANCH_HOLD_AT`` names this step, write a note to the file
+    ``ANABRANCH_HOLD_NOTE``, and sleep until the process is killed or released.
 
     Python workers that sleep here end when their driver is killed.
     """

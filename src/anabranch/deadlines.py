@@ -1,4 +1,4 @@
-"""A loop that waits, with a deadline, for a condition that other threads or processes bring about."""
+"""Waits, with a deadline, for a condition that other threads or processes bring about."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def wait_until(
 ) -> T:
     """Call ``look`` until its result isn't None, and return the result.
 
-    ``look`` is called at least once. Before the error is raised, it is called once more after the deadline.
+    ``look`` is called once more after the deadline, before the error is raised.
 
     Args:
         within: the seconds until the deadline.

@@ -1,5 +1,4 @@
-"""Computes the remaining work and the expected time of a drain, for ``status``, the terminal and metrics. Pure
-functions."""
+"""Computes the remaining work and the expected time of a drain, for ``status``, the terminal and metrics."""
 
 from __future__ import annotations
 
@@ -14,24 +13,24 @@ from anabranch.protocol.status import JobStatus
 __all__ = ["DrainRemainder", "foretold", "functions_part", "left", "records_left", "seconds_left", "stops_at"]
 
 _HALTING = 0.5
-"""The seconds until all lanes have halted and reported their positions, and have been told where to stop."""
+"""The seconds until all lanes have halted, reported their positions, and been told where to stop."""
 _STAGE = 0.3
-"""The seconds that a stage takes to drain, in addition to the lanes' last batches, in which all windows close. (Lanes
-without state and event time have no such batch.)"""
+"""The seconds that a stage takes to drain, in addition to the lanes' last batches, in which all windows close."""
 _OF_A_BATCH = 0.5
 """The time of a batch without records, divided by the time that other batches spend outside functions."""
 _WINDOWS = 60_000
 """How many rows of state a lane emits per second when it drains."""
 _TOLD_BY_ITSELF = 1.0
-"""The seconds after which a batch's own figures show how much of its time is spent in functions. Before that, the
-figures of the last half minute are used.
+"""The seconds after which a batch's own figures show how much of its time is spent in functions. Until then, the
+figures of the last half minute count.
 """
 
 
 @dataclass(frozen=True)
 class DrainRemainder:
-    """What remains of a drain: how many stages and lanes haven't drained, how many records are still to be read, and
-    how many windows are open (counted for each key)."""
+    """What remains of a drain: the stages and lanes that haven't drained, the records to read, and the open windows,
+    counted for each key.
+    """
 
     stages: int
     lanes: int
@@ -54,12 +53,11 @@ def left(status: JobStatus) -> DrainRemainder:
 def foretold(
     stages: Mapping[str, Iterable[str]], reports: Mapping[str, LaneReport], until: Mapping[str, int] | None = None
 ) -> float:
-    """The expected seconds until a job is drained: all lanes finish their batches and read the remaining records, and
-    then one stage after another emits its windows and ends.
+    """The expected seconds until a job is drained: all lanes read the remaining records, and then one stage after
+    another emits its windows and ends.
 
     Args:
         stages: the open lanes of each stage, in the order in which they drain.
-        reports: the last report of each lane.
         until: for each SSP, the position at which its lane stops reading; None if only planned batches are finished.
     """
     lanes = {stage: [reports[name] for name in names if name in reports] for stage, names in stages.items()}
@@ -85,13 +83,14 @@ def seconds_left(status: JobStatus) -> float:
 
 def stops_at(drain: DrainProgress | None) -> Mapping[str, int]:
     """The offsets at which a job stops reading, as far as they are known: those of its drain or, until these are
-    determined, the end offsets from the time when the drain was accepted."""
+    determined, the end offsets from when the drain was accepted.
+    """
     return {} if drain is None else drain.until or drain.ends
 
 
 def records_left(report: LaneReport, until: Mapping[str, int]) -> int:
-    """How many offsets a lane still has to read. In each SSP, the lane reads up to the SSP's position in ``until`` or,
-    if there is none, up to the end offset.
+    """How many offsets a lane still has to read: in each SSP up to the position in ``until`` or, if there is none, up
+    to the end offset.
     """
     at, ends = report.progress.positions, report.progress.ends
     return sum(max(0, until.get(ssp, ends.get(ssp, 0)) - offset) for ssp, offset in at.items())
@@ -107,8 +106,7 @@ def functions_part(report: LaneReport) -> float:
 
 
 def _taking_in(report: LaneReport, until: Mapping[str, int]) -> float:
-    """The expected seconds until a lane has read everything up to the positions at which it stops: the rest of the
-    running batch, and later batches."""
+    """The expected seconds until a lane has read everything up to the positions at which it stops."""
     at = report.progress.batch_progress
     batch, planned = 0.0, 0
     if at is not None:

@@ -1,6 +1,4 @@
-"""The former name of :mod:`anabranch.api.hooks`. The module is kept for job files of deployments from before the first
-release, which may import it.
-"""
+"""The former name of :mod:`anabranch.api.hooks`, kept for job files of deployments from before the first release."""
 
 from anabranch.api.hooks import DrainedTask
 

@@ -1,5 +1,5 @@
-"""Imports httpx without its command line, which would import rich and pygments. Importing these two packages takes
-longer than everything else that a verb of the CLI does.
+"""Imports httpx without its command line, which would import rich and pygments. Those imports take longer than
+everything else that a verb of the CLI does.
 
 httpx leaves out its command line if rich isn't installed, so rich is hidden while httpx is imported.
 """

@@ -1,5 +1,5 @@
-"""The former name of :mod:`anabranch.api.job` and related modules. The module is kept for job files of deployments from
-before the first release, which may import it.
+"""The former name of :mod:`anabranch.api.job` and related modules, kept for job files of deployments from before the
+first release.
 """
 
 from anabranch.api.job import Job

@@ -1,7 +1,7 @@
 """The log of a process, as text or JSON, with one line for each event.
 
-This module doesn't import structlog until a module asks for a logger or binds values, because the import takes longer
-than most verbs of the CLI.
+This module imports structlog only when a module asks for a logger or binds values, because the import takes longer than
+most verbs of the CLI.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _configure() -> None:
 
 class _Stderr:
     """Writes structlog's lines to the current ``sys.stderr``. If stderr is closed, or its disk is full, the line is
-    dropped and no error is raised, because a job must not depend on its log.
+    dropped without an error, because a job must not depend on its log.
     """
 
     def __init__(self, *_: object) -> None:
@@ -115,8 +115,8 @@ def _write(line: str) -> None:
 
 
 def _forget_what_is_buffered() -> None:
-    """Let stderr drop a line that couldn't be written. Otherwise Python would try to write it again when the process
-    ends, and a process that has done all its work would exit with 120.
+    """Let stderr drop a line that couldn't be written. Otherwise Python would try again when the process ends, and a
+    process that has done all its work would exit with 120.
     """
     raw = getattr(getattr(sys.stderr, "buffer", None), "raw", None)  # without it, nothing is buffered
     if raw is not None:

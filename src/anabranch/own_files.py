@@ -1,6 +1,4 @@
-"""Creates folders and files that only their owner can read, because stores, lanes' folders and streams contain a job's
-data. Also makes files and folders durable.
-"""
+"""Creates folders and files that only their owner can read, because they contain jobs' data, and makes them durable."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def is_shared(folder: Path) -> bool:
-    """Whether users other than a folder's owner can access the folder, according to its mode."""
+    """Whether the mode of a folder lets users other than its owner access it."""
     try:
         return bool(folder.stat().st_mode & _OTHERS)
     except OSError:
@@ -48,7 +46,7 @@ def is_shared(folder: Path) -> bool:
 
 
 def sync(path: Path | str) -> None:
-    """Make the content of a file, or the names in a folder, durable. Raises OSError if that isn't possible."""
+    """Make the content of a file, or the names in a folder, durable. Raises OSError on failure."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

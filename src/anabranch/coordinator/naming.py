@@ -1,4 +1,4 @@
-"""Checks names that come from users and containers before they are used in a path or a query."""
+"""Checks names from users and containers before they are used in a path or a query."""
 
 from __future__ import annotations
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 __all__ = ["PACE", "now"]
 
 PACE = 0.9
-"""The speed of a lane's time while it is ahead of the machine's clock. At this speed, a lead of one hour is gone after
-ten hours.
-"""
+"""The speed of a lane's time while it is ahead of the machine's clock."""
 
 
 def now(reached: int, elapsed: float, wall: int) -> int:
-    """The time of a lane in Unix ms. The lane's last time can be ahead of the machine's clock, because the clock was
-    set back or because the lane ran on a machine whose clock is ahead. If so, the lane's time passes more slowly until
-    the machine's clock has caught up.
+    """A lane's time in Unix ms. If it is ahead of the machine's clock, because the clock was set back or the lane ran
+    on another machine, it passes more slowly until the clock has caught up.
 
     So closed windows stay closed, and no open window closes early.
 

@@ -18,9 +18,8 @@ class Control:
     Attributes:
         watermark: the lane's watermark in Unix ms, before the batch with which the record is written; None if not known
             yet. A row that follows in the log is older only if it is late.
-        predecessors: the lanes from which the lane continues.
-        beside: the lane's co-writers, including itself, each with its own predecessors. The lane reports its co-writers
-            because a co-writer without records may write nothing for a long time.
+        beside: the lane's co-writers, including itself, each with its own predecessors. They are included because a
+            co-writer without records may write nothing for a long time.
         open: False if the lane writes nothing more.
         idle: whether the lane has nothing to read, and must not hold the watermark back.
     """

@@ -8,13 +8,12 @@ __all__ = ["closed"]
 
 _TICK = 1_000
 _PART = 10
-"""Sessions can end at any time. They are checked for their end this number of times per gap, but at most once a
-second."""
+"""How many times per gap a session, which can end at any time, is checked for its end, but at most once a second."""
 
 
 def closed(window: Window, newest: int, now: int) -> int:
-    """The time that serves as the watermark: all windows that end by this time can be closed. The time rises only as
-    long as there can be open windows, so a lane without new records eventually runs no more batches.
+    """The time that serves as the watermark: all windows that end by this time can be closed. It rises only as long as
+    there can be open windows, so a lane without new records eventually runs no more batches.
 
     Args:
         newest: when the last record was read.

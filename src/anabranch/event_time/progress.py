@@ -14,13 +14,13 @@ SOURCE = "event-time"
 
 @dataclass(frozen=True)
 class Upstream:
-    """The control records that were read so far from one SSP of an intermediate stream.
+    """What a lane knows from the control records that it has read so far from one SSP of an intermediate stream.
 
     Attributes:
-        cursor: the place in the log up to which control records were processed, as the system counts it (-1: none).
+        cursor: the place in the log, as the system counts it, up to which control records were processed (-1: none).
         heard: the last watermark of each lane that writes the SSP; None if the lane has none yet. A lane that is known
             only from the control records of its co-writers has the lowest watermark of its predecessors.
-        gone: lanes that their successors have replaced.
+        gone: the lanes that their successors have replaced.
         resting: lanes that are idle, according to their last control records.
     """
 
@@ -51,8 +51,9 @@ class Upstream:
 
     @property
     def watermark(self) -> int | None:
-        """The watermark of the SSP. None unless at least one of the lanes that write the SSP, and each of these lanes
-        that isn't idle, has reported a watermark."""
+        """The watermark of the SSP; None until at least one of its writers, and each writer that isn't idle, has
+        reported a watermark.
+        """
         return _reached({lane: at for lane, at in self.heard.items() if lane not in self.resting}, self.heard)
 
 
@@ -61,7 +62,6 @@ class Progress:
     """A lane's event time after a batch. SSPs are written ``system/stream/partition``; times are Unix ms.
 
     Attributes:
-        watermark: the watermark; None if not known yet.
         maxima: the latest event time of each SSP that was read.
         upstream: for each SSP of an intermediate stream, the reports of the lanes that write the SSP.
         idle: the SSPs of other streams that are idle.
@@ -108,13 +108,13 @@ def after(
     upstream: Mapping[str, Upstream],
 ) -> Progress:
     """The event time after a batch. The watermark is the minimum over all SSPs that aren't idle, or the maximum if all
-    are idle. The watermark never falls. An SSP with an event time in the batch is no longer idle.
+    are idle, and never falls. An SSP with an event time in the batch is no longer idle.
 
     Args:
         delays: the declared watermark delay, in ms, of every SSP that determines the watermark; None for an SSP of an
             intermediate stream.
         maxima: the latest event time of each SSP in the batch.
-        upstream: for each SSP of an intermediate stream, the reports of its writers up to the end of the batch.
+        upstream: for each SSP of an intermediate stream, its writers' reports up to the end of the batch.
     """
     seen = dict(progress.maxima)
     for ssp, at in maxima.items():
@@ -127,8 +127,7 @@ def after(
 
 
 def all_idle(progress: Progress, delays: Mapping[str, int | None]) -> bool:
-    """Whether all SSPs in ``delays`` are idle, so that none holds the watermark back. For ``delays``, see
-    :func:`after`."""
+    """Whether all SSPs in ``delays`` are idle. For ``delays``, see :func:`after`."""
     return bool(delays) and len(resting(progress, delays)) == len(delays)
 
 
@@ -138,7 +137,7 @@ def resting(progress: Progress, delays: Mapping[str, int | None]) -> list[str]:
 
 
 def joined(several: Iterable[tuple[Progress, Collection[str]]]) -> Progress:
-    """The initial event time of a lane. ``several`` contains the event time of each predecessor, with the SSPs that the
+    """The initial event time of a lane. ``several`` contains each predecessor's event time, with the SSPs that the
     predecessor has read. For each SSP, the predecessor that is furthest behind counts.
     """
     readers: dict[str, list[Progress]] = {}
@@ -166,7 +165,7 @@ def cleared(left: Progress, ssps: Iterable[str], writers: Iterable[str]) -> Prog
     Args:
         left: the event time with which the predecessor ended.
         ssps: the SSPs of intermediate streams that the lane reads.
-        writers: the lanes that have written these SSPs so far. Their reports no longer count.
+        writers: the lanes that have written these SSPs so far, whose reports no longer count.
     """
     found = {}
     for ssp in ssps:
@@ -190,7 +189,7 @@ def of_ssp(progress: Progress, ssp: str, delay: int | None) -> int | None:
 
 
 def held_by(progress: Progress, delays: Mapping[str, int | None]) -> str | None:
-    """The SSP that holds the watermark back: the first SSP without a known watermark or, if there is none, the SSP with
+    """The SSP that holds the watermark back: the first one without a known watermark or, if there is none, the one with
     the lowest watermark. None if all SSPs are idle.
     """
     active = {ssp: delay for ssp, delay in delays.items() if not _rests(progress, ssp, delay)}
@@ -208,8 +207,8 @@ def _rests(progress: Progress, ssp: str, delay: int | None) -> bool:
 
 
 def _reached(active: Mapping[str, int | None], known: Mapping[str, int | None]) -> int | None:
-    """The minimum of the active watermarks, which is None if one of them is None. If no watermark is active, the
-    maximum of the known ones.
+    """The minimum of the active watermarks; None if one of them is None. If no watermark is active, the maximum of the
+    known watermarks.
     """
     return _lowest(active.values()) if active else max((at for at in known.values() if at is not None), default=None)
 

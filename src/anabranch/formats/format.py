@@ -1,4 +1,4 @@
-"""Describes how the values of one stream are encoded. The formats of a job are stored with each deployment."""
+"""Describes how the values of one stream are encoded."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def needed(settings: Settings) -> list[str]:
 
 
 def found(settings: FormatsSettings, module: str) -> Path | str:
-    """The path of a module's jar. If there is no jar on this machine, the Maven coordinates with which Spark fetches
+    """The path of a module's jar or, if there is none on this machine, the Maven coordinates with which Spark fetches
     the module.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Accesses a schema registry, using Confluent's client, which supports TLS, logins and retries."""
+"""Accesses a schema registry with Confluent's client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ __all__ = ["Registry", "Version"]
 
 _CLIENT = {"timeout": 15, "max.retries": 3, "retries.wait.ms": 200, "retries.max.wait.ms": 2000}
 """``timeout`` is the time limit for an answer, in seconds. If the registry can't be reached or is busy, the client
-repeats the request up to ``max.retries`` times, after pauses in ms."""
+tries again up to ``max.retries`` times, after pauses in ms.
+"""
 
 _NOT_FOUND = 404
 _REFUSED = (401, 403)
@@ -31,15 +32,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Version:
-    """A schema of a subject. ``id`` is the id that precedes each value that is written with this schema."""
+    """A schema of a subject, and the id that precedes each value that is written with it."""
 
     id: int
     schema: str
 
 
 class Registry:
-    """A connection to a schema registry, as a context manager. Answers are cached until the end of the block. All
-    methods raise AnabranchError if the registry doesn't answer or refuses the request.
+    """A connection to a schema registry, as a context manager that caches answers. All methods raise AnabranchError if
+    the registry doesn't answer or refuses the request.
 
     Raises:
         ConfigError: the settings name no registry, contain a reference that can't be resolved, or contain a property

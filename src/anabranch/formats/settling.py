@@ -18,14 +18,14 @@ from anabranch.formats.registry import Registry
 __all__ = ["declared", "settled"]
 
 _WITH_SCHEMA = ("avro", "confluent", "protobuf")
-"""The formats whose schemas come from a schema file or the registry, not from the job's declarations."""
+"""The formats whose schemas come from a schema file or the registry."""
 
 
 def declared(settings: Settings, streams: Iterable[str]) -> dict[str, str]:
     """For each stream, a text that identifies the format that settings and schema files declare for the stream.
 
-    A job can't continue if the text for one of its streams has changed. The text doesn't depend on answers of the
-    registry. Streams of JSON, text and bytes aren't included.
+    A job can't continue if the text for one of its streams has changed. The text doesn't depend on the registry.
+    Streams of JSON, text and bytes aren't included.
     """
     found: dict[str, str] = {}
     for stream in streams:
@@ -46,13 +46,11 @@ def settled(
     """The formats of a job's streams, by the current settings. Streams that are missing from the result are JSON.
 
     Args:
-        read: the streams that the job reads.
-        written: the streams that the job writes.
-        kept: formats that were determined before: those that are stored for the job, or those with which it was
-            planned. A confluent format stays as it is, so that a repeated batch can read the same records. Only a
-            format with which the job writes, and whose schema isn't registered yet, is determined again.
-        register: whether to register the schemas with which the job writes, if they aren't registered yet. Otherwise,
-            the id of an unregistered schema is -1, which suffices to plan a job.
+        kept: the formats that are stored for the job, or with which it was planned. A confluent format stays as it is,
+            so that a repeated batch can read the same records, unless the job writes with it and its schema isn't
+            registered yet.
+        register: whether to register unregistered schemas with which the job writes. Otherwise, the id of such a schema
+            is -1, which suffices to plan a job.
 
     Raises:
         ConfigError: a schema is missing or invalid.

@@ -12,7 +12,7 @@ def group(request: Request) -> tuple[Task, ...]:
     """One task per container, as in Samza's AllSspToSingleTask.
 
     Raises:
-        ConfigError: the factor is above 1, or there is a broadcast input. (Every task has every SSP anyway.)
+        ConfigError: the factor is above 1, or there is a broadcast input.
     """
     if request.factor > 1:
         raise ConfigError(

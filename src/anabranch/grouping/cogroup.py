@@ -1,5 +1,4 @@
-"""The grouper ``cogroup``: at factor 1, as many tasks as the GCD of the partition counts. If producers write each key
-to the partition hash mod count, all records of a key are in one task."""
+"""The grouper ``cogroup``: at factor 1, as many tasks as the GCD of the partition counts."""
 
 from __future__ import annotations
 

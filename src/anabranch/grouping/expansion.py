@@ -1,8 +1,8 @@
-"""Determines the tasks of a stage whose factor has changed, whose streams have gained partitions, or whose set of
-streams has changed (compare Samza's proposal SEP-5).
+"""Determines the tasks of a stage whose factor, partition counts or set of streams has changed (compare Samza's
+proposal SEP-5).
 
-State stays where it is. If a stream had n partitions when its state was first written, a key that is now in partition p
-was in partition p mod n at that time, provided that producers assign keys by hash modulo the partition count.
+State stays where it is. If a stream had n partitions when its state was first written, a key of partition p was in
+partition p mod n at that time, provided that producers assign keys by hash modulo the partition count.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def partitions(stage: StageModel) -> dict[str, int]:
 
 
 def base_partitions(stage: StageModel) -> dict[str, int]:
-    """The partition count that each stream had when its state was first written, including streams that are no longer
-    read."""
+    """The partition count of each stream when its state was first written, including streams that are no longer read.
+    """
     found: dict[str, int] = {}
     for base in stage.base.values():
         name = f"{base.system}/{base.stream}"
@@ -41,13 +41,11 @@ def base_partitions(stage: StageModel) -> dict[str, int]:
 
 
 def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: int, containers: int) -> StageModel:
-    """The stage with new inputs and a new factor. The inputs may have more partitions than before.
+    """The stage with new inputs and a new factor.
 
-    The result depends only on the stage as it is now, not on its history. If the inputs are unchanged, the result has
-    the same tasks, divided by the new factor.
+    The result depends only on the stage as it is now. Unchanged inputs give the same tasks, divided by the new factor.
 
     Args:
-        inputs: the inputs in the job's order.
         before: the stage's current factor.
 
     Raises:
@@ -106,7 +104,8 @@ def _with(stage: StageModel, inputs: tuple[str, ...], tasks: tuple[Task, ...], b
 
 def _extend(stage: StageModel, base: dict[str, SSP], stream: Input) -> None:
     """Add to ``base``, for each partition of a stream, the partition under which its state was first written. Raises
-    ConflictError if the partition count isn't a multiple of the count at that time."""
+    ConflictError if the count isn't a multiple of the count at that time.
+    """
     first = base_partitions(stage).get(str(stream))
     if first is None:
         base.update({str(whole): whole for whole in stream.ssps})
@@ -121,7 +120,6 @@ def _extend(stage: StageModel, base: dict[str, SSP], stream: Input) -> None:
 
 
 def _groups(stage: StageModel, factor: int) -> int:
-    """How many tasks the stage has at factor 1."""
     return len(stage.tasks) // factor
 
 
@@ -135,8 +133,8 @@ def _task(grouper: str, base: SSP, groups: int) -> TaskName:
 
 
 def _regrouped(stage: StageModel, request: Request, before: int) -> tuple[Task, ...]:
-    """The tasks of a stateless stage, which the grouper determines as for a new stage. But with ``cogroup``, the number
-    of tasks (at factor 1) stays the same if it divides all partition counts.
+    """The tasks of a stateless stage, as for a new stage, except that with ``cogroup`` the number of tasks (at factor
+    1) stays the same if it divides all partition counts.
     """
     groups = _groups(stage, before)
     if stage.grouper != "cogroup" or any(each.partitions % groups for each in request.grouped):

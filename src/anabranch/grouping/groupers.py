@@ -20,7 +20,7 @@ GROUPERS: dict[str, Grouper] = {
 
 
 def named(name: str) -> Grouper:
-    """The built-in grouper with this name. (A user's own grouper, ``module:function``, is imported by the caller.)
+    """The built-in grouper with this name.
 
     Raises:
         ConfigError: the name is unknown; the message lists the known names and suggests the most similar one.

@@ -1,4 +1,4 @@
-"""Checks whether all records of a key, from several streams, are in one task. Joins and merges by key require this."""
+"""Checks whether all records of a key, from several streams, are in one task, as joins and merges by key require."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["SeparatedKey", "SingleGroup", "apart", "single_group"]
 
 @dataclass(frozen=True)
 class SeparatedKey:
-    """Two streams in which records of one key can be in different tasks. With ``cogroup``, such records would be in the
-    same task, and the stage would have ``cogroup_tasks`` tasks (at factor 1).
+    """Two streams in which records of one key can be in different tasks. With ``cogroup``, such records would be in one
+    task, and the stage would have ``cogroup_tasks`` tasks (at factor 1).
     """
 
     left: Input
@@ -29,7 +29,7 @@ class SeparatedKey:
 @dataclass(frozen=True)
 class SingleGroup:
     """A warning: at factor 1, ``cogroup`` makes a single task, because the partition counts have no common divisor
-    except 1. ``counts`` are pairs of a stream and its partition count.
+    except 1. ``counts`` pairs each stream with its partition count.
     """
 
     counts: tuple[tuple[str, int], ...]
@@ -38,9 +38,9 @@ class SingleGroup:
 def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> SeparatedKey | None:
     """The first two streams whose keys these tasks don't keep together; None if there are none.
 
-    Only the contents of the tasks matter, so this also works for a user's own grouper and for an expanded job. If
-    producers write each key to partition hash mod count, partitions p and q of two streams can share a key if
-    p = q modulo the GCD of the two counts.
+    Only the contents of the tasks matter, so this works for a user's own grouper and for an expanded job, too. If
+    producers write each key to partition hash mod count, partitions p and q of two streams can share a key if p = q
+    modulo the GCD of the two counts.
 
     Args:
         keyed: streams with the same key columns.
@@ -64,8 +64,9 @@ def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> SeparatedKey | None:
 
 
 def single_group(keyed: Sequence[Input]) -> SingleGroup | None:
-    """A warning, as data, if ``cogroup`` makes a single task at factor 1, because the partition counts have no common
-    divisor except 1. None if there is nothing to warn of, as when each stream has one partition."""
+    """The warning that ``cogroup`` makes a single task at factor 1; None if it makes several, or if each stream has one
+    partition.
+    """
     if cogroup.task_count(keyed) > 1 or all(stream.partitions == 1 for stream in keyed):
         return None
     return SingleGroup(tuple((str(stream), stream.partitions) for stream in keyed))

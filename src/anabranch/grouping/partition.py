@@ -9,9 +9,8 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """Partition p of every stream goes to task p. At factor 1, the number of tasks is the largest partition count.
-    Equal keys of several streams are in one task if all partition counts are equal, and producers write each key to the
-    partition hash mod count.
+    """Partition p of every stream goes to task p. Equal keys of several streams are in one task if all partition counts
+    are equal, and producers write each key to the partition hash mod count.
     """
     count = max(stream.partitions for stream in request.grouped)
     return virtual.cut(

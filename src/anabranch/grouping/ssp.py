@@ -12,8 +12,7 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """At factor 1, one task for each partition of each stream that isn't broadcast. So apart from broadcast records, a
-    task has only records of one stream."""
+    """At factor 1, one task for each partition of each stream that isn't broadcast."""
     return virtual.cut(
         request,
         (
@@ -28,8 +27,8 @@ def group(request: Request) -> tuple[Task, ...]:
 
 
 def check_order(stage: str, previous: Sequence[str], inputs: Sequence[str]) -> None:
-    """Check that the previous generation's inputs are still in the same order. Tasks are numbered by this order, so new
-    inputs must come last.
+    """Check that the previous generation's inputs are still in the same order, by which tasks are numbered. New inputs
+    must come last.
 
     Raises:
         ConflictError: the order has changed; the message names the first stream that is in another place.

@@ -1,4 +1,4 @@
-"""Checks the tasks from a user's own grouper: each SSP must be in exactly one task, each broadcast SSP in all tasks."""
+"""Checks the tasks from a user's own grouper."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _CURE = "correct the grouper's function: every bucket of every SSP belongs to ex
 
 
 def check(request: Request, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
-    """Return ``tasks`` if every bucket of every SSP is in exactly one of them, each task has the request's broadcast
-    SSPs, and the tasks have distinct names and are numbered in order.
+    """Return ``tasks`` if every bucket of every SSP is in exactly one of them, each has the request's broadcast SSPs,
+    and they have distinct names and are numbered in order.
 
     Raises:
         GraphError: one of these conditions isn't met; the message names the SSP or the task at fault.

@@ -1,2 +1,1 @@
-"""The jars that aren't in Python packages: a list of them with checksums, and the code that fetches them into the
-cache."""
+"""Lists, with checksums, the jars that aren't in Python packages, and fetches them into the cache."""

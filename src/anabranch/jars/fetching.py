@@ -1,5 +1,4 @@
-"""Fetches jars from a Maven repository into the cache, over HTTPS or HTTP, and verifies their checksums. Doesn't need
-Maven."""
+"""Fetches jars from a Maven repository into the cache, without Maven, and verifies their checksums."""
 
 from __future__ import annotations
 
@@ -25,9 +24,9 @@ _CURE = f"name another Maven repository: --repository URL, or {VARIABLE}"
 
 
 def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) -> Path:
-    """Fetch the jars of a set, unless the cache has them, and return their folder. The folder appears in the cache only
-    once it is complete. If the folder exists but lacks jars, these are added; nothing in it is replaced or removed,
-    because another process may be using it.
+    """Fetch the jars of a set, unless the cache has them, and return their folder. A new folder appears in the cache
+    only once it is complete. An existing folder gets only the jars that it lacks, because another process may be using
+    the folder.
 
     Raises:
         AnabranchError: a jar can't be fetched, or has the wrong checksum. The cache is unchanged.
@@ -81,8 +80,9 @@ def _fetch_one(client: httpx.Client, repository: Repository, jar: Jar, folder: P
 
 
 def _trusted() -> ssl.SSLContext:
-    """A TLS context that trusts the authorities that this machine trusts; if this machine has no list of authorities,
-    those of certifi. (By default, httpx trusts only certifi's.)"""
+    """A TLS context that trusts the authorities that this machine trusts or, if it has no list of authorities,
+    certifi's. By default, httpx trusts only certifi's.
+    """
     context = ssl.create_default_context()
     if not context.get_ca_certs() and not os.environ.get("SSL_CERT_FILE"):
         import certifi

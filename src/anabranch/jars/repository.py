@@ -30,9 +30,8 @@ class Repository:
 
 
 def chosen(url: str | None = None, environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Repository:
-    """The repository to use. It is given by ``url``, otherwise by the environment variable
-    ``ANABRANCH_MAVEN_REPOSITORY``, otherwise by the mirror of Maven Central in ``~/.m2/settings.xml``. Without any of
-    these, it is Maven Central itself.
+    """The repository to use: ``url``, otherwise that of the environment variable ``ANABRANCH_MAVEN_REPOSITORY``,
+    otherwise the mirror of Maven Central in ``~/.m2/settings.xml``, otherwise Maven Central.
 
     Raises:
         UsageError: the URL isn't an HTTP URL, or ``settings.xml`` can't be read.

@@ -1,2 +1,1 @@
-"""The code of a job, in two forms: packed as one file with a hash, and as modules that this process and Python workers
-can import."""
+"""The code of a job, as one packed file with a hash, or as modules that this process and Python workers can import."""

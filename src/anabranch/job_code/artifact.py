@@ -1,9 +1,7 @@
-"""A job's code as one file, named by its hash. The file is packed on the user's machine, and unpacked where the job
-runs.
+"""A job's code as one file, named by its hash. It is packed on the user's machine, and unpacked where the job runs.
 
-The hash proves that the content is what was packed, but not that the content is harmless. So an archive is refused if
-it contains anything but ordinary files with allowed names, too many files, or too many bytes. No part of a refused
-archive stays in the cache.
+The hash doesn't prove that the content is harmless. So an archive is refused if it contains anything but ordinary files
+with allowed names, too many files, or too many bytes. No part of a refused archive stays in the cache.
 """
 
 from __future__ import annotations
@@ -59,9 +57,7 @@ _CURE = "send it again: anabranch start JOB.py"
 
 @dataclass(frozen=True)
 class Artifact:
-    """A zip file of a job's files, the hash of its bytes, and the sorted names of the files, relative to the job's
-    folder.
-    """
+    """A zip file of a job's files, its hash, and the sorted names of the files, relative to the job's folder."""
 
     sha256: str
     content: bytes
@@ -71,12 +67,12 @@ class Artifact:
 def pack(home: Path) -> Artifact:
     """Pack the files below ``home``, the job file's folder. The same files give the same hash on every machine.
 
-    In a git work tree, the files that git doesn't ignore are packed, committed or not. In a folder that :func:`unpack`
-    has made, all files that were unpacked there are packed; elsewhere, ``*.py`` and ``*.toml``.
+    In a git work tree, the files that git doesn't ignore are packed, committed or not; in a folder that :func:`unpack`
+    has made, all files that were unpacked there; elsewhere, ``*.py`` and ``*.toml``.
 
     Hidden files and folders (names that begin with a dot), Python environments, ``__pycache__``, data files (see
-    :data:`anabranch.job_code.listing.DATA`), git submodules and links to folders are always excluded. A link to a file
-    that is also packed becomes a copy of the file. Nothing is compressed, because compressors differ.
+    :data:`anabranch.job_code.listing.DATA`), git submodules and links to folders are always excluded. A link to a
+    packed file becomes a copy of the file. Nothing is compressed, because compressors differ.
 
     Raises:
         NotFoundError: ``home`` isn't a folder.
@@ -124,14 +120,14 @@ def fingerprint(home: Path) -> str:
 
 
 def packed_package(folder: Path) -> bytes:
-    """An archive of an importable package. In the archive, the files are in a folder with the package's name."""
+    """An archive of an importable package, with the files in a folder that has the package's name."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc")
     return _zip((path.relative_to(folder.parent).as_posix(), _read(path)) for path in files)
 
 
 def unpack(content: bytes, sha256: str, cache: Path) -> Path:
-    """Unpack ``content`` into the folder ``cache/<sha256>``, unless it is already unpacked there, and return the
-    folder. Several processes can call this at the same time.
+    """Unpack ``content`` into the folder ``cache/<sha256>``, unless it is already there, and return the folder. Several
+    processes can call this at the same time.
 
     Raises:
         UsageError: ``content`` doesn't have this hash, is too large, or is refused as an archive.
@@ -159,8 +155,7 @@ def unpack(content: bytes, sha256: str, cache: Path) -> Path:
 
 
 def unpacked(sha256: str, cache: Path) -> Path | None:
-    """The folder that :func:`unpack` has made; None if there is no such folder, or if a file in it is missing or has
-    changed.
+    """The folder that :func:`unpack` has made; None if there is none, or if a file in it is missing or has changed.
 
     Raises:
         UsageError: ``sha256`` isn't a hash.
@@ -191,8 +186,8 @@ def check_sha(text: str) -> str:
 
 
 def _unpacked_files(folder: Path) -> list[str] | None:
-    """The files of a folder that ``unpack`` has made. None if ``unpack`` hasn't made the folder, or if a file is
-    missing or has changed.
+    """The files of a folder that ``unpack`` has made; None for any other folder, or if a file is missing or has
+    changed.
     """
     try:
         files = json.loads((folder / _MARKER).read_bytes())
@@ -241,7 +236,7 @@ def _zip(files: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def _extract(content: bytes, sha256: str, folder: Path) -> None:
-    """Write the files of ``content``. Then write the list of these files, which marks the folder as complete."""
+    """Write the files of ``content``, and then their list, which marks the folder as complete."""
     files: dict[str, str] = {}
     left = MAX_UNPACKED
     folder.mkdir()
@@ -304,8 +299,8 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """A context in which this process has a lock that only one process can have at a time. If the process ends for any
-    reason, the operating system releases the lock.
+    """Inside ``with``, no other process has this lock. The operating system releases the lock when the process ends for
+    any reason.
     """
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

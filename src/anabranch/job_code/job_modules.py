@@ -1,8 +1,8 @@
 """Makes a job's modules importable in this process and in Python workers: the job file, under a unique module name, and
-the modules next to the job file.
+the modules next to it.
 
-Python workers import a job's modules as any program does, and no objects are copied from the user's process. But the
-workers import the same text that the user's process has run, even if a file has been edited since.
+Python workers import a job's modules as any program does, and no objects are copied from the user's process. But they
+import the text that the user's process has run, even if a file has been edited since.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ VARIABLE = "ANABRANCH_JOB_CODE"
 """The name of the environment variable that gives Python workers a session's :class:`JobCode`, as JSON."""
 
 SHELF = "ANABRANCH_JOB_SHELF"
-"""The name of the environment variable with the path of a folder. In this folder, the user's process stores the
-:class:`JobCode` of each job that is passed to :func:`register`, for workers on the same machine.
+"""The name of the environment variable with the path of a folder. There, the user's process stores the :class:`JobCode`
+of each job that is passed to :func:`register`, for workers on the same machine.
 """
 
 _INSTALLED = ("anabranch", "pyspark", "py4j", "pandas", "numpy", "pyarrow", "msgspec", "xxhash", "confluent_kafka")
@@ -75,7 +75,6 @@ class JobCode:
         name: the name of the job file's module; '' if there is no job file.
         home: the folder from which modules are imported.
         file: the job file, relative to ``home``.
-        sha256: the hash of the job file's content.
         sources: a file with the text of the modules that the user's process has run; '' if modules are read from disk.
         path: further folders from which the user's process imports modules.
     """
@@ -105,8 +104,8 @@ class _Loaded:
 
 
 class _Loader(SourceFileLoader):
-    """Loads modules from files. Each file is read only once, so other processes can get the same text. No compiled
-    files are written next to a job's modules.
+    """Loads modules from files. Each file is read only once, so other processes can get the same text. Writes no
+    compiled files next to a job's modules.
     """
 
     def __init__(self, name: str, path: str, sources: dict[str, bytes]) -> None:
@@ -128,7 +127,6 @@ class _Finder(MetaPathFinder):
     :data:`RESERVED` names.
 
     Attributes:
-        sources: the text of modules, by path.
         served: the names of the modules that this finder has found for imports.
         snapshot: the result of :func:`snapshot`; None if it wasn't called.
     """
@@ -184,8 +182,8 @@ _shelves: list[str] = []
 
 
 def new_code(file: Path) -> JobCode:
-    """The code of a job file that this process is about to load. The module's name depends on the file's path and text,
-    so the name is unique.
+    """The code of a job file that this process is about to load. The module's name is unique, because it is made from
+    the file's path and text.
     """
     content = file.read_bytes()
     stem = re.sub(r"\W", "_", file.stem)
@@ -194,8 +192,8 @@ def new_code(file: Path) -> JobCode:
 
 
 def enter(code: JobCode) -> None:
-    """Make the modules of a job importable in this process. They take precedence over the modules of jobs that were
-    entered before.
+    """Make the modules of a job importable in this process. They take precedence over those of jobs that were entered
+    before.
     """
     with _entering:
         others = [each for each in _finders() if each.code.home != code.home]
@@ -216,8 +214,8 @@ def enter(code: JobCode) -> None:
 
 @dataclass(frozen=True)
 class _Shelf(MetaPathFinder):
-    """Finds modules that no other finder finds. Looks in the folders of all jobs that the user's process has loaded,
-    including those that it has loaded since the session was started. The job that was loaded last comes first.
+    """Finds modules that no other finder finds, in the folders of all jobs that the user's process has loaded,
+    including jobs loaded since the session was started. The job that was loaded last comes first.
     """
 
     folder: Path
@@ -258,8 +256,8 @@ def importing(code: JobCode) -> ModuleType:
     """The module of a job file, imported if necessary. What the module prints during the import goes to stderr, because
     stdout is used for data.
 
-    ``code`` contains the paths of the user's process. If a worker's environment gives other paths for the same code,
-    the worker uses these other paths. Raises UsageError if the job file has changed since the job was started.
+    ``code`` contains the paths of the user's process; a worker uses other paths if its environment gives them for the
+    same code. Raises UsageError if the job file has changed since the job was started.
     """
     with _entering:
         here = _given.get(code.name, code)
@@ -323,13 +321,13 @@ def code_of(node: int, function: Any) -> JobCode | None:
 
 
 def code_named(name: str) -> JobCode | None:
-    """The code of the job file that this process has loaded as the module ``name``; None if there is none."""
+    """The code of the job file that was loaded as the module ``name``; None if there is none."""
     return _loaded[name].code if name in _loaded else None
 
 
 def code_of_module(module: ModuleType) -> JobCode | None:
     """The code of a module that this process has imported by its own name; None if the module is a package, or if other
-    processes couldn't import the module by this name.
+    processes couldn't import it by this name.
     """
     file, parts = getattr(module, "__file__", None), module.__name__.split(".")
     if file is None or module.__name__ == "__main__" or not Path(file).is_file():
@@ -343,15 +341,15 @@ def code_of_module(module: ModuleType) -> JobCode | None:
 
 
 def code_in(home: str) -> JobCode:
-    """The code of the job that was last loaded from a folder. If there is no such job, code without a job file."""
+    """The code of the job that was last loaded from a folder. If there is none, code without a job file."""
     found = (each.code for each in reversed(_loaded.values()) if each.code.home == home)
     return next(found, JobCode("", home))
 
 
 def snapshot(code: JobCode) -> JobCode:
-    """The code with its ``sources`` set, for other processes on this machine. If this process has read none of the
-    job's modules, the code is unchanged. The file ``sources`` exists until this process ends. Modules that are imported
-    later aren't included, so they are read from disk.
+    """The code with its ``sources`` set, for other processes on this machine; unchanged if this process has read none
+    of the job's modules. The file ``sources`` exists until this process ends. Modules that are imported later are read
+    from disk.
     """
     with _entering:
         finder = next((each for each in _finders() if each.code == code), None)
@@ -375,8 +373,8 @@ def _finders() -> list[_Finder]:
 
 
 def _forget(finder: _Finder, names: Collection[str]) -> None:
-    """Forget these modules and their submodules, so that they are imported again. Call this if the modules have
-    changed, or if another job has modules of the same names.
+    """Forget these modules and their submodules, so that they are imported again: they have changed, or another job has
+    modules of the same names.
     """
     for name in tuple(names):
         for each in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:

@@ -29,8 +29,8 @@ _GIT_PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_
 
 
 def listed_by_git(root: Path) -> list[str] | None:
-    """The files below a folder that git doesn't ignore, committed or not. None if git isn't installed, if the folder
-    isn't in a work tree, or if there are no such files, for example because git ignores the whole folder.
+    """The files below a folder that git doesn't ignore, committed or not; None if git isn't installed, the folder isn't
+    in a work tree, or there are no such files.
 
     Raises:
         OutOfTimeError: git didn't answer.
@@ -71,8 +71,9 @@ def walked(root: Path) -> Iterator[str]:
 
 
 def packed(root: Path, listed: Iterable[str]) -> tuple[str, ...]:
-    """The listed names that belong to the job's code, sorted. Raises UsageError if a name isn't allowed, or if a link
-    leads to a file that isn't packed."""
+    """The listed names that belong to the job's code, sorted. Raises UsageError if a name isn't allowed, or a link
+    leads to a file that isn't packed.
+    """
     foreign = functools.cache(_foreign)
     names = {
         name

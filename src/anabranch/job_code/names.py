@@ -1,5 +1,4 @@
-"""Checks whether a job imports one of Python's own modules, or a package that workers need, although a module next to
-the job file has the same name."""
+"""Checks whether a module next to a job file hides one of Python's own modules, or a package that workers need."""
 
 from __future__ import annotations
 

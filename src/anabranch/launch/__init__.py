@@ -1,2 +1,1 @@
-"""Turns a job file into a job that a coordinator can start. Verbs, users' tests, and previews in notebooks use this
-package."""
+"""Turns a job file into a job that a coordinator can start, for verbs, users' tests, and previews in notebooks."""

@@ -1,5 +1,6 @@
-"""Computes the fingerprint of a job: the operators, streams and settings that must stay the same if the job is to
-continue from its positions and state."""
+"""Computes the fingerprint of a job: the operators, streams and settings that must stay the same for the job to
+continue from its positions and state.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +23,7 @@ __all__ = ["of"]
 
 
 def of(graph: Graph, plan: Plan, settings: Settings, known: Collection[str] | None = None) -> dict[str, str]:
-    """The fingerprint of a job, as values by name. Line numbers and the bodies of functions aren't part of the
-    fingerprint.
+    """The fingerprint of a job, as values by name. It doesn't cover line numbers and the bodies of functions.
 
     Args:
         known: what the job wrote before, if it continues. Other tables need not exist.

@@ -31,8 +31,9 @@ class JobFile:
 
 
 def of(job: Job) -> JobFile:
-    """The job file of a Job object: the file that contains the job's first function. For a job without functions in
-    files, the job file is ``job.py`` in the working folder."""
+    """The job file of a Job object: the file that contains the job's first function or, without functions in files,
+    ``job.py`` in the working folder.
+    """
     files = (_file(function) for function in job.functions.values())
     file = next((file for file in files if file and Path(file).is_file()), "job.py")
     _register(job)
@@ -50,7 +51,6 @@ def _register(job: Job) -> None:
 
 
 def _file(function: Any) -> str | None:
-    """The file of a function, or of a processor's class; None if it isn't known."""
     if isinstance(function, Processor):
         return getattr(sys.modules.get(type(function).__module__), "__file__", None)
     return str(inspect.unwrap(function).__code__.co_filename) if inspect.isfunction(function) else None

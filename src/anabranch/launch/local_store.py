@@ -11,8 +11,8 @@ __all__ = ["present_model"]
 
 
 def present_model(store_url: str, job: str) -> tuple[JobModel | None, bool]:
-    """The model of a job's current generation, and whether the job was drained or reset. The model is None if the job
-    is new or was reset. For a store on a server, the result is always None and False.
+    """The model of a job's current generation (None if the job is new or was reset), and whether the job was drained or
+    reset. For a store on a server, the result is None and False.
     """
     if address.is_on_server(store_url):
         return None, False

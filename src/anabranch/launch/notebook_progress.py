@@ -54,7 +54,7 @@ def shown(spark: SparkSession) -> Iterator[None]:
 
 
 def _is_notebook() -> bool:
-    """Whether this process is the kernel of a notebook. (On a terminal, Spark shows its own bar.)"""
+    """Whether this process is the kernel of a notebook."""
     module: Any = sys.modules.get("IPython")
     shell = None if module is None else module.get_ipython()
     return type(shell).__name__ == "ZMQInteractiveShell"

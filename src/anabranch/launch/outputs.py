@@ -30,8 +30,8 @@ def create(plan: Plan, settings: Settings) -> None:
 
 
 def prepare_tables(prepared: Prepared) -> None:
-    """Check that the tables that a job writes accept its rows. If the job continues, tables that it didn't write before
-    are left out, because a job with new outputs can't continue. Otherwise, missing tables are created.
+    """Check that the tables that a job writes accept its rows, and create missing tables. If the job continues, it
+    can't have new outputs, so only tables that it wrote before are checked, and none is created.
 
     Raises:
         NotFoundError: a table that the job wrote before doesn't exist.
@@ -52,7 +52,7 @@ def prepare_tables(prepared: Prepared) -> None:
 
 def checked(plan: Plan, settings: Settings, lanes: Mapping[str, Lane], drained: bool) -> set[str] | None:
     """Check the outputs of a job that is about to start. Returns what the job wrote before; None if the job starts
-    anew, so that its outputs must still be created.
+    anew.
 
     Args:
         lanes: all lanes that the job has ever had, by id.
@@ -73,7 +73,7 @@ def check(plan: Plan, settings: Settings, known: Collection[str]) -> None:
     """Check that the output streams of a job that continues exist.
 
     Args:
-        known: what the job wrote before. Other outputs are new, and aren't checked.
+        known: what the job wrote before. Other outputs, which are new, aren't checked.
 
     Raises:
         StateError: a stream is gone; the message names it.
@@ -88,9 +88,6 @@ def check(plan: Plan, settings: Settings, known: Collection[str]) -> None:
 
 def check_writers(plan: Plan, settings: Settings, known: Collection[str]) -> None:
     """Check that no output stream contains records of a lane that the store doesn't know.
-
-    Args:
-        known: the lanes of the job that the store knows.
 
     Raises:
         StateError: an output contains records of a lane that isn't in ``known``.

@@ -1,5 +1,4 @@
-"""Prepares a job for its start: makes the plan from the job's file and settings, and lets Spark determine the
-schemas."""
+"""Prepares a job for its start: plans it, and lets Spark determine the schemas."""
 
 from __future__ import annotations
 
@@ -38,8 +37,8 @@ class Prepared:
     """A job that can be started: it is planned, and the schema after each operator is known.
 
     Attributes:
-        known: what the job wrote before, if it continues; see :func:`anabranch.launch.outputs.checked`. None if the job
-            starts anew, or if another version of it is deployed: outputs that don't exist are created.
+        known: as returned by :func:`anabranch.launch.outputs.checked`; None if outputs that don't exist are created,
+            because the job starts anew or another version of it is deployed.
     """
 
     file: JobFile
@@ -76,10 +75,9 @@ def plan(
     """Plan the job for the streams as they are now.
 
     Args:
-        known: the model of the job's current generation, if there is one.
-        kept: the job's model if the job was drained. The factor and the number of containers stay the same as in this
-            model.
-        replaces: whether this version replaces the running version, and takes over its intermediate streams.
+        known: the model of the job's current generation, if any.
+        kept: the job's model if the job was drained. The plan keeps this model's factor and number of containers.
+        replaces: whether this version replaces the running one, and takes over its intermediate streams.
 
     Raises:
         ConfigError: a setting is wrong, or contradicts the graph.
@@ -120,8 +118,8 @@ def plan(
 
 
 def check_tables(graph: Graph, systems: Systems) -> None:
-    """Check the tables of a job. Raises ConfigError if the settings bind an input or a dead-letter stream to a table,
-    or if a table's settings are wrong. Raises NotFoundError if a stream that the job uses as a table doesn't exist.
+    """Raises ConfigError if the settings bind an input or a dead-letter stream to a table, or if a table's settings are
+    wrong. Raises NotFoundError if a stream that the job uses as a table doesn't exist.
     """
     for stream in stages.read_streams(graph):
         if systems.is_table(stream) or systems.is_table(stages.dead_letters_of(stream)):
@@ -153,8 +151,8 @@ def _real_time(settings: Settings, systems: Systems) -> RealTime | None:
 
 
 def cores(plan: Plan, settings: Settings) -> int:
-    """How many Spark tasks each container of the job must be able to run at the same time; 0 for any number. Only the
-    real-time trigger requires a certain number.
+    """How many Spark tasks each container of the job must be able to run at the same time; 0 unless the job has the
+    real-time trigger.
     """
     return planning.task_slots(plan, settings.job.state_partitions) if settings.job.trigger == "real-time" else 0
 
@@ -177,8 +175,7 @@ def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
 def checked(
     file: JobFile, settings: Settings, formats: Mapping[str, Format], say: Callable[[str], None]
 ) -> Mapping[int, Any]:
-    """Like :func:`resolved`, but in a small Spark session that is started for this purpose. ``say`` gets a message
-    about the start of the session."""
+    """Like :func:`resolved`, in a small Spark session that is started for this purpose."""
     from anabranch.spark.session import session
 
     say("checking schemas with Spark ...")
@@ -199,7 +196,7 @@ def start_message(
     """The request to a coordinator to start the job. The lanes in the request have new ids.
 
     Args:
-        settings: the settings that the fingerprint describes; None for the settings with which the job was planned.
+        settings: the settings that the fingerprint describes; None for those with which the job was planned.
     """
     lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))
     return StartRequest(

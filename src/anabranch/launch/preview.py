@@ -92,7 +92,8 @@ class _Batch:
 
     def input(self, spark: SparkSession, stream: str, most: int) -> DataFrame:
         """The first ``most`` records of a stream, partition by partition, as the job's ``read`` declares them. For an
-        input that is bound to a pattern, ``most`` applies to each stream."""
+        input that is bound to a pattern, ``most`` applies to each stream.
+        """
         node = self.reads[stream]
         read = partial(self._read, spark, node, lambda _: _virtual(F.lit(0)), most)
         frame = resolution.explained(node, read, self._file.home)
@@ -173,8 +174,8 @@ class _Batch:
         return moved.where(F.when(null, failing).otherwise(F.lit(True)))
 
     def _rejecting(self, spark: SparkSession, policy: str) -> Rejecting | None:
-        """A function that leaves rejected records out, whether the job would drop them or write them as dead letters.
-        None if a rejected record makes the job fail.
+        """A function that leaves rejected records out, even if the job would write them as dead letters. None if a
+        rejected record makes the job fail.
         """
         if policy == _FAIL:
             return None
@@ -183,8 +184,9 @@ class _Batch:
         return partial(aside.rejects, keep=False)
 
     def _into_state(self) -> Column:
-        """Whether a row enters state. A broadcast record becomes several rows, of which only the row for the virtual
-        task that owns the record's key enters state."""
+        """Whether a row enters state. A broadcast record becomes several rows; only the row for the virtual task that
+        owns the record's key enters state.
+        """
         own = ownership.bucket_of_row(self._plan.model.factor) == meta_column.field("bucket")
         return meta_column.field("bucket").isNull() | own
 

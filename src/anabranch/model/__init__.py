@@ -1,2 +1,1 @@
-"""The plain data on which all decisions are based, and its JSON form: SSPs, tasks, containers, job models, lanes,
-graphs."""
+"""The plain data on which all decisions are based, and its JSON form."""

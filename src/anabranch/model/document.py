@@ -17,8 +17,8 @@ FORMAT_VERSION = 1
 T = TypeVar("T", bound="Document")
 
 first_use = threading.Lock()
-"""When a type is used for the first time, other threads may see msgspec's information about the type half-finished,
-which crashes the process. So decoders are made under this lock, or when their module is imported.
+"""When a type is first used, other threads may see msgspec's information about the type half-finished, which crashes
+the process. So decoders are made under this lock, or when their module is imported.
 """
 
 
@@ -28,7 +28,7 @@ class UnknownVersionError(UnsupportedFormatError):
 
 class Unknown(dict[str, Any]):
     """The fields of a document that this program doesn't know. Don't change such a dict after its document is made,
-    because documents with unknown fields can be hashed.
+    because the document can be hashed.
     """
 
     def __hash__(self) -> int:  # type: ignore[override]
@@ -41,7 +41,7 @@ class Document(
     """An immutable object that round-trips through JSON. Fields that this program doesn't know are kept in ``extra``.
 
     Only the outermost document of a file or message has a ``version``; see :func:`encode`. There may be millions of
-    documents, so the garbage collector ignores them, which is safe because no document can contain itself.
+    documents, so the garbage collector ignores them, which is safe because a document can't contain itself.
     """
 
     extra: Unknown | msgspec.UnsetType = msgspec.UNSET
@@ -129,12 +129,11 @@ def _decoder(kind: type[T]) -> Callable[[bytes | str], T]:
 
 @functools.cache
 def _fields(kind: type[Document]) -> dict[str, msgspec.structs.FieldInfo]:
-    """The fields of a document, by their names in JSON."""
     return {field.encode_name: field for field in msgspec.structs.fields(kind)}
 
 
 def _collect_extra(kind: type[Document], value: Any) -> Any:
-    """Move fields that ``kind`` doesn't declare into ``extra``, in nested documents, too."""
+    """Move undeclared fields into ``extra``, in nested documents, too."""
     if not isinstance(value, dict):
         return value
     value = kind.upgraded(value)

@@ -1,5 +1,4 @@
-"""The graph of operators that a job file builds, as plain data. The functions of the job aren't part of the graph; they
-stay in the job file."""
+"""The graph of operators that a job file builds, as plain data. The job's functions aren't part of the graph."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ class Node(Document, frozen=True, kw_only=True):
     Attributes:
         inputs: the ids of the nodes whose rows the operator gets.
         args: the arguments of this kind of operator; see ``anabranch.operators``.
-        named: whether the user gave the name. If not, the name was derived.
+        named: whether the user gave the name, which is derived otherwise.
         where: ``file:line`` in the job file, for messages.
     """
 

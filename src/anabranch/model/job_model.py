@@ -10,9 +10,7 @@ from anabranch.model.task import Task
 
 
 class ContainerModel(Document, frozen=True, kw_only=True):
-    """A seat: a container's place in the job. Processes can have the seat one after another. ``tasks`` maps each stage
-    to the names of the seat's tasks.
-    """
+    """A seat: a container's place in the job. ``tasks`` maps each stage to the names of the seat's tasks."""
 
     seat: str
     tasks: dict[str, tuple[str, ...]]
@@ -20,11 +18,10 @@ class ContainerModel(Document, frozen=True, kw_only=True):
 
 
 class Matched(Document, frozen=True, kw_only=True):
-    """The streams of an input that is bound to a pattern, in the order in which the job began to read them. (Streams
-    that it began to read together are in the order of their names.)
+    """The streams of an input that is bound to a pattern, in the order in which the job began to read them. Streams
+    that it began to read together are sorted by name.
 
-    ``pattern`` is the regular expression that a stream's whole name must match. ``system`` is the system of all these
-    streams.
+    ``pattern`` is the regular expression that a stream's whole name must match. All these streams are in ``system``.
     """
 
     system: str
@@ -44,8 +41,8 @@ class StageModel(Document, frozen=True, kw_only=True):
         key: the columns of the stage key; empty for the raw message key.
         inputs: the input streams, as ``system/stream``, in order.
         base: for each partition that isn't broadcast, the partition under which the state of its keys was first
-            written. Entries stay even if their stream is no longer read. Empty in a stateless stage.
-        patterns: the inputs that are bound to patterns, by the names that the job uses for these inputs.
+            written, even if the stream is no longer read. Empty in a stateless stage.
+        patterns: the inputs that are bound to patterns, by the job's names for them.
     """
 
     stage: str
@@ -62,16 +59,15 @@ class JobModel(Document, frozen=True, kw_only=True):
     """The model of a generation.
 
     Attributes:
-        run_id: the number of the deployment. In JSON, the field is ``runId``, as in Samza's SEP-31.
+        run_id: the number of the deployment, in JSON ``runId``, as in Samza's SEP-31.
         lanes: how many lanes a stateless group can have in each container.
         request: the id of the request that led to the generation.
         undoes: the generation that this generation undoes; 0 if none.
-        rewound: the lanes that are new in this generation because the job was rewound.
-        expands: the streams that have more partitions than in the previous generation, or that the job begins to read
-            in this generation because they match a pattern.
+        rewound: the lanes that are new because the job was rewound.
+        expands: the streams that have gained partitions since the previous generation, or that the job begins to read
+            because they match a pattern.
         replaces: the deployment from whose lanes the first lanes of this deployment continue; 0 if none.
-        again: the first deployment of this deployment's version, if the job has had the version before; 0 if the
-            version is new.
+        again: the first deployment of this deployment's version; 0 if the version is new.
     """
 
     job: str

@@ -1,4 +1,4 @@
-"""The lane, the core of the model: what is fixed for a lane's whole life, and its state."""
+"""The lane: what is fixed for its whole life, and its state."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Position(Document, frozen=True, kw_only=True):
     """The position in one SSP. If parts of the SSP's keys have different offsets, ``parts`` maps each part, written as
     ``bucket/factor``, to its offset, and ``offset`` is the smallest of these offsets.
 
-    For a broadcast SSP, ``parts`` has only the offsets that are ahead of ``offset``. Each belongs to a part of a task,
-    written as ``number:bucket/factor``, where ``number`` is the task's number at factor 1.
+    For a broadcast SSP, ``parts`` has only the offsets ahead of ``offset``. Each belongs to a part of a task, written
+    as ``number:bucket/factor``, with the task's number at factor 1.
     """
 
     ssp: SSP
@@ -36,15 +36,15 @@ class Position(Document, frozen=True, kw_only=True):
 
 
 class Rewind(Document, frozen=True, kw_only=True):
-    """The start of a lane that a rewind, or the undoing of a rewind, has made: its offsets and its state.
+    """The start of a lane that a rewind, or the undoing of a rewind, has made.
 
     Attributes:
-        to: the next offset to read, by whole SSP in text form. If the predecessor hadn't reached this offset, the lane
-            begins where the predecessor ended.
-        clear: whether the lane begins without state. If so, the lane skips everything in an intermediate stream that
-            was written before all of the lanes in ``after`` were closed.
+        to: the next offset to read, by whole SSP in text form. If the predecessor hadn't reached it, the lane begins
+            where the predecessor ended.
+        clear: whether the lane begins without state. If so, it skips everything in an intermediate stream that was
+            written before all of the lanes in ``after`` were closed.
         after: with ``clear``, all lanes that the rewind closes, among them all writers of the intermediate streams that
-            the lane reads. The lane doesn't begin before they are closed. Empty without ``clear``.
+            the lane reads. The lane begins after they are closed. Empty without ``clear``.
         back: whether the lane undoes a rewind. If so, its predecessor is the lane that the rewind made, and the lane
             begins where the lane from before the rewind ended. But a stateless lane begins at the later of the
             positions at which these two lanes ended.
@@ -62,8 +62,9 @@ class AfterDrain(Document, frozen=True, kw_only=True):
     state: str = ""
     """The drained lane whose state the lane copies; empty if the lane begins without state."""
     writers: tuple[str, ...] = ()
-    """The lanes that have so far written the intermediate streams that the lane reads. Their reports no longer
-    count."""
+    """The lanes that have so far written the intermediate streams that the lane reads, and whose reports no longer
+    count.
+    """
 
 
 class Lane(Document, frozen=True, kw_only=True):
@@ -72,35 +73,31 @@ class Lane(Document, frozen=True, kw_only=True):
     Attributes:
         group: the group that the lane runs: ``outputs-`` followed by the kind of its outputs, or the name of a stateful
             operator or of a ``foreach_batch``.
-        matched: maps each input that is bound to a pattern (by the job's name for the input) to the streams of the
-            input, in the order of :class:`anabranch.model.job_model.Matched`. The offsets in the lane's folder have the
-            same order.
+        matched: maps each input that is bound to a pattern (by the job's name for the input) to its streams, in the
+            order of :class:`anabranch.model.job_model.Matched` and of the offsets in the lane's folder.
         base: for each of ``ssps``, the partition under which the state of its keys was first written.
-        fresh: the whole partitions that no lane of the stage has read before. The lane reads these partitions from
-            their beginning.
-        slots: the names of the lane's slots, in a fixed order. Slot numbers are indexes into this list.
-        predecessors: the lanes from which the lane continues.
+        fresh: the whole partitions that no lane of the stage has read before, and that the lane reads from their
+            beginning.
+        slots: the names of the lane's slots. Slot numbers are indexes into this list.
         upstream: the lanes that write the intermediate streams that the lane reads.
-        beside: maps each co-writer, including the lane itself, to the lanes whose event time the co-writer reports:
-            its predecessors and, for each predecessor that has had no batch of its own, also the lanes for which this
+        beside: maps each co-writer, including the lane itself, to the lanes whose event time the co-writer reports: its
+            predecessors and, for each predecessor that has had no batch of its own, also the lanes for which this
             predecessor would have reported.
         outputs: the streams that the lane writes, with the partition counts that it uses for its whole life.
         systems: the systems of those outputs that aren't in the embedded log.
         dead_letters: for each input stream from which the lane may write dead letters, the dead-letter stream.
-        reports: the reads whose unreadable records this lane writes to the dead-letter stream. If several lanes read
-            the same records, only one of them does this.
+        reports: the reads whose unreadable records this lane writes to the dead-letter stream. Of several lanes that
+            read the same records, only one does this.
         rejecting: the operators that may write dead letters.
-        factor: how many buckets the partitions of the lane's SSPs are divided into.
         numbers: for each whole partition of ``ssps``, the number of the task (at factor 1) that reads it.
         bases: the numbers of all tasks (at factor 1) of the lane.
-        buckets: if there is a broadcast input: for each task (at factor 1) of which the lane has only a part, the
-            buckets that the lane has.
-        added: the whole partitions that no predecessor has read. The lane begins to read them where their ``read``
-            declares.
-        afresh: whether no predecessor has done the lane's work before. If so, the lane has no state, and begins where
-            the most advanced of its predecessors ended.
-        rewind: for a lane that a rewind, or the undoing of a rewind, has made: where and with which state it begins.
-            None for other lanes.
+        buckets: with a broadcast input: for each task (at factor 1) of which the lane has only a part, the buckets that
+            it has.
+        added: the whole partitions that no predecessor has read. The lane begins where their ``read`` declares.
+        afresh: whether no predecessor has done the lane's work before. If so, the lane begins without state, where the
+            most advanced of its predecessors ended.
+        rewind: where and with which state the lane begins, if a rewind, or the undoing of a rewind, has made it;
+            otherwise None.
         drained: for a lane of the deployment after a drain, what the lane takes over. Such a lane has no predecessors,
             and its ``starting`` and ``inherits`` are known when the lane is made. (If a lane's only predecessor never
             had a folder, the lane takes over the predecessor's ``rewind`` and ``drained`` and, if the lane is stateful,
@@ -108,22 +105,20 @@ class Lane(Document, frozen=True, kw_only=True):
         starting: where the lane begins; known once all lanes in ``waits_for`` are closed.
         inherits: the epoch under which each predecessor's folder was made. A predecessor that never had a folder is
             replaced by the entries of its own ``inherits``. Known at the same time as ``starting``.
-        first_batch: the lane's first own batch. Earlier batches in its folder, if the folder was copied from another
-            lane's folder, belong to other lanes.
-        folder_epoch: the epoch under which the lane's current folder was made; 0 as long as the lane has no folder.
+        first_batch: the lane's first own batch. Earlier batches in its folder, if it was copied, belong to other lanes.
+        folder_epoch: the epoch under which the lane's current folder was made; 0 if it has no folder.
         ran: whether a query has run in the current folder.
         begun: whether a query may have run, so that output may have been written.
-        unfenced: whether the process that had the lane may still write. If so, the lane must be fenced at its outputs
-            before another process continues the lane.
-        abandoned: whether the process that had the lane may still write to the lane's folder. If so, the lane continues
-            in a copy of the folder.
+        unfenced: whether the process that had the lane may still write. If so, the lane must be fenced before another
+            process continues it.
+        abandoned: whether the process that had the lane may still write to its folder. If so, the lane continues in a
+            copy of the folder.
         final: the positions at which the lane last ended, by whole partition; empty if the lane has never ended.
         last_batch: the last batch that was committed when the lane last ended.
         watermark: the watermark, in Unix ms, with which the lane last ended; None if it isn't known.
         put_aside: how many dead letters the lane had written when it last ended.
-        wrote: the end offsets of the intermediate streams that the lane writes, by SSP in text form, from the time at
-            which the lane last ended.
-        error: why the lane failed, or why it was closed before it had begun.
+        wrote: the end offsets, when the lane last ended, of the intermediate streams that it writes, by SSP in text
+            form.
     """
 
     id: str
@@ -188,21 +183,20 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def was_silent(self) -> bool:
-        """Whether a closed lane has committed no batch of its own. If so, no reader has received a report from it."""
+        """Whether a closed lane has committed no batch of its own, so that no reader has received a report from it."""
         return self.last_batch < self.first_batch
 
     @property
     def start_is_known(self) -> bool:
-        """Whether the lane's start offsets are known: the lane has no predecessors, or all predecessors have closed and
-        the store has the offsets at which they ended. Other conditions for the start are checked in
-        ``coordinator/jobs/offers.py``.
+        """Whether the lane's start offsets are known: it has no predecessors, or all of them have closed and the store
+        has the offsets at which they ended.
         """
         return not self.predecessors or self.opened or bool(self.starting)
 
     @property
     def begins(self) -> dict[SSP, int]:
-        """The start offsets of whole partitions, as far as these offsets depend on other lanes. In some buckets, the
-        lane may begin at a later offset.
+        """The start offsets of whole partitions, as far as they depend on other lanes. In some buckets, the lane may
+        begin at a later offset.
         """
         found: dict[SSP, int] = {}
         for position in self.starting:

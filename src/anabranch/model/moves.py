@@ -1,4 +1,4 @@
-"""Compares two job models, and finds the buckets whose seats differ. Pure functions."""
+"""Compares two job models, and finds the buckets whose seats differ."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StageMoves(Document, frozen=True, kw_only=True):
 
     stage: str
     buckets: int
-    """The number of buckets of a partition: the higher of the two factors."""
+    """The number of buckets of a partition with the higher of the two factors."""
     seats: tuple[str, ...]
     """The seats of both models. Those of the later model come first."""
     racks: tuple[str | None, ...]
@@ -31,11 +31,12 @@ class StageMoves(Document, frozen=True, kw_only=True):
     """Triples of a partition, a seat, and how many of the partition's buckets the seat has afterwards."""
     moves: tuple[tuple[int, int, int, int], ...]
     """For each move: the partition, the former seat, the new seat, and how many buckets move. A seat of -1 means that
-    the partition didn't exist before, or doesn't exist afterwards."""
+    the partition didn't exist before, or no longer exists.
+    """
 
 
 def compared(before: JobModel, after: JobModel) -> tuple[StageMoves, ...]:
-    """The changes in each stage of the later model. This takes time in proportion to the number of buckets."""
+    """The changes in each stage of the later model. The time this takes is proportional to the number of buckets."""
     known = {seat.seat: seat.rack for model in (before, after) for seat in model.containers}
     seats = tuple(dict.fromkeys(seat.seat for model in (after, before) for seat in model.containers))
     places = {seat: place for place, seat in enumerate(seats)}

@@ -22,7 +22,7 @@ _NAME = re.compile(
 
 
 class TaskKind(enum.StrEnum):
-    """The word with which a task's name begins: one for each grouper that anabranch includes."""
+    """The word with which a task's name begins, one for each built-in grouper."""
 
     PARTITION = "Partition"
     GROUP = "Group"
@@ -34,8 +34,8 @@ class TaskKind(enum.StrEnum):
 class TaskName:
     """The parts of a task's name. ``str`` gives the name, and :func:`parse` is the inverse.
 
-    ``number`` is the number of the partition, group or task. Only ``TaskKind.SSP`` has ``system`` and ``stream``. A
-    task that isn't virtual has no bucket (-1) and factor 1.
+    ``number`` is that of the partition, group or task. Only ``TaskKind.SSP`` has ``system`` and ``stream``. A task that
+    isn't virtual has no bucket (-1) and factor 1.
 
     Raises:
         UsageError: a part is invalid, such as a bucket that isn't below the factor.
@@ -69,8 +69,9 @@ class TaskName:
         return f"{self.kind}_{stream}{self.number}{bucket}"
 
     def parts(self, factor: int) -> list[str]:
-        """The names of this task's virtual tasks, in order of buckets; for factor 1, the task's own name. Raises
-        UsageError if the task can't be divided by this factor."""
+        """The names of this task's virtual tasks, in order of buckets; for factor 1, its own name. Raises UsageError if
+        the task can't be divided by this factor.
+        """
         if factor == 1:
             return [str(self)]
         if self.bucket != WHOLE:

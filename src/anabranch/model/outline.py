@@ -1,5 +1,4 @@
-"""A compact form of a plan: the lanes that a change closes and starts, and the state of the job for which the plan was
-made."""
+"""A compact form of a plan: the lanes that a change closes and starts."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ _DIGITS = 16
 
 
 class Basis(Document, frozen=True, kw_only=True):
-    """The deployment and the generation for which a plan was made. ``digest`` is the digest of the plan's result; empty
-    if the result isn't compared.
+    """The deployment and the generation for which a plan was made. ``digest`` is that of the plan's result; empty if
+    the result isn't compared.
     """
 
     deployment: int
@@ -29,9 +28,8 @@ class Basis(Document, frozen=True, kw_only=True):
 
 
 class Outline(Document, frozen=True, kw_only=True):
-    """The lanes that a plan closes and starts, as rows of ``columns``. Tasks and SSPs are only counted. The ids of new
-    lanes are examples: when the plan is applied, the lanes get other ids. ``kept`` says how many open lanes keep
-    running.
+    """The lanes that a plan closes and starts, as rows of ``columns``. Tasks and SSPs are only counted. New lanes get
+    other ids when the plan is applied. ``kept`` is the number of open lanes that keep running.
     """
 
     columns: tuple[str, ...] = COLUMNS
@@ -46,8 +44,7 @@ def outlined(closing: Iterable[Lane], starting: Iterable[Lane], kept: int) -> Ou
 
 
 def digest(closing: Iterable[Lane], starting: Iterable[Lane], *rest: Any) -> str:
-    """A hash of a plan's result, which doesn't depend on the ids of new lanes. ``rest`` is the rest of the result, in
-    JSON form.
+    """A hash of a plan's result, independent of the ids of new lanes. ``rest`` is the rest of the result, in JSON form.
     """
     lanes = [
         (lane.stage, lane.group, lane.seat, lane.tasks, lane.ssps, lane.broadcast, lane.factor, lane.predecessors)

@@ -1,4 +1,4 @@
-"""The traffic between racks: how many partitions the containers of each rack read from each rack."""
+"""The traffic between racks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ __all__ = ["Traffic"]
 
 
 class Traffic(Document, frozen=True, kw_only=True):
-    """The traffic between racks. ``read`` gives the number of partitions by the reading container's rack and the rack
-    from which the container reads. A partition counts once for each lane that reads it.
+    """How many partitions are read, by the rack of the reading container and the rack from which it reads. A partition
+    counts once for each lane that reads it.
     """
 
     read: dict[str, dict[str, int]]

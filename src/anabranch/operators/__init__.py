@@ -1,5 +1,4 @@
-"""The properties of each operator, independent of Spark: whether it runs in the JVM or in Python, whether it has state,
-and what it does to the stage key and to the event-time column."""
+"""The properties of each operator, independent of Spark."""
 
 from anabranch.operators.rules import RULES, Rule, rule
 

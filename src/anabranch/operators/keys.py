@@ -1,6 +1,4 @@
-"""Determines what operators do to the columns of the stage key. All state belongs to this key, so every operator that
-drops or replaces a key column must be noticed.
-"""
+"""Determines what operators do to the columns of the stage key, to which all state belongs."""
 
 from __future__ import annotations
 

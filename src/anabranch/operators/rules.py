@@ -14,7 +14,8 @@ class Rule:
     """The properties of one kind of operator.
 
     Attributes:
-        sql: whether the operator consists of SQL expressions. If so, several branches can share one pass over the rows.
+        sql: whether the operator consists of SQL expressions, so that several branches can share one pass over the
+            rows.
         sink: whether the operator ends a branch.
         function: whether the operator calls Python functions of the job, row by row or batch by batch.
         key: returns, for a node and the key columns before it, the key columns after it, or why they are lost.
@@ -51,8 +52,8 @@ RULES: dict[str, Rule] = {
 
 
 def rule(node: Node) -> Rule:
-    """The rule of a node. A ``partition_by`` with ``via="spark"`` doesn't end a branch: it is a shuffle inside the
-    query.
+    """The rule of a node. A ``partition_by`` with ``via="spark"`` is a shuffle inside the query, and doesn't end a
+    branch.
     """
     if is_shuffle(node):
         return Rule(key=keys.partitioned)

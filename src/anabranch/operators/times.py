@@ -1,5 +1,4 @@
-"""Determines what operators do to the event-time column. Windows of event time, joins and event-time timers need this
-column, so every operator that drops or replaces the column must be noticed.
+"""Determines what operators do to the event-time column, which windows of event time, joins and event-time timers need.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Estimates how long a batch takes, depending on its number of records, from the last batches. No clock, no Spark."""
+"""Estimates from the last batches how long a batch takes, depending on its number of records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RecentBatches:
 
     def ran(self, seconds: float, records: int, functions: float | None) -> None:
         """Record a batch. ``functions`` is the part of the batch's ``seconds`` that functions of the job took; None if
-        the batch was too short to measure this part. After a batch with None, earlier batches don't count any more.
+        the batch was too short to measure this part. Earlier batches then don't count any more.
         """
         if functions is None:
             self._batches.clear()
@@ -49,9 +49,8 @@ class RecentBatches:
 
     @property
     def cost(self) -> BatchCost | None:
-        """The cost of a batch, estimated from the recorded batches. None if no records were recorded, or if functions
-        took no time, so that the duration of a batch doesn't depend on its records. A single delayed batch has little
-        influence on the fixed time, and large batches have more influence on the time per record than small ones.
+        """The cost of a batch, estimated from the recorded batches; None if no records were recorded, or if functions
+        took no time.
         """
         records, functions = sum(each.records for each in self._batches), sum(each.functions for each in self._batches)
         if records <= 0 or functions <= 0.0:

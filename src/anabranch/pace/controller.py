@@ -1,12 +1,12 @@
-"""Computes the limit for the records of the next batch from the durations of previous batches. No clock, no Spark.
+"""Computes the limit for the records of the next batch from the durations of previous batches.
 
-A batch takes a fixed time (for example, to start Spark tasks and to commit), and some time for each record. A batch
-that is far shorter than the target reveals little about the time for a record, so the next batch can have up to ten
-times as many records. Any other batch shows how many records would take exactly the target.
+A batch takes a fixed time, and some time for each record. A batch that is far shorter than the target reveals little
+about the time for a record, so the next batch can have up to ten times as many records. Any other batch shows how many
+records would take exactly the target.
 
-The limit is the median of what the last few batches show. If the very last batch was far slower than usual, the limit
-is what this batch shows. So anything that slows down a single batch (an unreachable broker, a frozen process) makes
-only the next batch small.
+The limit is the median of what the last few batches show or, if the very last batch was far slower than usual, what
+this batch shows. So an event that slows down a single batch, such as an unreachable broker, makes only the next batch
+small.
 """
 
 from __future__ import annotations
@@ -20,29 +20,31 @@ __all__ = ["BatchRun", "BatchTarget", "Pace"]
 _MEMORY = 6
 """The number of recent batches from which the limit is computed."""
 _FIXED = 3
-"""How many estimates of the fixed time are kept, and how many durations of the last batches. The fixed time can't
+"""How many estimates of the fixed time, and how many durations of the last batches are kept. The fixed time can't
 exceed any of these durations.
 """
 _UNKNOWN, _OLD, _VERY_OLD = 2, 8, 50
 """After these numbers of batches of about the same size, a batch of another size is tried, to estimate the fixed time
-again: after ``_UNKNOWN`` if there is no estimate, or only a single, large one; after ``_OLD`` if the fixed time is a
-large part of a batch; and after ``_VERY_OLD`` otherwise.
+again: ``_UNKNOWN`` if there is no estimate, or only a single, large one; ``_OLD`` if the fixed time is a large part of
+a batch; and otherwise ``_VERY_OLD``.
 """
 _TRIED = 120.0
-"""In seconds. A batch is made larger to estimate the fixed time only if it will probably take no longer than this."""
+"""The most seconds that a larger batch, made to estimate the fixed time, may be expected to take."""
 _FASTEST = 10.0
 """The largest factor by which the limit grows from one batch to the next."""
 _CAREFUL = 0.8
 """After a batch that was too short for an exact measurement, the limit grows by this share of the computed factor."""
 _OUTLASTS = 3.0
-"""Apart from test batches (see :meth:`Pace._tried`), the limit doesn't grow so far that the next batch would take
-longer than this multiple of the target if the duration of a batch were proportional to its records."""
+"""Apart from test batches (see :meth:`Pace._tried`), the limit lets the next batch take no longer than this multiple of
+the target, assuming that a batch's duration is proportional to its records.
+"""
 _NEAR = 0.5
 """A batch shows how long its records take if its duration, without the fixed time, is at least this share of the
 target without the fixed time."""
 _FAR_SLOWER = 0.75
-"""The last batch alone determines the limit if, judging by that batch, the next batch should have less than this share
-of the usual rows."""
+"""The last batch alone determines the limit if, judging by it, the next batch should have less than this share of the
+usual rows.
+"""
 _OF_TRANSACTION = 0.25
 """The largest share of the allowed time that a batch should take."""
 _TIMES_FIXED = 4
@@ -73,8 +75,8 @@ class BatchTarget:
 
 @dataclass(frozen=True)
 class BatchRun:
-    """A batch of ``rows`` rows that took ``seconds`` seconds. ``bound`` says whether the batch would have had more rows
-    without its limit.
+    """A batch of ``rows`` rows that took ``seconds`` seconds. ``bound``: whether it would have had more rows without
+    its limit.
     """
 
     rows: int
@@ -87,10 +89,8 @@ class Pace:
     """The limit for the records of the next batch, and the measurements from which it is computed.
 
     Attributes:
-        limit: how many records the next batch can have.
         ran: the last batches that the limit depends on, the oldest first.
-        before: the very last batch, whether or not the limit depends on it.
-        estimates: the last estimates of the fixed time.
+        before: the very last batch.
         age: the number of batches since the last estimate of the fixed time.
         shortest: the durations of the last batches. The fixed time can't exceed any of them.
     """
@@ -116,8 +116,9 @@ class Pace:
     @property
     def target(self) -> float:
         """The seconds that a batch should take: the configured target or four times the fixed time, whichever is more,
-        but no more than a quarter of the allowed time. The target always exceeds the fixed time, even if the fixed time
-        is more than a quarter of the allowed time."""
+        but no more than a quarter of the allowed time. Even if the fixed time is more than this quarter, the target
+        exceeds it.
+        """
         wanted = min(max(self.aim.target, _TIMES_FIXED * self.fixed), self.aim.allowed * _OF_TRANSACTION)
         return max(wanted, _SOME * self.fixed)
 
@@ -137,7 +138,7 @@ class Pace:
         """The pace after a batch of ``rows`` rows that took longer than allowed: the next batch gets far fewer rows.
 
         ``told`` contains the rows that were finished when the batch was broken off, and the seconds until then; None if
-        these are unknown.
+        unknown.
         """
         told = BatchRun(rows, self.aim.allowed) if told is None else told
         slow = replace(self, aim=replace(self.aim, least=1)).after(told)
@@ -154,13 +155,14 @@ class Pace:
     def _tried(self, ran: BatchRun) -> int:
         """The number of rows for a test batch that shows the fixed time; 0 if no test batch is due or possible.
 
-        If the fixed time is near the target, a batch looks as if its records were slow. Without test batches, batches
-        would get fewer and fewer records, which wouldn't make them much shorter. If the fixed time was estimated too
-        high, batches look short; once batches can't grow any more, only a test batch can correct the estimate.
+        If the fixed time is near the target, a batch looks as if its records were slow, and without test batches,
+        batches would get fewer and fewer records, which wouldn't make them much shorter. If the fixed time was
+        estimated too high, batches look short; once batches can't grow any more, only a test batch can correct the
+        estimate.
 
         The test batch gets at most half as many records as the last batch, which costs little. If half would be less
-        than the lowest limit, the test batch gets twice as many records as the last batch, or the lowest limit if that
-        is more. But no test batch exceeds the highest limit, or is made larger if it would take too long.
+        than the lowest limit, it gets twice as many, or the lowest limit if that is more, unless this exceeds the
+        highest limit or would take too long.
         """
         grows = self._is_short(ran) and (self.limit < self.aim.most or math.isinf(self.aim.target))
         if not ran.bound or grows or self.age < self._patience:
@@ -195,7 +197,7 @@ class Pace:
 
     def _grown(self) -> float:
         """The most rows that the next batch can have. The shorter the last batch was, the more its rows can be
-        multiplied. The next batch can always have as many rows as the largest recent batch that was short enough.
+        multiplied. As many rows as in the largest recent batch that was short enough are always possible.
         """
         target, last = self.target, self.ran[-1]
         if math.isinf(target):

@@ -23,8 +23,8 @@ class SourceShare:
 
     @property
     def is_hungry(self) -> bool:
-        """Whether the source had more records than it was allowed to contribute. (A source also counts as hungry if its
-        rows are fewer than ``most`` by up to one row per partition, because the share of a partition is rounded down.)
+        """Whether the source had more records than it was allowed to contribute. Its rows may fall short of ``most`` by
+        one for each partition, because the share of a partition is rounded down.
         """
         return self.rows >= max(1, self.most - self.partitions)
 
@@ -38,7 +38,7 @@ def shares(limit: int, most: int, taken: Mapping[str, SourceShare]) -> dict[str,
     """How many records each source can contribute to the next batch: ``limit`` in total, and at most ``most`` each.
 
     A source that contributed all of its waiting records to the last batch is expected to need no more than twice as
-    many for the next one. The other sources share the rest evenly. What these can't use is divided evenly among all
+    many for the next one. The other sources share the rest evenly; what these can't use is divided evenly among all
     sources. Each source can contribute at least one record, even if the total then exceeds ``limit``.
     """
     count = len(taken)

@@ -1,5 +1,6 @@
-"""The stored batch sizes, in records, of a group of operators at each factor. These sizes determine how large the first
-batch of a new lane is."""
+"""The stored batch sizes, in records, of a group of operators at each factor. They determine how large the first batch
+of a new lane is.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from dataclasses import dataclass
 __all__ = ["FIRST_PART", "StoredSize", "first", "from_builtins", "to_builtins"]
 
 FIRST_PART = 4
-"""Records may have become slower to process since a size was stored. So a first batch gets the stored size divided by
-this number.
+"""A first batch gets the stored size divided by this number, because records may have become slower to process since
+the size was stored.
 """
 
 
@@ -26,14 +27,13 @@ class StoredSize:
 def first(known: Mapping[int, StoredSize], factor: int, partitions: int, *, quick: bool) -> int:
     """The number of records in a lane's first batch; 0 if no size is stored.
 
-    This is the size that was stored for the lane's factor or, if there is none, for the nearest factor, divided by
-    :data:`FIRST_PART`. If the lane has a lower factor or fewer partitions than the lane that stored the size, the size
-    is reduced in proportion. A size that was stored for a lower factor than the lane's isn't divided by
-    :data:`FIRST_PART`.
+    The size stored for the lane's factor or, if there is none, for the nearest factor is divided by :data:`FIRST_PART`,
+    unless it was stored for a lower factor than the lane's. If the lane has a lower factor or fewer partitions than the
+    lane that stored the size, the size is reduced in proportion.
 
     Args:
-        quick: whether the lane calls no functions of the job. If so, the size isn't divided by :data:`FIRST_PART`,
-            because there is no function that can have become slower.
+        quick: whether the lane calls no functions of the job, which could have become slower. If so, the size isn't
+            divided by :data:`FIRST_PART`.
     """
     if not known:
         return 0

@@ -1,1 +1,1 @@
-"""Plans a graph's stages, tasks and lanes, and the changes of a running job. Pure functions of plain data."""
+"""Plans a graph's stages, tasks and lanes, and the changes of a running job, with pure functions of plain data."""

@@ -28,15 +28,13 @@ def rules(settings: AssignmentSettings) -> Rules:
 
 
 def as_in(model: JobModel) -> Placing:
-    """A placing that gives each task the seat that it has in ``model``. (``model`` is another generation with the same
-    tasks.)"""
+    """A placing that gives each task the seat that it has in ``model``, another generation with the same tasks."""
     seats, racks = model.seats_of_tasks(), {each.seat: each.rack for each in model.containers}
     return lambda *_: Seating(seats=seats, racks=racks)
 
 
 def lanes_reading(lanes: Iterable[Lane]) -> dict[str, dict[str, int]]:
-    """For each stage and ``system/stream``, how many of the stage's groups read the stream. Each of these groups reads
-    it separately."""
+    """For each stage and ``system/stream``, how many of the stage's groups read the stream, each of them separately."""
     groups: dict[str, dict[str, set[str]]] = {}
     for lane in lanes:
         for name in {f"{ssp.system}/{ssp.stream}" for ssp in lane.ssps}:

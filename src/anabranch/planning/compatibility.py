@@ -1,5 +1,4 @@
-"""Determines whether a version of a job can continue with the state and the positions of the running version. Pure
-functions."""
+"""Determines whether a version of a job can continue with the state and the positions of the running version."""
 
 from __future__ import annotations
 
@@ -31,9 +30,7 @@ class Version:
     """A version of a job.
 
     Attributes:
-        graph: the version's graph.
         schemas: maps the id of each operator, as text, to the columns of the operator's rows, in Spark's JSON.
-        fingerprint: as in :class:`anabranch.protocol.deployment.StartRequest`.
     """
 
     graph: Graph
@@ -60,9 +57,7 @@ class Comparison:
     """The result of comparing two versions.
 
     Attributes:
-        reasons: why the new version can't follow. Empty if it can.
         notes: messages for the user about changes of the job's inputs, outputs and state.
-        dropped: the operators whose state is dropped.
     """
 
     reasons: tuple[Reason, ...] = ()
@@ -127,8 +122,9 @@ def _settings(before: Version, after: Version, factor: int, containers: int, sta
 
 
 def _streams(before: Version, after: Version) -> Iterator[Reason]:
-    """A reason for each difference in a stream or a table that both versions name: in its system, promise, format or
-    pattern or, for an output, in its identity."""
+    """A reason for each difference in a stream or a table that both versions name: in its system, promise, format,
+    pattern or, for an output, identity.
+    """
     old, new = _homes(before), _homes(after)
     for stream in sorted(old.keys() & new.keys()):
         if old[stream] != new[stream]:
@@ -143,7 +139,6 @@ def _streams(before: Version, after: Version) -> Iterator[Reason]:
 
 
 def _homes(version: Version) -> dict[str, str]:
-    """The system of each stream that a version reads."""
     named = [name.removeprefix(PARTITIONS) for name in version.fingerprint if name.startswith(PARTITIONS)]
     return {stream: system for system, stream in (each.split("/", 1) for each in named)}
 
@@ -153,8 +148,8 @@ def _named(graph: Graph) -> set[str]:
 
 
 def _boundaries(before: Version, after: Version) -> Iterator[Reason]:
-    """The reasons why intermediate streams prevent the new version from following. The new version reads records that
-    the running version has written, so these records must have the form that the new version expects.
+    """The reasons why intermediate streams prevent the new version from following. It reads records that the running
+    version has written, so these records must have the form that it expects.
     """
     old = {node.name: node for node in before.graph.nodes if is_boundary(node)}
     new = {node.name: node for node in after.graph.nodes if is_boundary(node)}
@@ -284,7 +279,7 @@ def _stage_of(graph: Graph, node: Node) -> Stage:
 
 
 def _sources(stage: Stage) -> list[tuple[str, bool, str, object]]:
-    """The sources of a stage, in the order of the offset log. For each source: the stream or boundary, whether it is
+    """The sources of a stage, in the order of the offset log: for each source the stream or boundary, whether it is
     broadcast, its event time, and its watermark delay.
     """
     return [
@@ -330,7 +325,6 @@ def _listed(key: Sequence[tuple[str, str]]) -> str:
 
 
 def _text(kind: object) -> str:
-    """A column's type as text of limited length."""
     if isinstance(kind, str):
         return kind
     found = msgspec.json.encode(kind, order="sorted").decode()

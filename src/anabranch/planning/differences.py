@@ -1,4 +1,4 @@
-"""Describes the differences between two versions of a job in the terms of the job file. Pure functions."""
+"""Describes the differences between two versions of a job in the terms of the job file."""
 
 from __future__ import annotations
 
@@ -21,13 +21,10 @@ def described(
     before: Graph, after: Graph, fingerprint: Mapping[str, str], following: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Each difference that prevents ``after`` from continuing with the positions and the state of ``before``, as part
-    of a sentence; empty if ``after`` can continue. Partition counts of inputs may differ, because a running job adapts
-    to them.
+    of a sentence. Partition counts of inputs may differ, because a running job adapts to them.
 
     Args:
-        before: the first version.
-        after: the second version.
-        fingerprint: the fingerprint of ``before``; see :mod:`anabranch.planning.fingerprints`.
+        fingerprint: the fingerprint of ``before``.
         following: the fingerprint of ``after``.
     """
     differing = [name for name in {**fingerprint, **following} if fingerprint.get(name) != following.get(name)]

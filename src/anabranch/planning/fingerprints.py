@@ -1,5 +1,4 @@
-"""Prefixes of entries in a fingerprint. An entry with such a prefix concerns a single stream or table, whose name
-follows the prefix."""
+"""Prefixes of those entries of a fingerprint that concern a single stream or table, whose name follows the prefix."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Divides a stage into groups. The stateless outputs to one system, or to one kind of table, share a group if they have
-the same promise. Each stateful operator and each stateless ``foreach_batch`` has a group of its own.
+"""Divides a stage into groups. The stateless outputs to one system, or to one kind of table, with the same promise
+share a group. Each stateful operator and each stateless ``foreach_batch`` has a group of its own.
 
 In a new deployment, a group has one lane in each container with tasks for it. A stateless group can have several lanes
 in each container, up to ``[job] lanes``.
@@ -23,9 +23,9 @@ OUTPUTS = "outputs"
 
 @dataclass(frozen=True)
 class Group:
-    """A part of a stage: operators that run in the same lanes. ``nodes`` are all operators of the group, in the graph's
-    order, including ``sources`` and ``sinks``. ``stateful`` is the operator to which the lanes' state belongs; None for
-    a stateless group.
+    """Operators of a stage that run in the same lanes. ``nodes`` are all operators of the group, in the graph's order,
+    including ``sources`` and ``sinks``. ``stateful`` is the operator to which the lanes' state belongs; None for a
+    stateless group.
     """
 
     name: str
@@ -80,8 +80,6 @@ def cut(graph: Graph, stage: Stage, kinds: Mapping[str, str]) -> tuple[Group, ..
     """The stage's groups.
 
     Args:
-        graph: the job's graph.
-        stage: the stage to divide.
         kinds: the kind of each output to a stream or a table; see :func:`anabranch.planning.plan.promises.kind`.
             Outputs of different kinds can't be in one group, unless they come from the same stateful operator.
 
@@ -166,8 +164,9 @@ def _check_stateful(graph: Graph, stage: Stage, node: Node, keys: dict[int, KeyC
 
 
 def _check_key(graph: Graph, sink: Node, keys: dict[int, KeyColumns]) -> None:
-    """Raise GraphError if an output after ``map_arrow`` has no key, neither its own nor the stage key. The function of
-    ``map_arrow`` may change the number of rows, so the key must be computed from columns."""
+    """Raise GraphError if an output after ``map_arrow`` has neither its own key nor the stage key. As ``map_arrow`` may
+    change the number of rows, the key must be computed from columns.
+    """
     if sink.kind != "write" or "key" in sink.args:
         return
     node = graph[sink.inputs[0]]

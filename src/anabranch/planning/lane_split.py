@@ -1,4 +1,4 @@
-"""Divides the tasks that a container has for a stateless group among several lanes, according to ``[job] lanes``."""
+"""Divides a container's tasks for a stateless group among up to ``[job] lanes`` lanes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["spread"]
 
 
 def spread(tasks: Sequence[Task], lanes: int, factor: int) -> list[list[Task]]:
-    """Divide tasks evenly among at most ``lanes`` lanes, with each partition in few lanes. Returns the tasks of each
-    lane. If the tasks have a broadcast input, virtual tasks of the same task (at factor 1) stay in one lane, because a
-    lane reads a broadcast record only once for all of its tasks.
+    """Divide tasks evenly among at most ``lanes`` lanes, with each partition in few lanes. If the tasks have a
+    broadcast input, virtual tasks of the same task (at factor 1) stay in one lane, because a lane reads a broadcast
+    record only once for all of its tasks.
     """
     if lanes == 1 or len(tasks) < 2:
         return [list(tasks)] if tasks else []

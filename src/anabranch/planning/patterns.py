@@ -1,5 +1,4 @@
-"""Finds the streams of inputs that are bound to patterns, including matching streams that appear later. Pure
-functions."""
+"""Finds the streams of inputs that are bound to patterns, including matching streams that appear later."""
 
 from __future__ import annotations
 
@@ -36,11 +35,9 @@ def found(
     """The streams of each input that is bound to a pattern, by the job's name for the input.
 
     Args:
-        graph: the job's graph.
         patterns: the pattern of each name that settings bind to a pattern.
-        systems: the systems of the job's streams, by name.
         there: the existing streams of each system.
-        known: the job's current model. Its streams come first, in the model's order.
+        known: the job's current model, whose streams come first, in the model's order.
         new: whether inputs that already have streams also get new streams.
 
     Raises:
@@ -80,8 +77,9 @@ def of_model(model: JobModel) -> dict[str, Matched]:
 
 
 def coming(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> list[str]:
-    """Those streams in ``counts`` that match one of the job's patterns, but that the job doesn't read yet. Streams are
-    named ``system/stream``."""
+    """Those streams in ``counts``, by ``system/stream``, that match one of the job's patterns, but that the job doesn't
+    read yet.
+    """
     patterns = of_model(model).values()
     if not patterns:
         return []
@@ -94,8 +92,8 @@ def coming(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> list[str
 
 
 def widened(stage: StageModel, new: Collection[str]) -> StageModel:
-    """The stage with those ``new`` streams (``system/stream``) that match its patterns. These streams come after the
-    stage's other inputs.
+    """The stage with those ``new`` streams (``system/stream``) that match its patterns. They come after the stage's
+    other inputs.
 
     Raises:
         ConflictError: a stream matches the patterns of two inputs.
@@ -118,8 +116,9 @@ def widened(stage: StageModel, new: Collection[str]) -> StageModel:
 
 
 def check(graph: Graph, patterns: Mapping[str, str]) -> None:
-    """Raise GraphError if a broadcast, a table or an output is bound to a pattern. Each of these must be a single
-    stream."""
+    """Raise GraphError if a broadcast, a table or an output is bound to a pattern, because each of these must be a
+    single stream.
+    """
     for node in graph.nodes:
         stream = node.args.get("of", node.args).get("stream")
         if stream not in patterns or (node.kind == "read" and not node.args.get("broadcast")):

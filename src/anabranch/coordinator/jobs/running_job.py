@@ -1,9 +1,4 @@
-"""A job that this coordinator serves: its lanes and processes, and what can be derived from them. This module uses no
-store, clock or lock.
-
-Functions that take a running job are also in other modules of this package, by topic: ``seats``, ``offers``,
-``standbys``, ``racks``, ``status_view`` and ``snapshots``.
-"""
+"""A running job, and what can be derived from it without a store, clock or lock."""
 
 from __future__ import annotations
 
@@ -47,10 +42,8 @@ class RunningJob:
     """A job that is served. Lock it to change it: see :meth:`anabranch.coordinator.jobs.registry.JobRegistry.locked`.
 
     Attributes:
-        model: the job model of the current generation.
         known: the lanes of all deployments, by id.
         reports: the latest report about each lane since a process last took the lane's seat, by lane id.
-        figures: by stage, the number of tasks, and the average number of containers that read an SSP.
     """
 
     job: str
@@ -86,7 +79,7 @@ class RunningJob:
 
     @property
     def lanes(self) -> list[Lane]:
-        """The lanes of the deployment, and the lanes of former deployments that aren't closed yet."""
+        """The lanes of the deployment, and the open lanes of former deployments."""
         present = self.deployment
         return [
             lane for lane in self.known.values() if lane.deployment == present or lane.state is not LaneState.CLOSED
@@ -94,12 +87,12 @@ class RunningJob:
 
     @property
     def follows(self) -> bool:
-        """Whether this is the first generation of a deployment that continues from the lanes of another deployment."""
+        """Whether this is the first generation of a deployment that continues from another deployment's lanes."""
         return self.model.replaces > 0 and self.generation == 1
 
     def deployment_of(self, seat: str) -> int:
-        """The deployment for which a seat needs a process now: the first deployment with open lanes in this seat or, if
-        there is none, the current deployment.
+        """The deployment for which a seat needs a process now: the earliest one with open lanes in the seat or, if
+        there is none, the current one.
         """
         its = (lane.deployment for lane in self.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED)
         return min(its, default=self.deployment)
@@ -131,7 +124,7 @@ class RunningJob:
         )
 
     def attempt(self, lane: str) -> int:
-        """How many times a lane's container has started the lane; 1 if there is no report about the lane."""
+        """How many times a lane's container has started the lane; 1 if there is no report."""
         return self.reports[lane].attempt.number if lane in self.reports else 1
 
     def caught_up(self, lane: str) -> bool:
@@ -148,7 +141,7 @@ class RunningJob:
 
     def as_held(self, lane: Lane) -> Lane:
         """A lane with the epoch of the process that holds its seat. If no process holds the seat, the lane is returned
-        unchanged, because it gets its epoch when a process takes the seat.
+        unchanged.
         """
         holder = self.seats.of(lane.seat)
         return lane if holder is None else msgspec.structs.replace(lane, epoch=holder.record.epoch)
@@ -170,9 +163,7 @@ class RunningJob:
         self.change(start.model, [*ended, *start.lanes], now)
 
     def snapshot(self) -> Self:
-        """A copy of the job as it is now, for planning or reading without a lock. Immutable objects such as lanes are
-        shared; the collections that contain them, and that planning and reading use, are copied.
-        """
+        """A copy of the job for planning or reading without a lock. Immutable objects such as lanes are shared."""
         found = copy.copy(self)
         found.known, found.reports = dict(self.known), dict(self.reports)
         processes = {name: replace(each, offered=set(each.offered)) for name, each in self.seats.processes.items()}
@@ -183,8 +174,8 @@ class RunningJob:
         return found
 
     def plans_alike(self, other: RunningJob) -> bool:
-        """Whether every change would have the same result for this job as for ``other``, the same job at another time.
-        Predicted pauses can differ.
+        """Whether every change would have the same result for this job, apart from the predicted pause, as for
+        ``other``, the same job at another time.
         """
         return (
             self.model is other.model
@@ -195,13 +186,14 @@ class RunningJob:
         )
 
     def _bases(self) -> tuple[list[tuple[Lane, bool]], dict[str, str | None]]:
-        """What else a change depends on: the lanes, whether each of them is over, and the racks of all containers."""
+        """The lanes, whether each of them is over, and the racks of all containers."""
         lanes = [(lane, self.is_over(lane.id)) for lane in self.lanes]
         return lanes, {each.record.seat: each.record.rack for each in self.seats.processes.values()}
 
     def stranded(self) -> list[Lane]:
-        """The closing lanes whose seats no longer exist and aren't held by any process, except for lanes that aren't
-        fenced yet or whose start offsets aren't known yet."""
+        """The closing lanes, fenced and with known start offsets, whose seats no longer exist and aren't held by any
+        process.
+        """
         taken = self.seats.taken | self.model_seats
         return [
             lane
@@ -210,8 +202,8 @@ class RunningJob:
         ]
 
     def spoilt(self, followed: bool = False) -> list[Lane]:
-        """The lanes that failed before they ever began: lanes of the current generation or, if ``followed``, lanes from
-        which other lanes already continue. Lanes without predecessors count only if :attr:`follows` is true.
+        """The lanes that failed before they began: lanes of the current generation or, if ``followed``, lanes from
+        which others continue. Lanes without predecessors count only if :attr:`follows` is true.
         """
         found = [
             lane
@@ -232,9 +224,8 @@ class RunningJob:
         ]
 
     def needless(self) -> list[Lane]:
-        """The closing lanes of former deployments, provided that no process was ever told to run them. A lane
-        from which other lanes continue is excluded if it has no start offsets, because only a process can determine
-        where it begins.
+        """The closing lanes of former deployments that no process was ever told to run. A lane from which others
+        continue is included only if it has start offsets, because only a process could determine them.
         """
         told = {lane for process in self.seats.processes.values() for lane in process.offered}
         followed = {name for lane in self.lanes for name in lane.predecessors}
@@ -266,8 +257,8 @@ class RunningJob:
         return its
 
     def is_news(self, report: LaneReport) -> bool:
-        """Whether a report must be processed. Reports that arrive after the report of a lane's end or failure are
-        ignored, unless the lane ended because it had caught up, and has started again to drain.
+        """Whether a report must be processed. Reports after a lane's end or failure are ignored, unless the lane ended
+        because it had caught up, and has started again to drain.
         """
         before = self.reports.get(report.lane)
         if before is None or before.phase not in LAST_PHASES:

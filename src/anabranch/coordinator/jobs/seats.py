@@ -1,6 +1,4 @@
-"""Determines which of a job's seats are free for processes, what happens to lanes when a seat is taken or lost, and how
-many processes are needed.
-"""
+"""Determines which seats are free, what happens when a seat is taken or lost, and how many processes a job needs."""
 
 from __future__ import annotations
 
@@ -22,9 +20,9 @@ def program_due(job: RunningJob) -> int:
 
 
 def relieved(job: RunningJob) -> bool:
-    """Whether lanes of former deployments may close. If a launcher starts the containers, these lanes wait until there
-    are warm containers for their successors. If something else starts the containers, the lanes don't wait, because
-    the containers for their successors may be started only after the former containers have ended.
+    """Whether lanes of former deployments may close. If a launcher starts the containers, these lanes wait for warm
+    containers for their successors. Otherwise they don't wait, because those containers may be started only after the
+    former ones have ended.
     """
     if job.seats.launching is None or job.state is not DeploymentState.CHANGING:
         return True
@@ -34,8 +32,7 @@ def relieved(job: RunningJob) -> bool:
 
 
 def free(job: RunningJob, deployment: int) -> frozenset[str]:
-    """The free seats for a deployment. A seat isn't free if a process has it, or if it has lanes that must still be
-    fenced."""
+    """The free seats for a deployment: no process has them, and none of their lanes must still be fenced."""
     taken = job.seats.taken | {lane.seat for lane in job.lanes if lane.unfenced}
     return frozenset(seat for seat in job.busy_seats - taken if job.deployment_of(seat) == deployment)
 
@@ -64,8 +61,7 @@ def demand(job: RunningJob, now: float, lease: float) -> Demand:
 
 
 def try_again(job: RunningJob, now: float) -> bool:
-    """If the job's launcher has given up although the job should run, let it try again, and return True; otherwise
-    return False."""
+    """Let a launcher that has given up try again, if the job should run. Returns whether it tries again."""
     gave_up = job.seats.launching is not None and job.seats.launching.gave_up and demand(job, now, 0.0).wanted > 0
     if gave_up:
         job.seats.begun, job.seats.launching = now, None

@@ -1,6 +1,4 @@
-"""Takes the snapshot of a running job from which the job's next state is determined; see
-:mod:`anabranch.coordinator.jobs.states`.
-"""
+"""Takes the snapshot that determines a running job's next state."""
 
 from __future__ import annotations
 
@@ -39,8 +37,9 @@ def taken(job: RunningJob, now: float, *, stop_wanted: bool = False) -> Snapshot
 
 
 def _starved(job: RunningJob) -> set[str]:
-    """The lanes that read what failed lanes or their successors write, or that continue from failed lanes, directly or
-    indirectly."""
+    """The lanes that, directly or indirectly, read what failed lanes or their successors write, or continue from failed
+    lanes.
+    """
     failed = {lane.id for lane in job.lanes if lane.state is LaneState.FAILED}
     if not failed:
         return failed

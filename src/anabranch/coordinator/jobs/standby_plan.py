@@ -1,5 +1,4 @@
-"""Decides which processes maintain standbys of which lanes, and whether a moving lane has the standbys that it needs.
-These are pure functions.
+"""Decides which processes maintain standbys of which lanes, and whether a closing lane has the standbys that it needs.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ __all__ = ["Member", "StandbyOrders", "is_warm", "told"]
 StandbyOrders = Mapping[str, tuple[StandbyOrder, ...]]
 """What each process should do with standbys, by the process's execution."""
 _NEAR = 10
-"""How many batches a standby can be behind and still count as up to date. These batches are copied after the lane has
+"""How many batches a standby can be behind and still count as up to date. Those batches are copied after the lane has
 stopped.
 """
 
@@ -28,7 +27,7 @@ class Member:
 
     rack: str | None
     container: str = ""
-    """The container's id; empty if the process stands by and has no seat."""
+    """The container's id; empty if the process has no seat."""
     copies: tuple[StandbyReport, ...] = ()
     """The standbys that the process maintains."""
 
@@ -43,12 +42,10 @@ def told(
     """What each process should do with standbys, by execution.
 
     Args:
-        lanes: all lanes, by id.
         runners: for each stateful lane that runs and has a folder, the execution of its process.
         members: the processes, by execution.
-        count: how many standbys each lane should have.
-        moving: for each lane that should close, the processes in which its successors will run. Each of these processes
-            maintains a standby of the lane.
+        moving: for each lane that should close, the processes in which its successors will run, and which maintain
+            standbys of the lane.
     """
     former: dict[str, dict[str, int]] = {}
     for name, member in members.items():
@@ -83,15 +80,15 @@ def _placed(
     count: int,
     former: tuple[tuple[str, tuple[str, ...]], ...],
 ) -> dict[str, tuple[str, ...]]:
-    """The processes in which the solver places each lane's standbys. The result is cached, because it is needed at
-    every heartbeat with news, and the arguments are mostly the same.
+    """The processes in which the solver places each lane's standbys. The result is cached, because every heartbeat with
+    news needs it.
     """
     return standbys.place(dict(lanes), dict(processes), count, dict(former))
 
 
 def is_warm(lane: Lane, batch: int, needed: int, members: Iterable[Member]) -> bool:
-    """Whether a lane needn't wait for its standbys any longer: there are ``needed`` standbys, and each standby either
-    is nearly up to date with ``batch`` or can't be brought up to date.
+    """Whether a lane needn't wait for its standbys: each of the ``needed`` standbys is nearly up to date with
+    ``batch``, or can't be brought up to date.
     """
     its = [has for member in members for has in member.copies if (has.lane, has.epoch) == (lane.id, lane.folder_epoch)]
     near = {has.number for has in its if has.error or 0 <= has.batch >= batch - _NEAR}
@@ -109,8 +106,8 @@ def _awaited(lanes: Iterable[Lane]) -> frozenset[str]:
 def _left(
     has: StandbyReport, lanes: Mapping[str, Lane], keepers: Mapping[str, Mapping[int, str]], awaited: frozenset[str]
 ) -> list[StandbyOrder]:
-    """A list with the order for a standby that its process no longer has to maintain. The list is empty if the lane is
-    unknown, or if this or another process should still maintain the standby.
+    """The order, in a list, for a standby that its process no longer has to maintain. The list is empty if the lane is
+    unknown, or if the standby is still needed.
     """
     lane = lanes.get(has.lane)
     copy = StandbyOrder(lane=has.lane, epoch=has.epoch, number=has.number, to=StandbyAction.REMOVE)

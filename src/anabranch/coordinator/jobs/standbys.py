@@ -1,6 +1,4 @@
-"""Determines which processes maintain standbys of a job's lanes, and whether closing lanes wait until there are
-standbys for their successors.
-"""
+"""Determines which processes maintain standbys of a job's lanes, and which closing lanes wait for standbys."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ from anabranch.protocol.standby import StandbyReport
 __all__ = ["behind", "is_news", "members", "prepare", "unready", "wanted"]
 
 _COPIES_WITHIN = 300.0
-"""The maximum time, in seconds, for which closing lanes keep running because there are no standbys for their successors
-yet. The time counts from the beginning of the change or, if this is later, from ``Seats.begun``.
+"""For how many seconds at most closing lanes keep running because their successors lack standbys, from the beginning of
+the change or, if later, from ``Seats.begun``.
 """
 
 
@@ -51,8 +49,8 @@ def _runners(job: RunningJob) -> dict[str, str]:
 
 
 def _moving(job: RunningJob, runners: Mapping[str, str]) -> dict[str, list[str]]:
-    """For each lane that should close, the processes of the successors that continue from its state. For a successor
-    whose seat has no process, the closing lane's own process stands in.
+    """For each lane that should close, the processes of the successors that continue from its state. The lane's own
+    process stands in for a successor without a process.
     """
     found: dict[str, list[str]] = {}
     for lane in job.lanes if job.state is DeploymentState.CHANGING else ():

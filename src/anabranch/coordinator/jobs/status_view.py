@@ -15,7 +15,7 @@ __all__ = ["status"]
 
 
 def status(job: RunningJob, now: float, lease: float, lost: Sequence[ContainerRecord] = ()) -> JobStatus:
-    """The status of a job, including the ``lost`` processes, which no longer hold their seats."""
+    """The status of a job. ``lost`` are processes that no longer hold their seats."""
     containers = [one.record.status(now < one.lease_ends, one.lease_ends - now) for one in job.seats.processes.values()]
     return JobStatus(
         job=job.job,

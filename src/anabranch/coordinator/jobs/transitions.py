@@ -1,4 +1,4 @@
-"""Determines the next generation of a running job. These are pure functions, which store nothing."""
+"""Determines the next generation of a running job, without storing it."""
 
 from __future__ import annotations
 
@@ -63,12 +63,7 @@ class NextGeneration:
     """The next generation of a job.
 
     Attributes:
-        model: the job model of the next generation.
-        result: the answer for the client.
         ending: the lanes of the current generation that end, as they should be stored.
-        kind: the kind of the change.
-        who: who requested the change.
-        why: the reason for the change.
     """
 
     model: JobModel
@@ -90,7 +85,7 @@ def check_changeable(running_job: RunningJob) -> None:
 
 
 def undone(running_job: RunningJob, present: Generation, before: JobModel, who: str, why: str) -> NextGeneration:
-    """The generation that undoes a change that is under way. ``before`` is the job model before that change."""
+    """The generation that undoes the change that is under way, back to the job model ``before``."""
     void = [opening.never_begun(lane, why) for lane in running_job.spoilt()]
     if present.model.rewound:
         its = {lane.id: lane for lane in running_job.lanes}
@@ -113,7 +108,7 @@ def is_cancellable(running_job: RunningJob, present: Generation) -> bool:
 
 
 def check_cancellable(running_job: RunningJob, present: Generation) -> None:
-    """Raises ConflictError unless the job is being changed, and the change can be undone."""
+    """Raises ConflictError unless a change is under way that can be undone."""
     if running_job.state is not DeploymentState.CHANGING:
         raise ConflictError(
             f"job {running_job.job!r} is {running_job.state.value}: there is no change to cancel",
@@ -143,7 +138,6 @@ def check_cancellable(running_job: RunningJob, present: Generation) -> None:
 
 
 def _check_untouched(running_job: RunningJob) -> None:
-    """Raises ConflictError if any lane of the current deployment has begun."""
     its = [lane for lane in running_job.lanes if lane.deployment == running_job.deployment]
     begun = next((lane for lane in its if lane.begun), None)
     if begun is not None:
@@ -221,8 +215,7 @@ def named(lanes: Mapping[str, Lane], change: Change) -> tuple[Lane, ...]:
 def ending_lanes(
     running_job: RunningJob, lanes: Mapping[str, Lane], change: Change, void: Sequence[Lane] = ()
 ) -> tuple[Lane, ...]:
-    """The lanes that a change closes, as they should be stored. ``void`` lanes are left out, because they are already
-    closed.
+    """The lanes that a change closes, as they should be stored, without the ``void`` lanes, which are already closed.
     """
     over = {lane.id for lane in void}
     return tuple(

@@ -1,6 +1,4 @@
-"""Decides for a job how many processes the launcher should start, which processes it should end, and when it should
-give up. These are pure functions.
-"""
+"""Decides for a job how many processes to start, which processes to end, and when to give up."""
 
 from __future__ import annotations
 
@@ -30,18 +28,17 @@ _NO_FAILURE = (0, ConflictError.exit_code)
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """How many processes a job needs, and which processes the coordinator has heard from. Processes are identified by
-    their EXECUTION_ENV_CONTAINER_ID. Times are on the coordinator's clock.
+    """How many processes a job needs, and which ones the coordinator has heard from, by EXECUTION_ENV_CONTAINER_ID.
+    Times are on the coordinator's clock.
 
     Args:
         wanted: how many processes the job needs; 0 if none should be started.
         over: whether all existing processes must end.
         begun: when the coordinator began to serve the deployment, or told the launcher to try again.
         sure_from: the time before which it isn't known which processes are alive.
-        holders: the processes that have a seat.
-        standing_by: the processes without a seat that last asked for one at most the length of a lease ago.
-        returning: the processes that began to replace themselves with new processes at most ``COMES_WITHIN`` seconds
-            ago, each with the time at which it began.
+        standing_by: the processes without a seat that asked for one at most the length of a lease ago.
+        returning: the processes that began to replace themselves at most ``COMES_WITHIN`` seconds ago, each with the
+            time at which it began.
     """
 
     job: str
@@ -64,7 +61,7 @@ class Demand:
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """A live process that was started here. Times are on the launcher's clock."""
+    """A live process on this machine. Times are on the launcher's clock."""
 
     execution: str
     started: float
@@ -125,10 +122,6 @@ class Plan:
     """What the launcher should do now.
 
     Args:
-        crew: the crew after this step.
-        start: how many processes to start.
-        end: the processes to tell to end.
-        kill: the processes to kill.
         news: pairs of what happened and why, for events.
     """
 
@@ -160,12 +153,8 @@ def shown(crew: Crew, demand: Demand, logs: str) -> LaunchStatus:
 def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float) -> Plan:
     """The launcher's next step for a job.
 
-    A process that had a seat or stood by, and from which the coordinator no longer hears, isn't counted, because it
-    should end. A process that the coordinator hasn't heard from yet is counted, because Spark takes time to start. A
-    process that is replacing itself with a new process is also counted.
-
-    Args:
-        ended: the members that have ended since the last step, and how.
+    A process counts even before the coordinator first hears from it, because Spark takes time to start, and while it
+    replaces itself. It no longer counts when the coordinator has stopped hearing from it, because it should then end.
     """
     if demand.begun != crew.begun:
         crew = replace(crew, begun=demand.begun, failures=0, failed_at=-math.inf, reason="", gave_up=False)
@@ -227,8 +216,7 @@ def _is_failure(member: Member, how: ProcessEnd) -> bool:
 
 
 def _failed(crew: Crew, started: float, reason: str, now: float) -> Crew:
-    """Record a failure. The failure of a process that was started before the last failure isn't counted, but its reason
-    is kept."""
+    """Record a failure. If the process was started before the last failure, only the reason is recorded."""
     if started <= crew.failed_at:
         return replace(crew, reason=reason)
     return replace(crew, failures=crew.failures + 1, failed_at=now, reason=reason)
@@ -263,8 +251,8 @@ def _never_came(member: Member, now: float) -> bool:
 
 
 def _surplus(crew: Crew, demand: Demand, there: list[Member], count: int, now: float) -> tuple[Crew, list[Member]]:
-    """The crew, and the processes to end because there have been too many for a while: the newest processes that stand
-    by."""
+    """The crew, and the processes to end because there have been too many for a while: the newest ones that stand by.
+    """
     since = None if count <= 0 else now if crew.surplus_since is None else crew.surplus_since
     crew = replace(crew, surplus_since=since)
     if since is None or now - since < SURPLUS_FOR:

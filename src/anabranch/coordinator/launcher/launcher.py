@@ -26,10 +26,9 @@ class Staffed(Protocol):
 
 
 class Launcher:
-    """Keeps the containers of jobs running. The leading coordinator calls :meth:`turn` periodically. Not thread-safe.
+    """Keeps the containers of jobs running. Not thread-safe.
 
-    Processes that an earlier launcher has started on this machine, for this coordinator or a former leader, are
-    recognized by their locks.
+    Processes that an earlier launcher started on this machine are recognized by their locks.
 
     Args:
         clock: the coordinator's clock.
@@ -46,11 +45,10 @@ class Launcher:
         self.crews = None
 
     def turn(self, coordinator: Staffed) -> None:
-        """Start and end processes to meet the jobs' needs. Events that can't be stored now are stored in the next turn.
+        """Start and end processes to meet the jobs' needs. Events that can't be stored are stored in the next turn.
 
         Raises:
-            StoreUnavailableError: the store isn't available, so the jobs' needs can't be looked up, or events can't be
-                stored.
+            StoreUnavailableError: the store isn't available.
             NotLeadingError: another coordinator leads.
         """
         if self.crews is None:

@@ -1,6 +1,4 @@
-"""Runs containers as processes on this machine. Containers outlive the process that started them. Each container has a
-log, and holds a lock as long as it lives.
-"""
+"""Runs containers as processes on this machine. Containers outlive the process that started them."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ __all__ = ["LOG_BYTES", "Processes"]
 
 _KEPT = 20
 LOG_BYTES = 64_000_000
-"""The size in bytes at which a log becomes the previous log. A process has its log and one previous log."""
+"""The size in bytes at which a log becomes the previous log."""
 _MADE, _NONE = "%Y%m%dT%H%M%S", "19700101T000000"
 _STAMP = "[0-9]" * 8 + "T" + "[0-9]" * 6
 _TAIL_BYTES, _TAIL_LINES, _TAIL_CHARACTERS = 4096, 3, 300
@@ -38,13 +36,11 @@ log = logs.get_logger()
 class Processes:
     """The container processes on this machine, and their files.
 
-    For each process, ``folder`` contains ``JOB/EXECUTION.log``, its output, and ``JOB/EXECUTION.lock``, which the
-    process keeps locked while it lives. The process inherits the lock when it is started. From the locks, any
-    coordinator on this machine knows which processes are alive. (Process ids alone wouldn't suffice, because they can
-    be reused.)
+    For each process, ``folder`` contains ``JOB/EXECUTION.log``, its output, and ``JOB/EXECUTION.lock``, a lock that the
+    process inherits and holds while it lives. The locks show which processes are alive; process ids alone don't,
+    because they can be reused.
 
     Args:
-        command: returns the command that runs a container of a job.
         environment: the environment of the command, without EXECUTION_ENV_CONTAINER_ID.
         now: returns the seconds since 1970, for names that sort by age.
     """
@@ -80,8 +76,8 @@ class Processes:
         return execution
 
     def _newest(self, job: str) -> float:
-        """When the job's newest process was started, in seconds since 1970, according to the process's name; 0.0 if
-        there is none. The name of the next process must sort after this name, even if the clock was set back.
+        """When the job's newest process was started, in seconds since 1970, according to its name; 0.0 if there is
+        none. New names must sort after the newest one, even if the clock was set back.
         """
         stamps = (path.stem.partition("-")[0] for path in (self.folder / job).glob(f"{_STAMP}-*.log"))
         return float(calendar.timegm(time.strptime(max(stamps, default=_NONE), _MADE)))
@@ -90,8 +86,9 @@ class Processes:
         return self.folder / job / f"{execution}.log"
 
     def ended(self, job: str, execution: str) -> ProcessEnd | None:
-        """How a process ended; None while it is alive. The exit code is known only to the object that started the
-        process, and only at the first call after the process's end."""
+        """How a process ended; None while it is alive. Only the object that started the process knows its exit code,
+        and only at the first call after its end.
+        """
         if execution in self._broken:
             return ProcessEnd(None, self._broken.pop(execution))
         child = self._children.get(execution)
@@ -107,7 +104,7 @@ class Processes:
         self._signal(job, execution, lambda pid: os.kill(pid, signal.SIGTERM))
 
     def kill(self, job: str, execution: str) -> None:
-        """Kill a process and its JVM at once. The two form a process group."""
+        """Kill a process and its JVM, which form a process group, at once."""
         self._signal(job, execution, lambda pid: os.killpg(pid, signal.SIGKILL))
 
     def _start(self, job: str, execution: str) -> None:
@@ -150,8 +147,8 @@ class Processes:
             log.warning("a container process can't be ended", job=job, execution=execution, error=str(error))
 
     def lives(self, job: str, execution: str) -> bool:
-        """Whether a process is alive, judging by its lock. The process id is also checked, because a child of the
-        process could have inherited the lock by accident.
+        """Whether a process is alive, judging by its lock and, because a child process could have inherited the lock by
+        accident, also by its process id.
         """
         try:
             lock = os.open(self.log_of(job, execution).with_suffix(".lock"), os.O_RDONLY)
@@ -175,11 +172,9 @@ class Processes:
         return int(pid) if host == socket.gethostname() and pid.isdecimal() and int(pid) > 1 else None
 
     def trim(self, job: str, execution: str) -> None:
-        """If a process's log has grown large, move its contents to ``.log.1``. The former contents of ``.log.1`` are
-        lost.
+        """If a process's log is larger than ``LOG_BYTES``, move its contents to ``.log.1``, replacing what is there.
 
-        Because the process keeps its log open, the log is copied and then emptied. Output that the process writes
-        between these two steps is lost.
+        The log is copied and then emptied, because the process keeps it open. Output written in between is lost.
         """
         path = self.log_of(job, execution)
         try:
@@ -195,9 +190,7 @@ class Processes:
             log.warning("a container's log can't be cut", file=str(path), error=str(error))
 
     def _tail(self, job: str, execution: str) -> str:
-        """The last error near the end of a process's log or, if there is none, the log's last lines, joined into one
-        line.
-        """
+        """The last error near the end of a process's log or, if there is none, the last lines, joined into one line."""
         try:
             with open(self.log_of(job, execution), "rb") as said:
                 said.seek(max(0, said.seek(0, os.SEEK_END) - _TAIL_BYTES))
@@ -210,7 +203,7 @@ class Processes:
         return " | ".join(last).removeprefix("error: ")[:_TAIL_CHARACTERS]
 
     def _forget(self, folder: Path) -> None:
-        """Remove the files of the oldest processes that have ended, so that not too many remain."""
+        """Remove the files of the oldest processes that have ended."""
         for path in sorted(folder.glob("*.log"))[: -_KEPT + 1]:
             if not self.lives(folder.name, path.stem):
                 path.with_suffix(".lock").unlink(missing_ok=True)

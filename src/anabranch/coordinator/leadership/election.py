@@ -1,5 +1,5 @@
-"""Elects the coordinator that leads: the coordinator that holds a lease on a row of the store. Every process measures
-the lease on its own clock.
+"""Elects the coordinator that leads, by a lease on a row of the store. Every process measures the lease on its own
+clock.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ __all__ = ["Election"]
 
 
 class Election:
-    """A candidate for leading. Two candidates never lead at the same time as long as their clocks run at the same rate,
-    even if a process is paused for a long time.
+    """A candidate for leading. Two candidates never lead at the same time, even if a process is paused for a long time,
+    provided that their clocks run at the same rate.
 
     A leader measures its lease from the moment before it renews the lease in the store. Other candidates measure from
-    the moment after they first saw the renewal, and wait for longer than the lease. They claim the row only if there
-    has been no other renewal by then.
+    the moment after they first saw the renewal, wait for longer than the lease, and claim the row only if there has
+    been no other renewal by then.
 
     Args:
-        store: the store. From now on, ``store`` writes only while this candidate leads. Other code must not use
-            ``store`` to claim the lead or to resign.
-        holder: the URL of this coordinator.
+        store: the store, which from now on writes only while this candidate leads. Other code must not use it to claim
+            the lead or to resign.
         clock: a clock in seconds that keeps running while the machine sleeps.
         lease: how many seconds the lease lasts after it was renewed.
         grace: how many seconds longer than the lease other candidates wait.
@@ -51,12 +50,12 @@ class Election:
 
     @property
     def leads_until(self) -> float:
-        """When this candidate's lease ends, on its clock. If the candidate doesn't lead, the time is in the past."""
+        """When this candidate's lease ends, on its clock; a time in the past if the candidate doesn't lead."""
         return self._ends
 
     def step(self) -> bool:
         """Renew the lease, or claim it if it is free. Returns whether this candidate leads. Call this several times a
-        second, always from the same thread.
+        second, from the same thread.
 
         If the store isn't available, the lease isn't renewed.
         """
@@ -70,8 +69,8 @@ class Election:
         return self.leads
 
     def resign(self) -> None:
-        """Stop leading. Another candidate can then lead at once. Does nothing if this candidate hasn't claimed the
-        lead, or has lost it. Call this from the thread that calls :meth:`step`.
+        """Stop leading, and let another candidate lead at once. Does nothing if this candidate hasn't claimed the lead,
+        or has lost it. Call this from the thread that calls :meth:`step`.
 
         Raises:
             StoreUnavailableError: the resignation can't be stored. Other candidates then wait until the lease ends.

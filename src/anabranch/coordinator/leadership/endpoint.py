@@ -1,5 +1,5 @@
-"""Finds the process that serves a job on this machine. Such a process leaves a note with its URL, and holds the job's
-lock. Only one process can hold the lock.
+"""Finds the processes that serve jobs on this machine. Such a process leaves a note with its URL, and holds the job's
+lock.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ def run_folder(store_url: str) -> Path:
 
 
 def write(store_url: str, job: str, url: str) -> None:
-    """Write a note that this process serves a job at a URL. The note replaces the job's former note. Raises ConfigError
-    if the note can't be written."""
+    """Write a note that this process serves a job at a URL. Raises ConfigError if the note can't be written."""
     folder = run_folder(store_url)
     address.make_folder(folder)
     temporary = folder / f".{uuid.uuid4().hex}.tmp"
@@ -85,9 +84,7 @@ def find(store_url: str) -> dict[str, str]:
 
 
 class RunLock:
-    """The lock of a job. The lock is held inside ``with``, or from ``acquire`` to ``release``. Child processes don't
-    inherit the lock.
-    """
+    """The lock of a job, held inside ``with``, or from ``acquire`` to ``release``. Child processes don't inherit it."""
 
     def __init__(self, store_url: str, job: str) -> None:
         self._job = check_name("job", job)
@@ -124,7 +121,7 @@ class RunLock:
         _held.add(self)
 
     def release(self) -> None:
-        """Release the lock. Does nothing if the lock isn't held."""
+        """Release the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -1,5 +1,5 @@
-"""The locks of jobs that a coordinator serves from a store in SQLite. While the coordinator holds a job's lock,
-``anabranch run`` refuses the job.
+"""The locks of jobs that a coordinator serves from a store in SQLite. ``anabranch run`` refuses a job while a
+coordinator holds its lock.
 """
 
 from __future__ import annotations
@@ -19,9 +19,6 @@ class JobLocks:
 
     For a store on a server or in memory, no locks are taken: only one coordinator leads there, and ``anabranch run``
     can't use the store.
-
-    Args:
-        url: this coordinator's URL, which is written into the note next to each lock.
     """
 
     def __init__(self, store_url: str, url: str) -> None:
@@ -65,7 +62,7 @@ class JobLocks:
             return True
 
     def give(self, job: str) -> None:
-        """Release a job's lock, and remove the note next to it. Does nothing if the lock isn't held."""
+        """If a job's lock is held, release it, and remove the note next to it."""
         with self._guard:
             if job in self._locks:
                 try:

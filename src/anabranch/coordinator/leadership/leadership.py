@@ -29,17 +29,15 @@ Fencing = Callable[[Lane, Mapping[str, Any]], None]
 
 
 class Leadership:
-    """Inside ``with``, takes part in the election and, while the coordinator leads, adopts and advances the jobs of the
-    store, and has lanes fenced.
+    """Inside ``with``, takes part in the election and, while the coordinator leads, adopts and advances the store's
+    jobs, and has lanes fenced.
 
     On a store in SQLite, jobs that an ``anabranch run`` process serves are left to that process.
 
     Args:
-        url: this coordinator's URL.
-        fence: fences a lane at its outputs.
-        launcher: starts the containers; None if something else starts them.
+        launcher: starts the containers; None if something else does.
         pool: the threads in which lanes are fenced; None for threads of this object.
-        fenced_again_after: the seconds to wait before another attempt to fence a lane that couldn't be fenced.
+        fenced_again_after: the seconds before another attempt to fence a lane that couldn't be fenced.
     """
 
     def __init__(
@@ -84,8 +82,7 @@ class Leadership:
         return self._led and self._election.leads
 
     def check(self) -> None:
-        """Raises NotLeadingError if this coordinator doesn't lead. If another coordinator leads, the message names that
-        coordinator."""
+        """Raises NotLeadingError unless this coordinator leads."""
         if self.leads:
             return
         found = self._store.leader()

@@ -36,12 +36,11 @@ class Losses:
     """What a job loses by a reset.
 
     Args:
-        is_reset: whether the job has already been reset. In this case, only the last two steps of the reset may
-            still have to be done.
+        is_reset: whether the job has already been reset, except perhaps for the last two steps.
         inputs: the streams in which the job loses its positions.
         stateful: the operators that lose their state.
-        between: the intermediate streams. The records that they contain now won't be read any more.
-        outputs: the streams and tables that the job writes. They stay as they are.
+        between: the intermediate streams, whose present records won't be read any more.
+        outputs: the streams and tables that the job writes, which stay as they are.
     """
 
     job: str
@@ -82,16 +81,13 @@ def losses(store: Store, job: str) -> Losses:
 def forget(
     store: Store, systems: Systems, job: str, at: float, fence: Callable[[Lane], None], remove: Callable[[], None]
 ) -> None:
-    """Reset a job that no process serves. The caller ensures that no process starts the job before this function
-    returns.
+    """Reset a job that no process serves. The caller ensures that no process starts it meanwhile.
 
-    Raises the same errors as :func:`losses`, ``fence`` and ``remove``, and the errors of systems that don't answer.
-    After an error, the function can be called again.
+    Raises the errors of :func:`losses`, ``fence`` and ``remove``, and of systems that don't answer. After an error, the
+    function can be called again.
 
     Args:
         at: the current time, in seconds since 1970.
-        fence: fences a lane at its outputs.
-        remove: deletes the folders of the job's lanes, if there are any.
     """
     if not losses(store, job).is_reset:
         its, known = stored_jobs.deployment(store, job), store.lanes(job)
@@ -123,7 +119,6 @@ def _graphs(store: Store, job: str, last: int) -> list[Graph]:
 
 
 def _ends(systems: Systems, streams: Mapping[str, str]) -> dict[SSP, int]:
-    """The end offsets of streams, from their systems. Streams that no longer exist are left out."""
     found: dict[SSP, int] = {}
     for stream, system in streams.items():
         with suppress(NotFoundError):
@@ -133,7 +128,7 @@ def _ends(systems: Systems, streams: Mapping[str, str]) -> dict[SSP, int]:
 
 
 def _with_present_outputs(lane: Lane, systems: Systems) -> Lane:
-    """A lane without the output streams that no longer exist. (No process can write to such a stream.)"""
+    """A lane without the output streams that no longer exist. No process can write to them."""
     there = {name: set(systems.named(name).streams()) for name in {lane.system(stream) for stream in lane.outputs}}
     outputs = {
         stream: count

@@ -1,6 +1,4 @@
-"""Maintains a stopped job, for example by replacing the folders of the job's lanes. The job can't be started until the
-maintenance is done.
-"""
+"""Maintains a stopped job, for example by replacing the folders of its lanes. The job can't be started meanwhile."""
 
 from __future__ import annotations
 
@@ -23,8 +21,8 @@ _WHO = "compact"
 
 @contextmanager
 def alone(store_url: str, job: str) -> Iterator[Store]:
-    """The store, for exclusive work on a job. Inside ``with``, no other process can start the job. (If the store is on
-    a server, a coordinator may take over the lead after some time; then writes to the returned store fail.)
+    """The store, for exclusive work on a job: inside ``with``, no other process can start the job. If a coordinator
+    meanwhile takes over the lead of a store on a server, further writes fail.
 
     Raises:
         NotFoundError: there is no store; or the store is on a server, and no coordinator has ever led there.
@@ -78,12 +76,12 @@ def lanes(store: Store, job: str) -> list[Lane]:
 
 
 def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The folders of a stopped job that will never be read again: folders of closed lanes from which no open lane still
-    continues, and former folders of open lanes. Folders that don't belong to a known lane are left out.
+    """The folders of a stopped job that will never be read again: folders of closed lanes from which no open lane
+    continues, and former folders of open lanes. Only folders of known lanes are returned.
 
     Args:
-        known: all lanes that the job has ever had. None of them may be in the middle of a change: see :func:`lanes`.
-        there: the existing folders, as pairs of a lane's id and the name of a folder within that lane's folder.
+        known: all lanes that the job has ever had, none of them in the middle of a change: see :func:`lanes`.
+        there: the existing folders, as pairs of a lane's id and a name within that lane's folder.
     """
     needed = {(lane, str(epoch)) for lane, epoch in needed_folders(known)}
     of_lanes = {(lane, name) for lane, name in there if lane in known and name.isdecimal()}
@@ -91,8 +89,8 @@ def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> lis
 
 
 def needed_folders(known: Mapping[str, Lane]) -> set[tuple[str, int]]:
-    """The folders from which the open lanes of a job continue, as pairs of lane and epoch. The epoch is 0 if the lane
-    has no folder yet.
+    """The folders from which the open lanes of a job continue, as pairs of lane and epoch (0 if the lane has no folder
+    yet).
     """
     needed: set[tuple[str, int]] = set()
     for lane in open_lanes(known.values()):
@@ -107,17 +105,15 @@ def _rests(lane: Lane) -> bool:
 
 
 def begun(store: Store, of: Sequence[Lane], at: float) -> list[Lane]:
-    """Give lanes the job's next epoch, store them, and return them. The lanes' new folders should be made under this
-    epoch.
-    """
+    """Give lanes the job's next epoch, under which their new folders should be made. Returns the lanes as stored."""
     what = f"new folders are made for {', '.join(lane.id for lane in of)}"
     why = "the user compacts the job"
     return store.reseat(of, Event(kind="fence", job=of[0].job, at=at, who=_WHO, what=what, why=why))
 
 
 def replaced(store: Store, of: Sequence[tuple[Lane, str]], at: float) -> None:
-    """Record, in one transaction, that lanes now use the folders of their epochs. ``of`` contains the lanes, each with
-    the reason for the event about it.
+    """Record, in one transaction, that lanes now use the folders of their epochs. ``of`` pairs each lane with the
+    reason for its event.
     """
     store.put_lanes(
         [msgspec.structs.replace(lane, folder_epoch=lane.epoch, abandoned=False) for lane, _ in of],

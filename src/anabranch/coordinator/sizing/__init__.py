@@ -1,1 +1,1 @@
-"""The autosizer: determines from the load of a job's lanes which factor the job needs. These are pure functions."""
+"""The autosizer: pure functions that determine from the load of a job's lanes which factor the job needs."""

@@ -1,6 +1,4 @@
-"""The coordinator's autosizer: decides from the load of a job's lanes which factor the job should have. These are pure
-functions.
-"""
+"""Decides from the load of a job's lanes which factor the job should have."""
 
 from __future__ import annotations
 
@@ -26,8 +24,8 @@ from anabranch.protocol.status import JobStatus, LaneStatus
 __all__ = ["Assessment", "Findings", "Verdict", "cooldown_seconds", "decide", "limits_of", "looked", "threads_of"]
 
 _SURE, _SURE_OF_WORK = 2.0, 10.0
-"""For how many seconds every look must have found the factor too small before the factor is raised: ``_SURE`` if
-records wait too long, and ``_SURE_OF_WORK`` if functions merely work too much.
+"""For how many seconds every look must have found the factor too small before it is raised: ``_SURE`` if records wait
+too long, ``_SURE_OF_WORK`` if functions merely work too much.
 """
 _LOOKS = 3
 _SPAN, _SPAN_OF_WORK = 20.0, 10.0
@@ -36,13 +34,13 @@ records wait too long.
 """
 _SPACING = 10.0
 _PAUSES = 3
-"""After a change, it takes some time until the change's effect can be seen: at least ``_SPACING`` seconds, and at least
-``_PAUSES`` times the pause of a change. Until then, the factor isn't raised, even if records wait.
+"""After a change, the factor isn't raised until the change's effect can be seen, even if records wait: for at least
+``_SPACING`` seconds, and at least ``_PAUSES`` times the pause of a change.
 """
 _MOST = 4
 """The largest number by which a single step divides the factor."""
 _STALE = 5.0
-"""The age in seconds from which a lane's figures count as out of date. Nothing is concluded from such figures. The
+"""The age in seconds from which a lane's figures count as out of date, so that nothing is concluded from them. The
 figures of a lane without any load never change, and never count as out of date.
 """
 _AFTER_UNDONE = 10
@@ -52,13 +50,13 @@ _REMEMBERED = 10
 _REGRETS = 3
 _SHUNNED = 30
 _MUCH_LESS = 0.6
-"""If the factor rises again within ``_REGRETS`` cooldowns plus ``_SPAN`` seconds after it was lowered, it was lowered
-too far. It isn't lowered as far again for the next ``_SHUNNED`` cooldowns, unless the arrival rate falls below
-``_MUCH_LESS`` times the rate at the time when the factor rose.
+"""If the factor rises again within ``_REGRETS`` cooldowns plus ``_SPAN`` seconds after it was lowered, it isn't lowered
+as far again for ``_SHUNNED`` cooldowns, unless the arrival rate falls below ``_MUCH_LESS`` times the rate at the time
+when the factor rose.
 """
 _WORKS = 0.1
-"""The share of the time for which functions must work on their busiest bucket. If functions work for less of the time,
-their speed proves nothing.
+"""The share of the time for which functions must work on their busiest bucket. Below this share, their speed proves
+nothing.
 """
 
 
@@ -67,8 +65,7 @@ class Verdict:
     """What the autosizer decides for a job.
 
     Args:
-        factor: the factor that the job should have from now on; None if the job keeps its factor.
-        why: the reason in words, with the figures.
+        factor: the factor that the job should have from now on; None to keep its factor.
         advice: what would help if no factor is sufficient.
     """
 
@@ -82,9 +79,8 @@ class Assessment:
     """The result of a look at a job.
 
     Args:
-        unknown: why nothing can be concluded; if this isn't empty, the fields below have their defaults.
-        loads: the load of each lane.
-        needs: the need of each lane, in the order of ``loads``.
+        unknown: why nothing can be concluded; the fields below then have their defaults.
+        needs: the need of each lane in ``loads``.
         span: for how many seconds there are figures of every lane.
         pause: how many seconds a change would pause the output.
     """
@@ -98,8 +94,7 @@ class Assessment:
 
     @property
     def most(self) -> FactorNeed:
-        """The need of the lane that needs the largest factor. Among equal factors, needs that aren't ``enough`` come
-        first, then ``urgent`` needs, then the need with the longest time to catch up."""
+        """The need of the lane that needs the largest factor; of several such lanes, the most pressing need."""
         return max(self.needs, key=lambda each: (each.factor, not each.enough, each.urgent, each.now))
 
     @property
@@ -114,7 +109,7 @@ class Assessment:
 
 @dataclass(frozen=True)
 class _RejectedFactor:
-    """A factor that proved too small: soon after the job got it, the factor had to rise again.
+    """A factor that proved too small soon after the job got it.
 
     Args:
         arriving: how many records per second arrived with this factor.
@@ -134,16 +129,15 @@ class Findings:
         of: the deployment and the number of seats. If either changes, all findings are dropped.
         fell: when the factor last fell.
         arriving: how many records per second arrived for all lanes together at the last look.
-        too_small: the factor that proved too small after the factor had last fallen; None if there is none, or if it
-            no longer counts.
-        changed: when the last change was done: when its generation was first seen or, if later, when the job was last
-            seen in a state other than running. Minus infinity if no change has been seen.
-        heard: the latest reports of each lane.
-        rising: the time since which all looks have found the factor too small.
+        too_small: the factor that proved too small after the last fall; None if there is none, or if it no longer
+            counts.
+        changed: when the generation of the last change was first seen or, if later, when the job was last seen in a
+            state other than running. Minus infinity if no change has been seen.
+        rising: since when all looks have found the factor too small.
         looks: the number of looks since ``rising``.
-        falling: the time since which all looks have found the factor too large.
+        falling: since when all looks have found the factor too large.
         falls_to: the largest factor that the looks since ``falling`` have suggested.
-        advising: the time since which something other than a factor would help.
+        advising: since when something other than a factor would help.
         seen: experience with factors, by stage and group.
     """
 
@@ -164,15 +158,13 @@ class Findings:
 
 
 def limits_of(settings: Mapping[str, Any]) -> AutoscaleSettings | None:
-    """The limits for autoscaling in a job's settings, as they are stored; None if the coordinator doesn't scale the
-    job.
-    """
+    """The limits for autoscaling in a job's stored settings; None if the coordinator doesn't scale the job."""
     given = settings.get("job", {}).get("autoscale")
     return None if given is None else AutoscaleSettings(**given)
 
 
 def threads_of(settings: Mapping[str, Any]) -> int:
-    """How many buckets of a partition a job's functions can work on at once, according to the job's settings."""
+    """How many buckets of a partition a job's functions can work on at once."""
     threads: int = settings.get("job", {}).get("threads", JobSettings().threads)
     return threads
 
@@ -189,7 +181,6 @@ def looked(
 
     Args:
         pause: how many seconds a change would pause the output.
-        before: the findings so far.
         now: the current time, on the clock of the findings.
     """
     after = _listened(before, status, cooldown_seconds(limits), now)
@@ -248,15 +239,13 @@ def decide(
 ) -> Verdict:
     """The factor that a job should have.
 
-    If records would wait too long, the factor is raised as soon as the effect of the last change can be seen. If
-    functions merely work too much, or if the factor can be lowered, the autosizer waits for the cooldown. In a
-    deployment's first generation, the factor can be raised without this wait.
+    If records would wait too long, the factor is raised as soon as the effect of the last change can be seen.
+    Otherwise, the factor is changed only after the cooldown; in a deployment's first generation, it can be raised
+    without this wait.
 
     Args:
-        since: the seconds since the last change of the job, whoever made it, or since the job's start.
+        since: the seconds since the job's last change, whoever made it, or since its start.
         undone: whether the last change undid another change.
-        look: the latest look.
-        after: the findings, including those of the latest look.
     """
     if look.unknown:
         return Verdict(None, look.unknown)
@@ -292,7 +281,6 @@ def decide(
 
 
 def _since(before: float | None, is_so: bool, now: float) -> float | None:
-    """The time since which something has been true; None if it isn't true. ``before`` is the former result."""
     return None if not is_so else now if before is None else before
 
 
@@ -340,8 +328,8 @@ def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: fl
 
 
 def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
-    """The reason to suspect that a lane without waiting records is frozen: its reports haven't changed for a while.
-    Empty if there is no such lane. Lanes without any load are left out, because their reports never change.
+    """Why a lane without waiting records may be frozen: it has load, but its reports haven't changed for a while. Empty
+    if there is no such lane.
     """
     for lane in status.lanes:
         its = heard.heard[lane.lane.id]
@@ -351,8 +339,8 @@ def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
 
 
 def _listened(before: Findings, status: JobStatus, cooldown: float, now: float) -> Findings:
-    """The findings, updated with the latest report of each lane and with the job's current generation. If the job has
-    another deployment or another number of seats, all former findings are dropped.
+    """The findings, with the latest report of each lane and the job's current generation. If the deployment or the
+    number of seats has changed, the former findings are dropped.
     """
     of = (status.deployment, status.seats)
     if before.of != of:
@@ -375,7 +363,7 @@ def _listened(before: Findings, status: JobStatus, cooldown: float, now: float) 
 
 
 def _key(lane: Lane) -> tuple[str, str]:
-    """A key that lanes of different generations have in common if they do the same work."""
+    """A key that lanes of different generations share if they do the same work."""
     return lane.stage, lane.group
 
 

@@ -1,4 +1,4 @@
-"""Determines the figures that any autosizer needs: how well the lanes of a job keep up."""
+"""Determines the figures that any autosizer needs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ def of(
     Args:
         scalable: whether the job's graph and grouper allow factors other than 1.
         verdict: the autosizer's verdict; None if the autosizer is off.
-        limits: the limits for which the figures are computed.
     """
     lag = limits.target_lag_seconds
     needs = {load.lane: (load, need) for load, need in zip(look.loads, look.needs, strict=True)}
@@ -113,7 +112,6 @@ def _verdict(verdict: Verdict, look: Assessment, lag: float) -> AutoscaleVerdict
 
 
 def _needed(load: LaneLoad, lag: float) -> float:
-    """The records per second that a lane must process to work off its backlog within ``lag`` seconds."""
     return load.arriving + load.backlog / lag
 
 

@@ -1,6 +1,4 @@
-"""Determines a lane's load: how much work the lane has, how much it does, and how much it could do with another factor.
-These are pure functions.
-"""
+"""Determines how much work a lane has, how much it does, and how much it could do with another factor."""
 
 from __future__ import annotations
 
@@ -19,22 +17,22 @@ _OVERHEAD = 0.5
 committing.
 """
 _OVERHEAD_PART = 0.15
-"""The share of the time that ``_OVERHEAD`` takes while records wait, and batches therefore have their full length."""
+"""The share of the time that ``_OVERHEAD`` takes while records wait, and batches have their full length."""
 _KNOWN_AFTER = 1.0
 """How many seconds functions must have worked in a batch before their speed is known."""
 _TELLS_AFTER = 0.2
-"""How many seconds functions must have worked in a batch before this batch is better evidence than an earlier batch
-that was far smaller.
+"""How many seconds functions must have worked in a batch before this batch is better evidence than an earlier one that
+was far smaller.
 """
 _FAR_LARGER = 2
 _GROWN = 20.0
-"""How many seconds a lane's batches, which are small at first, take to reach their full length. Before that, little
-can be concluded from their durations.
+"""How many seconds a lane's batches, which are small at first, take to reach their full length. Before that, their
+durations prove little.
 """
 _LONG = 2.0
 _SURELY = 0.9
 """If functions account for this share of the time since a batch's first record, they count as accounting for all of it,
-because the two figures are never measured at exactly the same time.
+because the two figures are measured at slightly different times.
 """
 _SLOWEST = 1e-6
 """The number of records per second below which a rate counts as zero."""
@@ -48,16 +46,16 @@ _HOT_SKEW = 2.0
 divide.
 """
 _MATTERS = 0.3
-"""If functions hold up a lane for at least this share of the time while its batches are still small, everything else
-counts as fixed cost.
+"""If functions hold up a lane for at least this share of the time while its batches are small, everything else counts
+as fixed cost.
 """
 _EVENLY = 0.93
-"""Buckets are hardly ever equally large, and the more buckets there are, the more they differ. So if the factor is
-multiplied by a number, functions become faster only by this power of the number.
+"""Buckets are hardly ever equally large, and the more there are, the more they differ. So if the factor is multiplied
+by a number, functions become faster only by this power of the number.
 """
 _HOT_FROM = 0.3
-"""The share of the time for which functions must work on the busiest bucket to reveal a hot key. If functions work for
-less of the time, batches are too small to reveal a hot key.
+"""The share of the time for which functions must work on the busiest bucket to reveal a hot key. Below this share,
+batches are too small.
 """
 
 
@@ -66,19 +64,18 @@ class LaneLoad:
     """The load of a lane with its current factor.
 
     Args:
-        partitions: the number of partitions that the lane reads.
         threads: how many buckets of a partition functions can work on at once.
         arriving: the records that arrive per second.
         growth: the arrival rate as a multiple of the average over the last half minute; at least 1.
-        backlog: the number of waiting records, without the records that the running batch has finished.
+        backlog: the number of waiting records, without those that the running batch has finished.
         settled: whether the waiting records have arrived only recently.
         behind: whether more records wait than usual.
         rate: the records per second that the lane processes while it is busy; 0 if unknown.
         seconds: the duration, in seconds, of the batch in which ``rate`` was observed.
-        sure: whether these observations suffice to tell what takes the time.
+        sure: whether the observations suffice to tell what takes the time.
         working: the share of the time that functions need for arriving records, on the bucket with the most work.
-        hot: for how many seconds per record functions held up the lane in the last batch, or in the running batch if
-            that batch tells more.
+        hot: for how many seconds per record functions held up the lane in the last batch, or in the running one if it
+            tells more.
         usually_hot: how many seconds per record functions took on their busiest bucket in the last half minute.
         rest: how many seconds per record everything else takes, without the fixed part of a batch.
         skew: as in :class:`anabranch.protocol.lane_report.LoadReport`.
@@ -133,7 +130,7 @@ class LaneLoad:
 
 
 def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int) -> LaneLoad:
-    """The load of a lane, from its reports. ``factor`` is the job's factor, ``threads`` the job's setting."""
+    """The load of a lane, from its reports."""
     report, progress = history.report, history.report.progress.batch_progress
     done = 0 if progress is None else progress.done
     backlog, throughput = max(0, lane.lag - done), history.throughput(report.load.span)
@@ -191,10 +188,10 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
 def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
     """The time that functions need per record with another factor, as a multiple of their current time.
 
-    A smaller factor is assumed to slow functions down in proportion. A larger factor is assumed to speed functions up
-    as much as former increases did, but it doesn't divide a hot key. Functions work on at most ``threads`` buckets of a
-    partition at once, so a factor above ``threads`` counts as ``threads``. If the functions are ``sequential``, the
-    factor changes nothing.
+    A smaller factor is assumed to slow functions down in proportion, and a larger one to speed them up as much as
+    former increases did, except for a hot key, which no factor divides. A factor above ``threads`` counts as
+    ``threads``, because functions work on at most ``threads`` buckets of a partition at once. If the functions are
+    ``sequential``, the factor changes nothing.
     """
     if load.sequential:
         return 1.0
@@ -213,8 +210,8 @@ def capacity(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
 
 
 def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """The share of the time that a lane would spend on arriving records with a factor. If the share is above 1, the
-    lane can't keep up. Unless more records wait than usual, only the time of functions counts.
+    """The share of the time that a lane would spend on arriving records with a factor. Unless more records wait than
+    usual, only the time of functions counts.
     """
     if load.behind:
         return load.arriving / capacity(load, factor, seen)

@@ -1,5 +1,4 @@
-"""Determines the factor that a lane needs, the reason, and what would help if no factor is sufficient. These are pure
-functions."""
+"""Determines the factor that a lane needs, the reason, and what would help if no factor is sufficient."""
 
 from __future__ import annotations
 
@@ -25,12 +24,12 @@ this share or less.
 _NEARLY = 1.1
 """If the costs of factors differ by less than this multiple, the smallest factor is chosen."""
 _SOON = 2
-"""The power to which the input's growth in the last half minute is raised, to predict how the input continues to grow
-after the factor is lowered.
+"""The exponent with which the input's growth in the last half minute predicts its growth after the factor is
+lowered.
 """
 _HELD_UP = 0.5
-"""If functions work for at least this share of the time, they count as what holds the lane up. Below this share,
-everything else counts as the cause if it takes longer than functions do.
+"""If functions work for at least this share of the time, they hold the lane up. Otherwise, everything else counts as
+holding the lane up if it takes longer than functions do.
 """
 
 
@@ -42,7 +41,7 @@ class FactorTarget:
         target: the largest share of the time for which functions should work on a bucket.
         lag: the seconds within which a backlog should be worked off.
         pause: how many seconds a change would pause the output.
-        factors: the allowed factors, including the current factor, in ascending order.
+        factors: the allowed factors and the current one, in ascending order.
     """
 
     target: float
@@ -56,13 +55,11 @@ class FactorNeed:
     """What a lane needs.
 
     Args:
-        factor: the factor that the lane needs, among the allowed factors.
         urgent: whether records would wait too long with the current factor.
         enough: whether the current factor suffices.
         now: the seconds until the backlog is worked off with the current factor.
-        then: the seconds until the backlog is worked off with the needed factor; if the current factor suffices,
-            the same as ``now``.
-        why: the reason in words.
+        then: the seconds until the backlog is worked off with the needed factor; ``now`` if the current factor
+            suffices.
         advice: what would help, if no factor helps enough.
     """
 
@@ -94,9 +91,8 @@ def need_of(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> FactorNeed:
 
 
 def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
-    """The smallest factor that suffices with a margin: functions don't work for all of the allowed time, and waiting
-    records are worked off well within the target lag. If there is no such factor, or if more records wait than usual,
-    the result is the current factor.
+    """The smallest factor that meets the target with a margin. If no smaller factor does, or if more records wait than
+    usual, the result is the current factor.
     """
     if load.behind:
         return load.factor
@@ -109,8 +105,8 @@ def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
 
 
 def _larger(load: LaneLoad, seen: Scalability, aim: FactorTarget, late: bool) -> int:
-    """Of the factors above the current one, the smallest that meets the target. If none does, the result is the
-    smallest of those that come nearest to the target, or the current factor if the change isn't worth its pause.
+    """Of the larger factors, the smallest that meets the target. If none does, the smallest of those that come nearest
+    to the target, or the current factor if the change isn't worth its pause.
     """
     larger = [each for each in aim.factors if each > load.factor]
     met = next((each for each in larger if _meets(load, each, seen, aim, late)), None)
@@ -138,7 +134,7 @@ def _cost(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, lat
 
 
 def _advice(load: LaneLoad, seen: Scalability, aim: FactorTarget, factor: int) -> tuple[str, ...]:
-    """What holds a lane up, and what would help, if a larger factor doesn't help, or doesn't help enough."""
+    """What holds a lane up, and what would help, if a larger factor doesn't help enough."""
     found = []
     if load.share < _HELD_UP and load.rest > load.hot:
         found.append(

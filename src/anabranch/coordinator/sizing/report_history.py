@@ -1,4 +1,4 @@
-"""Keeps a lane's newest report, and a few figures of its reports in the last half minute. These are pure functions."""
+"""Keeps a lane's newest report, and a few figures of its reports in the last half minute."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ _KEPT, _RECENT, _FEWEST = 31.0, 10.0, 3.0
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """What was known at one moment: how many records had been ``done`` since the lane started, and the sum of its
-    inputs' end offsets.
+    """At one moment, how many records had been ``done`` since the lane started, and the sum of its inputs' end offsets.
     """
 
     at: float
@@ -27,9 +26,8 @@ class ReportHistory:
     """A lane's newest report, and figures of its recent reports.
 
     Args:
-        report: the newest report.
-        at: the time since which the report hasn't changed.
-        moved: the time since which no record has been processed.
+        at: since when the report hasn't changed.
+        moved: since when no record has been processed.
         samples: the figures of the last half minute, oldest first.
     """
 

@@ -1,6 +1,4 @@
-"""Records how the speed of a lane's functions depends on the factor, observed whenever the factor changes. These are
-pure functions.
-"""
+"""Records how the speed of a lane's functions depends on the factor."""
 
 from __future__ import annotations
 
@@ -26,16 +24,13 @@ class Scalability:
     """How the speed of functions has depended on the factor.
 
     Args:
-        factor: the current factor.
         hot: the seconds that functions take per record with the current factor.
-        looks: the number of looks from which ``hot`` was determined.
-        former: the last factor before the current factor that was looked at often enough; 0 if there was none.
-        former_hot: the seconds that functions took per record with ``former``.
+        looks: from how many looks ``hot`` was determined.
+        former: the last factor before the current one that was looked at often enough; 0 if there was none.
         seconds: the time that functions take per record, by factor. Only the ratios count.
         at: when ``seconds`` were observed, by factor, on any clock.
         crowd: how long functions hold up a lane in which records wait, as a multiple of the time for their busiest
-            bucket. If this is above 1, partitions compete for cores.
-        crowd_looks: the number of looks from which ``crowd`` was determined.
+            bucket. Above 1, partitions compete for cores.
     """
 
     factor: int = 0
@@ -49,7 +44,7 @@ class Scalability:
     crowd_looks: int = 0
 
     def seen(self, factor: int, hot: float, now: float) -> Scalability:
-        """This experience, including a look at a lane whose functions take ``hot`` seconds per record with a factor."""
+        """This experience, with a look at a lane whose functions take ``hot`` seconds per record."""
         if factor != self.factor:
             enough = self.looks >= _ENOUGH
             former, former_hot = (self.factor, self.hot) if enough else (self.former, self.former_hot)
@@ -63,7 +58,7 @@ class Scalability:
         return replace(after, seconds=seconds, at={**self.at, self.former: self.at.get(self.former, now), factor: now})
 
     def crowded(self, times: float) -> Scalability:
-        """This experience, including a look at a lane with waiting records. ``times`` is the lane's ``crowd``."""
+        """This experience, with a look at a lane with waiting records. ``times`` is the lane's ``crowd``."""
         mean = self.crowd + max(_NEWEST, 1 / (self.crowd_looks + 1)) * (times - self.crowd)
         return replace(self, crowd=mean, crowd_looks=self.crowd_looks + 1)
 
@@ -80,9 +75,9 @@ class Scalability:
         return replace(self, seconds={factor: self.seconds[factor] for factor in kept}, at=kept)
 
     def exponent(self, factor: int) -> float:
-        """The exponent of the speed-up from the next smaller known factor to ``factor``. At 1, functions became faster
-        in proportion to the factor; at 0, they became no faster. If nothing is known, or if the difference from 1 may
-        be chance, the exponent is 1.
+        """The exponent of the speed-up from the next smaller known factor to ``factor``: 1 if functions became faster
+        in proportion to the factor, 0 if they became no faster. It is 1 if nothing is known, or if the difference from
+        1 may be chance.
         """
         smaller = max((known for known in self.seconds if known < factor), default=0)
         if not smaller or factor not in self.seconds:

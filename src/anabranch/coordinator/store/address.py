@@ -1,4 +1,4 @@
-"""The URL of a store: its parts, the form in which it may be shown, and the values of its references."""
+"""The URL of a store: its parts, its form for messages, and the values of its references."""
 
 from __future__ import annotations
 
@@ -48,9 +48,7 @@ def is_on_server(url: str) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its missing parents, which only their owner can read. Raises ConfigError if that isn't
-    possible.
-    """
+    """Create a folder and its missing parents, readable only by their owner. Raises ConfigError on failure."""
     try:
         own_files.make_folder(folder)
     except OSError as error:
@@ -61,7 +59,6 @@ class Address:
     """The location of a store.
 
     Attributes:
-        kind: ``sqlite`` or ``postgresql``.
         shown: the URL for messages, without passwords.
 
     Raises:
@@ -95,8 +92,7 @@ class Address:
         return Path(self._put_back(database)) if database and database != _MEMORY else None
 
     def resolved(self) -> sa.URL:
-        """The URL for connecting, with the values of references. Raises ConfigError if a reference can't be
-        resolved.
+        """The URL for connecting, with the values of references. Raises ConfigError if a reference can't be resolved.
         """
         import sqlalchemy as sa
 

@@ -23,8 +23,8 @@ _FORMAT = sa.select(tables.meta.c.value).where(tables.meta.c.key == "format")
 
 
 def create(url: str) -> sa.Engine:
-    """The database at ``url``, with a store in the current format. The store is created or migrated if necessary. An
-    SQLite file is created if it doesn't exist; a PostgreSQL database must exist.
+    """The database at ``url``, whose store is created or migrated to the current format if necessary. Creates an SQLite
+    file if there is none; a PostgreSQL database must exist.
     """
     address = Address(url)
     if address.path is not None:
@@ -42,8 +42,8 @@ def open_existing(url: str, to_write: bool = False) -> sa.Engine:
     """The database at ``url``. Creates nothing. Raises NotFoundError if there is no store, and ConfigError if the store
     can't be read.
 
-    A store in an older format is migrated if it is opened ``to_write``. Otherwise, the store isn't changed: for an
-    SQLite file, a copy in memory is migrated and made read-only; for PostgreSQL, UnsupportedFormatError is raised.
+    A store in an older format is migrated if it is opened ``to_write``. Otherwise, the store isn't changed: a copy of
+    an SQLite file is migrated in memory and made read-only; for PostgreSQL, UnsupportedFormatError is raised.
     """
     address = Address(url)
     if address.kind == "postgresql":
@@ -85,8 +85,7 @@ def explained(url: str) -> Iterator[None]:
     """Turns database errors in the body of ``with`` into AnabranchErrors that name the store and a cure.
 
     Raises:
-        StoreUnavailableError: PostgreSQL can't be reached or is held up, the connection was lost halfway, or the disk
-            of SQLite's file is full.
+        StoreUnavailableError: as for :class:`anabranch.coordinator.store.store.Store`.
         ConflictError: another process has locked SQLite's file.
         ConfigError: the store can't be opened, read or written.
         AnabranchError: the database failed for any other reason.
@@ -103,7 +102,7 @@ def explained(url: str) -> Iterator[None]:
 
 
 def _on_server() -> ModuleType:
-    """The module for PostgreSQL, imported only when it is needed, because its driver takes a long time to import."""
+    """The module for PostgreSQL, imported only when needed, because its driver takes a long time to import."""
     from anabranch.coordinator.store import postgresql
 
     return postgresql
@@ -121,9 +120,8 @@ def _missing(address: Address) -> AnabranchError:
 
 
 def check_format(connection: sa.Connection, url: str) -> None:
-    """Raises UnsupportedFormatError if the store no longer has the current format: a newer anabranch has migrated the
-    store since it was opened, or the store was replaced by an older one. No process can migrate the store before the
-    transaction has ended.
+    """Raises UnsupportedFormatError if the store no longer has the current format: a newer anabranch has migrated it,
+    or an older store has replaced it. Until the transaction ends, no process can migrate the store.
     """
     version = connection.execute(_FORMAT.with_for_update(read=True)).scalar()
     if version != str(tables.FORMAT_VERSION):
@@ -137,7 +135,7 @@ def _format(engine: sa.Engine, address: Address) -> int | None:
 
 
 def _format_in(connection: sa.Connection, address: Address) -> int | None:
-    """The format version of the store in a database; None if the database is empty. Writes nothing.
+    """The format version of the store in a database; None if the database is empty.
 
     Raises:
         ConfigError: the database belongs to another application.
@@ -179,7 +177,7 @@ def _older(where: str, version: int) -> AnabranchError:
 
 
 def _prepare(engine: sa.Engine, address: Address) -> None:
-    """Create the tables, or migrate existing ones, in one transaction. Only one process does this at a time."""
+    """Create or migrate the tables in one transaction."""
     if address.kind == "sqlite":
         sqlite.keep_a_log(engine)
     with engine.execution_options(**sqlite.WRITES).begin() as connection:
@@ -197,7 +195,6 @@ def _prepare(engine: sa.Engine, address: Address) -> None:
 
 
 def _migrated_copy(engine: sa.Engine, address: Address) -> sa.Engine:
-    """A read-only copy of an SQLite database in memory, migrated to the current format."""
     copy = sqlite.copied(engine)
     engine.dispose()
     try:

@@ -1,6 +1,6 @@
 """Derives the fields of events from their texts. Up to format 4, a store had only the texts.
 
-These rules, like the migration step that uses them, never change, because the texts come from older versions of
+Like the migration step that uses them, these rules never change, because the texts come from older versions of
 anabranch.
 """
 
@@ -67,7 +67,6 @@ def _first(rules: Sequence[tuple[str, re.Pattern[str]]], text: str) -> str | Non
 
 
 def _change(what: str, why: str) -> dict[str, Any] | None:
-    """What an event says about a change; None if it says nothing."""
     if began := _BEGAN.search(what):
         undone_because = why.removeprefix(_CANCELLED) if why.startswith(_CANCELLED) else ""
         deployment = int(began["deployment"] or 0)

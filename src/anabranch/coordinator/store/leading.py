@@ -1,6 +1,4 @@
-"""The row of the store that names the coordinator that leads. The row is read, checked and renewed in the store's
-transactions.
-"""
+"""The row of the store that names the coordinator that leads."""
 
 from __future__ import annotations
 
@@ -21,9 +19,8 @@ def read(connection: sa.Connection) -> LeaderRecord | None:
 
 
 def check(connection: sa.Connection, epoch: int) -> None:
-    """Raises NotLeadingError if ``epoch`` isn't the epoch of the leader's row: this coordinator hasn't claimed the
-    lead, another coordinator has claimed it since, or a newer anabranch has migrated the store. Until the transaction
-    has ended, no coordinator can claim the lead, and the leader can't resign.
+    """Raises NotLeadingError if ``epoch`` isn't the epoch of the leader's row. Until the transaction has ended, no
+    coordinator can claim the lead, and the leader can't resign.
     """
     held = connection.execute(sa.select(leader).with_for_update(read=True)).mappings().first()
     if held is None or held["epoch"] != epoch:
@@ -31,15 +28,15 @@ def check(connection: sa.Connection, epoch: int) -> None:
 
 
 def renew(connection: sa.Connection, epoch: int | None) -> None:
-    """Renew the lease of the coordinator that claimed the lead under ``epoch``. Raises NotLeadingError if this
-    coordinator no longer leads.
+    """Renew the lease of the coordinator that claimed the lead under ``epoch``. Raises NotLeadingError if it no longer
+    leads.
     """
     _beat(connection, epoch, leader.c.beat + 1)
 
 
 def resign(connection: sa.Connection, epoch: int | None) -> None:
     """Let other coordinators claim the lead at once. Raises NotLeadingError if the coordinator that claimed the lead
-    under ``epoch`` doesn't lead any more.
+    under ``epoch`` no longer leads.
     """
     _beat(connection, epoch, -1)
 

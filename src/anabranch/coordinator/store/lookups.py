@@ -89,9 +89,7 @@ def lost(connection: sa.Connection, limit: int, *conditions: sa.ColumnElement[bo
 
 
 def former(connection: sa.Connection, registration: Registration) -> ContainerRecord | None:
-    """The record of a registering process from when it last held a seat in the job that it has since lost or given up;
-    None if it never held such a seat.
-    """
+    """The record of the last seat in the job that a registering process held and has since lost or given up, if any."""
     names = ("job", "execution", "host", "pid", "instance")
     its = [containers.c[name] == getattr(registration, name) for name in names]
     return next(iter(lost(connection, 1, *its)), None)

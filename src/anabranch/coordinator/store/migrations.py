@@ -1,12 +1,11 @@
 """Migrates a store that an older anabranch wrote to the current format, in numbered steps.
 
-A step is never changed later: it is written for the tables and documents of its time, not for those in
-:mod:`anabranch.coordinator.store.tables`, which keep changing. A step may run again if its transaction wasn't
-committed.
+A step is never changed later: it is written for the tables and documents of its time. It may run again if its
+transaction wasn't committed.
 
-Alembic isn't used, for three reasons. Steps rewrite JSON documents, which requires Python in any case. The version must
-stay in ``meta``, where all older programs look for it before they write. And all steps must run under the same lock and
-in the same kind of transaction as the creation of a store.
+Alembic isn't used, for three reasons. Steps rewrite JSON documents, which requires Python in any case. Older programs
+look for the version in ``meta`` before they write. And steps must run under the same lock and in the same kind of
+transaction as the creation of a store.
 
 To add a step: raise ``FORMAT_VERSION`` in ``tables``, write the step, add it to ``STEPS``, and add a dump of a store in
 the previous format to the tests.
@@ -35,8 +34,8 @@ _EVENTS = sa.text("SELECT id, who, what, why FROM events WHERE id > :last ORDER 
 def migrate(connection: sa.Connection, found: int, wanted: int) -> None:
     """Migrate a store from format ``found`` to format ``wanted``, in the transaction of ``connection``.
 
-    A coordinator that leads with an older program loses the lead. It can't write any more, because each of its writes
-    is conditional on its epoch.
+    A coordinator that leads with an older program loses the lead. It can't write any more, because its writes are
+    conditional on its epoch.
     """
     # First the format, then the leader: a claim reads the format before it writes the leader.
     connection.execute(sa.text("UPDATE meta SET value = :version WHERE key = 'format'"), {"version": str(wanted)})
@@ -67,8 +66,8 @@ def _to_4(connection: sa.Connection) -> None:
     """Deployments have drains, and containers have the code of a deployment.
 
     There were three versions of the tables in format 3: the first without programs and artifacts, the second without
-    the instances of processes. This step adds what is missing. It also gives lanes the fields that were in their plans
-    but weren't stored with the lanes.
+    the instances of processes. This step adds what is missing, and gives lanes the fields that were only in their
+    plans.
     """
     if "artifacts" not in _tables(connection):
         sa.Table(
@@ -101,7 +100,7 @@ def _to_4(connection: sa.Connection) -> None:
 
 
 def _to_5(connection: sa.Connection) -> None:
-    """Events have a kind and a subject. Before, both followed from an event's text."""
+    """Events have a kind and a subject, which their texts implied before."""
     if not _add_column(connection, "events", "kind", "VARCHAR(20)", default="other"):
         return
     _add_column(connection, "events", "lane", "TEXT", default="")
@@ -157,7 +156,6 @@ def _aggregations(connection: sa.Connection, job: str, deployment: int) -> set[s
 
 
 def _models(connection: sa.Connection) -> dict[tuple[str, int], dict[int, Record]]:
-    """The job models by job and deployment, then by generation."""
     found: dict[tuple[str, int], dict[int, Record]] = {}
     query = sa.text("SELECT job, deployment, generation, document FROM models")
     for job, deployment, generation, document in connection.execute(query).all():
@@ -166,7 +164,6 @@ def _models(connection: sa.Connection) -> dict[tuple[str, int], dict[int, Record
 
 
 def _lanes(connection: sa.Connection, job: str, deployment: int) -> Iterator[tuple[str, int, Record]]:
-    """For each lane of a deployment: the lane's id, the generation in which it was planned, and its document."""
     query = sa.text("SELECT id, generation, record FROM lanes WHERE job = :job AND deployment = :deployment")
     rows = connection.execute(query, {"job": job, "deployment": deployment})
     for part in rows.partitions(_LANES_AT_ONCE):

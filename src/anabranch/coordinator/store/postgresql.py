@@ -46,8 +46,8 @@ T = TypeVar("T")
 
 
 class _Connection(psycopg.Connection[Any]):
-    """A connection that is closed if the server takes too long to answer. The server's own limits aren't enough,
-    because the server may be frozen.
+    """A connection that is closed if the server takes too long to answer. The server's own limits don't help if the
+    server is frozen.
     """
 
     patience = 0.0
@@ -68,9 +68,8 @@ class _Connection(psycopg.Connection[Any]):
 
 
 def engine(address: Address) -> sa.Engine:
-    """A small pool of connections. Each connection is checked before it is used, so the store works again after
-    PostgreSQL was restarted. References in the URL, such as ``${env:PGPASSWORD}``, are resolved for each new
-    connection.
+    """A small pool of connections. Each is checked before use, so the store works again after a restart of PostgreSQL.
+    References in the URL, such as ``${env:PGPASSWORD}``, are resolved for each new connection.
     """
 
     def connect() -> psycopg.Connection[Any]:
@@ -97,7 +96,7 @@ def engine(address: Address) -> sa.Engine:
 
 def lock_for_schema(connection: sa.Connection, where: str) -> None:
     """Keep other processes from creating or migrating tables until the transaction ends. The time limits of the
-    transaction are raised accordingly.
+    transaction are raised.
 
     Raises:
         StoreUnavailableError: another process has held the lock for five minutes.
@@ -120,7 +119,7 @@ def lock_for_schema(connection: sa.Connection, where: str) -> None:
 
 
 def explanation(error: DBAPIError, where: str) -> AnabranchError:
-    """The error to raise for a failed statement, explained for the user of the store at ``where``."""
+    """The error to raise for a failed statement on the store at ``where``."""
     state = getattr(error.orig, "sqlstate", None) or ""
     message = _first_line(error.orig)
     if state.startswith(_HELD_UP):

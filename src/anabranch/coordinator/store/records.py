@@ -68,7 +68,7 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, registration: Registration, container: str, seat: str, epoch: int, at: float) -> Self:
-        """The record of a process that takes a seat now. ``container`` is the container's id."""
+        """The record of a process that takes a seat now."""
         return cls(
             id=container,
             job=registration.job,
@@ -110,13 +110,13 @@ class ChangeStep(Document, frozen=True, kw_only=True):
     """
 
     kind: ChangeKind | None = None
-    """The kind of the change, if the event is the beginning of the change."""
+    """The kind of the change, if the event is its beginning."""
     deployment: int = 0
-    """The deployment to which the job changes, if the event is the beginning of the change; 0 if unknown."""
+    """The deployment to which the job changes, if the event is the beginning of a change; 0 if unknown."""
     undone_because: str = ""
-    """Why the former change was undone, if the event is the beginning of a change that undoes the former one."""
+    """Why the former change was undone, if the event is the beginning of a change that undoes it."""
     outcome: Outcome | None = None
-    """The outcome of the change, if the event is the end of the change."""
+    """The outcome of the change, if the event is its end."""
     seconds: float | None = None
     closing: int | None = None
     starting: int | None = None
@@ -125,13 +125,13 @@ class ChangeStep(Document, frozen=True, kw_only=True):
 
 
 class Event(LoggedEvent, frozen=True, kw_only=True):
-    """An event as it is stored, with the fields from which the records of changes and the times of lanes are made."""
+    """An event as it is stored, with the fields for the records of changes and the times of lanes."""
 
     kind: EventKind
     mark: MarkKind | None = None
-    """What happened to the lane that the event is about, if this matters for when the lane ran."""
+    """What happened to the event's lane, if this matters for when the lane ran."""
     change: ChangeStep | None = None
-    """What the event adds to the record of a change; None if it adds nothing."""
+    """What the event adds to the record of a change, if anything."""
 
     def logged(self) -> LoggedEvent:
         """The event as it is shown."""
@@ -182,12 +182,12 @@ class LeaderRecord(Document, frozen=True, kw_only=True):
     """The coordinator that leads, or that led last."""
 
     epoch: int
-    """The epoch under which the coordinator claimed the lead. Each claim has a higher epoch than all claims before."""
+    """The epoch under which the coordinator claimed the lead, higher than the epochs of all claims before."""
     holder: str
     """The coordinator's URL."""
     beat: int
-    """A number that rises while the coordinator leads; -1 if the coordinator has resigned, or lost the lead because a
-    newer anabranch migrated the store.
+    """A number that rises while the coordinator leads; -1 if it has resigned, or lost the lead because a newer
+    anabranch migrated the store.
     """
 
     @property

@@ -45,7 +45,7 @@ def _lane_row(lane: Lane) -> dict[str, Any]:
 
 
 def add_lanes(connection: sa.Connection, new: Sequence[Lane], generation: int) -> None:
-    """Add the ``new`` lanes of a generation. They must be in the order in which they were planned."""
+    """Add the ``new`` lanes of a generation, in the order in which they were planned."""
     rows = [{**_lane_row(lane), "generation": generation, "place": place} for place, lane in enumerate(new)]
     if rows:
         connection.execute(sa.insert(lanes), rows)
@@ -146,7 +146,7 @@ def _event_row(event: Event) -> dict[str, Any]:
 def add_container(
     connection: sa.Connection, registration: Registration, container: str, seat: str, epoch: int, at: float
 ) -> ContainerRecord:
-    """Give a process a seat. ``container`` is the id of the container that the process becomes."""
+    """Give a process a seat."""
     record = ContainerRecord.of(registration, container, seat, epoch, at)
     row = {column.name: getattr(record, column.name) for column in containers.c}
     connection.execute(sa.insert(containers).values(**row))
@@ -154,8 +154,8 @@ def add_container(
 
 
 def claim_lead(connection: sa.Connection, seen: LeaderRecord | None, epoch: int, holder: str) -> bool:
-    """Put the coordinator with the URL ``holder`` into the leader's row, if the row is still the same as ``seen``
-    (None: there is no row). Returns whether the coordinator was put there.
+    """Put the coordinator with the URL ``holder`` into the leader's row if the row is still as in ``seen`` (None: there
+    is no row). Returns whether this was done.
     """
     values = {"epoch": epoch, "holder": holder, "beat": 0}
     if seen is None:

@@ -53,7 +53,7 @@ def keep_a_log(engine: sa.Engine) -> None:
 
 
 def copied(original: sa.Engine) -> sa.Engine:
-    """A copy of a database. The copy is in memory."""
+    """An in-memory copy of a database."""
     made = engine(None, "rw")
     source, target = original.raw_connection(), made.raw_connection()
     try:
@@ -73,7 +73,7 @@ def refuse_writes(engine: sa.Engine) -> None:
 
 
 def explanation(error: DBAPIError, where: str) -> AnabranchError:
-    """The error to raise for a failed statement, explained for the user of the store at ``where``."""
+    """The error to raise for a failed statement on the store at ``where``."""
     message = str(error.orig)
     if "locked" in message or "busy" in message:
         return ConflictError(

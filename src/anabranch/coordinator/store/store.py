@@ -41,12 +41,12 @@ _NO_EPOCH = 0  # below all epochs that are claimed
 class Store:
     """A store at a database URL, created if it doesn't exist; ``sqlite://`` is in memory. Thread-safe.
 
-    A store that an older anabranch wrote is migrated first, in one transaction. A coordinator that leads with the older
-    program then loses the lead.
+    A store that an older anabranch wrote is migrated first, in one transaction, and a coordinator that leads with the
+    older program loses the lead.
 
     The attribute ``url`` is for messages and has no password. After a call of ``stand_by`` or ``claim``, this object
-    writes only while it leads: each transaction that writes checks that no other epoch has followed the epoch that
-    this object claimed. Without such a call, this object writes no matter who leads.
+    writes only while it leads: each transaction that writes checks that the epoch that this object claimed is still the
+    last one. Without such a call, it writes no matter who leads.
 
     Raises:
         ConfigError: the store can't be opened or written, or the database belongs to another application.
@@ -64,8 +64,8 @@ class Store:
     def open_existing(cls, url: str, to_write: bool = False) -> Self:
         """Open a store without creating anything. Raises NotFoundError if there is none.
 
-        A store in an older format is migrated if it is opened ``to_write``. Otherwise, it isn't changed: an SQLite
-        store is then read as if it had been migrated.
+        A store in an older format is migrated if it is opened ``to_write``. Otherwise it isn't changed: an SQLite store
+        is read as if it had been migrated.
 
         Raises:
             UnsupportedFormatError: also if a PostgreSQL store in an older format is opened without ``to_write``.
@@ -86,7 +86,7 @@ class Store:
 
     @contextmanager
     def watched(self, wake: Callable[[], object]) -> Iterator[None]:
-        """A context in which ``wake``, which must not block, is called after each write that adds events."""
+        """Inside ``with``, call ``wake`` after each write that adds events. ``wake`` must not block."""
         self._watchers.append(wake)
         try:
             yield
@@ -122,7 +122,7 @@ class Store:
             return {lane.id: lane for lane in lookups.lanes(connection, lanes.c.job == job)}
 
     def containers(self, job: str) -> list[ContainerRecord]:
-        """The processes that hold a job's seats according to the store. They may have ended."""
+        """See :func:`anabranch.coordinator.store.lookups.present`."""
         with self._reading() as connection:
             return lookups.present(connection, job)
 
@@ -137,7 +137,7 @@ class Store:
             return lookups.former(connection, registration)
 
     def lost(self, job: str, limit: int) -> list[ContainerRecord]:
-        """The processes of a job that no longer hold their seats. Those that took their seats last come first."""
+        """See :func:`anabranch.coordinator.store.lookups.lost`."""
         with self._reading() as connection:
             return lookups.lost(connection, limit, containers.c.job == job)
 
@@ -147,7 +147,7 @@ class Store:
             return lookups.artifact(connection, sha256)
 
     def events(self, job: str, limit: int, wanted: EventRange = ALL_EVENTS) -> list[Event]:
-        """The last ``limit`` events that match, oldest first; if ``wanted.after`` is set, the first after this id."""
+        """See :func:`anabranch.coordinator.store.lookups.events_of`."""
         with self._reading() as connection:
             return lookups.events_of(connection, job, limit, wanted)
 
@@ -210,7 +210,9 @@ class Store:
             leading.renew(connection, self._epoch)
 
     def resign(self) -> None:
-        """Stop leading: others can claim the lead at once. Raises NotLeadingError if this object doesn't lead."""
+        """Stop leading: other coordinators can claim the lead at once. Raises NotLeadingError if this object doesn't
+        lead.
+        """
         with self._lock:
             try:
                 with database.explained(self._database), self._writer.begin() as connection:
@@ -221,7 +223,7 @@ class Store:
     # Writes
 
     def create_deployment(self, start: StartRequest, state: DeploymentState, event: Event) -> None:
-        """Create the deployment with the number ``start.model.run_id``, its first generation and its lanes."""
+        """Create the deployment ``start.model.run_id``, its first generation and its lanes."""
         job = start.graph.job
         with self.writing(event) as connection:
             if connection.execute(sa.select(jobs.c.name).where(jobs.c.name == job)).first() is None:
@@ -238,8 +240,8 @@ class Store:
         noted: Sequence[Event] = (),
     ) -> None:
         """Like :meth:`create_deployment`, for a deployment that continues from the lanes of the deployment
-        ``start.model.replaces``. The replaced deployment gets the state ``former`` and the ``changed`` lanes. ``noted``
-        contains further events to store."""
+        ``start.model.replaces``. The replaced deployment gets the state ``former`` and the ``changed`` lanes.
+        """
         with self.writing(event, *noted) as connection:
             rows.move_deployment(
                 connection, start.graph.job, start.model.replaces, state=former, error=None, at=event.at
@@ -272,7 +274,7 @@ class Store:
         event: Event,
         drain: DrainProgress | None = None,
     ) -> None:
-        """Give a deployment another state. ``drain`` is the drain that is under way in this state."""
+        """Give a deployment another state."""
         with self.writing(event) as connection:
             rows.move_deployment(connection, job, deployment, state=state, error=error, at=event.at)
             rows.put_drain(connection, job, deployment, drain)
@@ -296,8 +298,7 @@ class Store:
         event: Event,
         noted: Sequence[Event] = (),
     ) -> None:
-        """Store the next generation of a deployment, in which some lanes have changed and others are new. ``noted``
-        contains further events to store."""
+        """Store the next generation of a deployment, in which some lanes have changed and others are new."""
         with self.writing(event, *noted) as connection:
             rows.move_deployment(connection, model.job, model.run_id, state=state, error=None, at=event.at)
             document = encode(model).decode()
@@ -314,8 +315,9 @@ class Store:
     def register(
         self, registration: Registration, seat: str, changed: Sequence[Lane], at: float
     ) -> tuple[ContainerRecord, list[Lane]]:
-        """Give a process a seat under the job's next epoch, which the ``changed`` lanes get, too. Returns the process
-        and the lanes as stored."""
+        """Give a process a seat under the job's next epoch, which the ``changed`` lanes also get. Returns the process
+        and the lanes as stored.
+        """
         job = registration.job
         with self.writing() as connection:
             epoch = rows.next_epoch(connection, job)

@@ -85,13 +85,13 @@ def events(store: Store, job: str, limit: int) -> list[Event]:
 
 
 def known_formats(store: Store, job: str) -> dict[str, Format]:
-    """The stored formats of a job's streams, by stream; empty if the store doesn't know the job."""
+    """The stored formats of a job's streams; empty if the store doesn't know the job."""
     found = store.deployment(check_name("job", job))
     return {} if found is None else found.formats
 
 
 def known_lanes(store: Store, job: str, lane: str = "") -> dict[str, Lane]:
-    """All lanes that a job has ever had, by id; empty if the store doesn't know the job. With ``lane``, only this lane,
+    """All lanes that a job has ever had, by id; empty if the store doesn't know the job. With ``lane``, only this lane
     and the lanes that continue from it.
     """
     found = store.lanes(check_name("job", job))
@@ -112,7 +112,7 @@ def running(store: Store, job: str, number: int | None = None) -> RunningDeploym
 
 
 def is_known(store: Store, job: str, request: str) -> bool:
-    """Whether one of a job's last generations was requested with this id. Those of former deployments also count."""
+    """Whether one of a job's last generations, of any deployment, was requested with this id."""
     last = store.deployment(job) if request else None
     looked = 0
     while last is not None and looked < _REQUESTS_KNOWN:

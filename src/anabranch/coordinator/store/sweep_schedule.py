@@ -49,12 +49,12 @@ class SweepSchedule:
         self._due = clock() + _FIRST
         self._lock = threading.Lock()
         self._unused: frozenset[str] = frozenset()
-        """The code that none of the latest deployments used at the last sweep. Such code is deleted only if it is
-        still unused at the next sweep, because code is stored before the deployment that uses the code.
+        """The code that none of the latest deployments used at the last sweep: see
+        :func:`anabranch.coordinator.store.sweeping.sweep`.
         """
 
     def look(self) -> None:
-        """Sweep the store, if a sweep is due and this coordinator may write to the store.
+        """Sweep the store, if this is due and this coordinator may write to the store.
 
         Raises:
             StoreUnavailableError: the store isn't available. The next sweep is due an hour later.

@@ -28,9 +28,7 @@ metadata = MetaData()
 
 
 class FreeText(TypeDecorator[str]):
-    """Text from users or containers, which may contain any characters. NUL is replaced, because PostgreSQL can't store
-    it.
-    """
+    """Text from users or containers. NUL is replaced, because PostgreSQL can't store it."""
 
     impl = Text
     cache_ok = True

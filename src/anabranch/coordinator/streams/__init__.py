@@ -1,3 +1,3 @@
-"""Looks things up in the streams of jobs: partition counts, offsets, dead letters and early output. This can take a
-long time, so the caller must not hold the lock of any job.
+"""Looks up partition counts, offsets, dead letters and early output in jobs' streams. The caller must not hold the lock
+of any job, because this can take a long time.
 """

@@ -1,4 +1,4 @@
-"""Reads the newest dead letters of a job from its systems, without locking the job."""
+"""Reads the newest dead letters of a job from its systems."""
 
 from __future__ import annotations
 
@@ -24,13 +24,9 @@ MOST = 1_000
 _SHOWN_BYTES = 4_096
 """The largest number of bytes of a key, a value or a header that are shown."""
 _SECONDS, _BYTES = 5.0, 2_000_000
-"""After this many seconds, or this many bytes of dead letters in the form in which they are shown, a request stops
-reading.
-"""
+"""A request stops reading after this many seconds, or this many bytes of dead letters as they are shown."""
 _AT_ONCE = 500
-"""The maximum number of offsets that are read at once, from the end backwards. (Some offsets may have no record,
-because of Kafka's transactions.)
-"""
+"""The maximum number of offsets that are read at once, from the end backwards."""
 _PREFIX = "anabranch."
 _ORIGIN = ("stream", "partition", "offset")
 
@@ -76,8 +72,7 @@ class DeadLetterReader:
 
         Raises:
             NotFoundError: there is no such job, stream or partition.
-            ConflictError: another user is reading; or the job ran in one process with its coordinator, so its settings
-                aren't available here.
+            ConflictError: as for :meth:`StreamOpener.opened`.
             AnabranchError: the system doesn't answer.
         """
         its = stored_jobs.deployment(self._store, job)
@@ -130,7 +125,7 @@ class DeadLetterReader:
 
 def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
     """The dead-letter streams of lanes, sorted by name, each with the system of the stream whose dead letters it
-    contains. The dead-letter stream is in the same system, unless the settings bind it to another system.
+    contains.
     """
     found: dict[str, str] = {}
     for lane in lanes:
@@ -140,7 +135,7 @@ def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
 
 
 def letter(partition: int, offset: int, row: Mapping[str, Any]) -> DeadLetter:
-    """The dead letter in a record of a dead-letter stream. The record's headers contain the origin and the reason."""
+    """The dead letter in a record of a dead-letter stream, whose headers contain the origin and the reason."""
     headers = {each["key"]: each["value"] or b"" for each in row["headers"] or ()}
     ours = {name.removeprefix(_PREFIX): _text(value) for name, value in headers.items() if name.startswith(_PREFIX)}
     return DeadLetter(
@@ -165,7 +160,7 @@ def _origin(ours: Mapping[str, str]) -> Origin | None:
 
 
 def content_of(value: bytes | None) -> Content | None:
-    """A key or a value in the form in which it is shown. A long key or value is cut."""
+    """A key or a value as it is shown."""
     if value is None:
         return None
     part, cut = value[:_SHOWN_BYTES], len(value) > _SHOWN_BYTES

@@ -1,6 +1,4 @@
-"""Reads early output, the rows that a drain emitted before their windows were complete, from a job's output streams.
-The job isn't locked.
-"""
+"""Reads early output, the rows that a drain emitted before their windows were complete, from a job's output streams."""
 
 from __future__ import annotations
 
@@ -24,18 +22,16 @@ __all__ = ["MOST", "EarlyOutputReader", "is_marked", "streams_of"]
 
 MOST = 1_000
 _RECORDS, _SECONDS = 20_000, 5.0
-"""The maximum number of offsets that are examined in each partition, and the seconds after which a request stops
-reading.
-"""
+"""How many offsets of each partition a request examines at most, and the seconds after which it stops reading."""
 _AT_ONCE = 1_000
 _MARK = "drained"
-"""The field that is true in a row that a drain emitted early. The name is the same as in
+"""The field that is true in a row that a drain emitted early. Its name repeats
 :data:`anabranch.spark.operators.evaluation.DRAINED`, which a coordinator can't import, because it runs without Spark.
 """
 
 
 class EarlyOutputReader:
-    """Reads early output, for one user at a time. The arguments are the same as for
+    """Reads early output, for one user at a time. The arguments are those of
     :class:`anabranch.coordinator.streams.dead_letters.DeadLetterReader`.
     """
 
@@ -51,8 +47,7 @@ class EarlyOutputReader:
 
         Raises:
             NotFoundError: there is no such job or stream.
-            ConflictError: another user is reading; or the job ran in one process with its coordinator, so its settings
-                aren't available here.
+            ConflictError: as for :meth:`StreamOpener.opened`.
             UsageError: the limit is too small or too large.
             AnabranchError: the system doesn't answer.
         """
@@ -110,7 +105,7 @@ def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
 
 
 def is_marked(value: bytes | None) -> bool:
-    """Whether a record's value is a JSON object that is marked as emitted early by a drain."""
+    """Whether a record's value is a JSON object marked as early output."""
     if value is None or f'"{_MARK}"'.encode() not in value:
         return False
     try:

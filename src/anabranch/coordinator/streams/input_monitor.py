@@ -35,9 +35,7 @@ def counted(
     """The partition counts of streams, by ``system/stream``; 0 if the stream doesn't exist.
 
     Args:
-        settings: the settings of the job.
-        streams: the streams, as ``system/stream``.
-        patterns: the job's patterns. The partitions of all streams that match a pattern are also counted.
+        patterns: the job's patterns. The partitions of all streams that match one of them are also counted.
 
     Raises:
         AnabranchError: a system doesn't answer.

@@ -19,8 +19,8 @@ def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], syste
     """The offsets from which to read again, keyed by whole SSPs in text form.
 
     After this call, the embedded log keeps all records that exist now until the job has begun to read from these
-    offsets. If the job isn't rewound after all, the records are kept for at least a minute. In a system that doesn't
-    know which jobs read its streams, such as Kafka, retention may delete records at any time.
+    offsets or, if the job isn't rewound, for at least a minute. In a system that doesn't know which jobs read its
+    streams, such as Kafka, retention may delete records at any time.
 
     Args:
         to: "earliest", a time (see :func:`instant`), or offsets, keyed by whole SSPs in text form.

@@ -1,4 +1,4 @@
-"""Opens the system of a job's stream, without locking the job, for a user who wants to see records."""
+"""Opens the system of a job's stream for a user who wants to see records."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["StreamOpener"]
 
 
 class StreamOpener:
-    """Opens systems for one user at a time, and refuses all other users. This limits the load on a coordinator.
+    """Opens systems for one user at a time, and refuses other users, to limit the load on a coordinator.
 
     Args:
-        systems: the systems of the only job, which runs in this process; None to use the systems that the settings of
-            each job name.
-        what: the beginning of the message to a user who is refused, such as "dead letters are".
+        systems: the systems of the only job, which runs in this process; None for the systems that each job's settings
+            name.
+        what: the beginning of the message to a refused user, such as "dead letters are".
     """
 
     def __init__(self, systems: Systems | None, what: str) -> None:

@@ -1,3 +1,1 @@
-"""Makes the documents of :mod:`anabranch.views`, which the dashboard and the CLI show, from running jobs and the
-store.
-"""
+"""Makes the documents of :mod:`anabranch.views` from running jobs and the store."""

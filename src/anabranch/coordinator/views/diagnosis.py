@@ -1,6 +1,4 @@
-"""Derives from a job's status what holds the job back. The dashboard and ``anabranch why`` both use these pure
-functions, so they show the same findings.
-"""
+"""Derives from a job's status what holds the job back, for the dashboard and ``anabranch why``."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ __all__ = ["MOST", "RULES", "findings"]
 MOST = 20
 """The largest number of findings that are returned."""
 _SPAN = 20.0
-"""The time, in seconds, that the figures must cover for a rate to be conclusive."""
+"""How many seconds the figures must cover for a rate to be conclusive."""
 _GROWS = 1.1
 _BEHIND_SECONDS = 30.0
 """A backlog is reported only if reading it would take at least this time, in seconds, if no more records came in."""
@@ -28,7 +26,7 @@ _HELD_MS = 60_000
 _BEHIND = 10
 _TIMES_PREDICTED, _LEAST_CHANGE = 3.0, 10.0
 _UNPREDICTED = 20.0
-"""The pause, in seconds, that is assumed for a change whose predicted pause isn't known."""
+"""The pause, in seconds, that is assumed for a change without a predicted pause."""
 _LEASE_LEFT = 0.3
 
 Rule = Callable[[JobStatus, float, ChangeProgress | None], Iterable[Finding]]
@@ -40,7 +38,6 @@ def findings(status: JobStatus, at: float, lease: float, change: ChangeProgress 
     Args:
         at: the current time, in seconds since 1970.
         lease: how many seconds a container counts as alive after a heartbeat.
-        change: the change that is under way, if there is one.
     """
     found = [each for rule in RULES for each in rule(status, at, change)]
     found += _leases(status, lease)
@@ -344,8 +341,8 @@ RULES: Sequence[Rule] = (
     _dead_letters,
     _stuck,
 )
-"""All rules but the one for leases, which also needs the length of a lease. Among findings of equal severity, the
-findings of earlier rules come first, and the findings about leases last.
+"""All rules but the one for leases, which also needs the length of a lease. Among findings of equal severity, those of
+earlier rules come first, and those about leases last.
 """
 
 

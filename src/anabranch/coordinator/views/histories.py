@@ -1,4 +1,4 @@
-"""Keeps the histories of the jobs that a coordinator serves: the jobs' figures, recorded every ten seconds."""
+"""Keeps the figures of the jobs that a coordinator serves, recorded every ten seconds."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Histories:
     def history(
         self, job: str, series: str = "lag,rows,arriving", by: str = "stage", since: float = 0.0, until: float = 0.0
     ) -> History:
-        """The figures of a job, from the step that contains ``since`` (0.0: about an hour before ``until``) to the step
-        that contains ``until`` (0.0: now), inclusive.
+        """The figures of a job, from the step that contains ``since`` (0.0: about an hour before ``until``) through the
+        step that contains ``until`` (0.0: now).
 
         Raises:
             NotFoundError: there is no such job.

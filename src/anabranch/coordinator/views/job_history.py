@@ -1,7 +1,7 @@
-"""Keeps the figures of a job and its stages for a day, and the figures of its lanes for an hour. The
-coordinator that serves the job keeps them in memory, in ring buffers of a fixed size.
+"""Keeps the figures of a job and its stages for a day, and those of its lanes for an hour, in ring buffers in the
+coordinator's memory.
 
-A figure takes eight bytes. A job with two stages takes 1.5 MB, and every 100 lanes of the last hour take 2 MB more.
+A figure takes eight bytes: a job with two stages takes 1.5 MB, and every 100 lanes of the last hour take 2 MB more.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Ring:
         self._last = -1
 
     def put(self, slot: int, value: float) -> None:
-        """Record the figure of a step. Figures of steps before the last recorded step are ignored, and the figures of
+        """Record the figure of a step. Figures of steps before the last recorded step are ignored. The figures of
         skipped steps become unknown.
         """
         size = len(self._values)

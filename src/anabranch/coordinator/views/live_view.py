@@ -1,5 +1,5 @@
-"""Makes the document with the current figures of a job: see :class:`anabranch.views.live.Live`. These are pure
-functions of a snapshot of the job or, if the job isn't served here, of what the store has about the job.
+"""Makes the document with the current figures of a job, :class:`anabranch.views.live.Live`, from a snapshot of the job
+or from the store.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[
         at: the current time, in seconds since 1970.
         clock: the current time on the clock for leases.
         lease: how many seconds a process counts as alive after a heartbeat.
-        lost: processes that no longer hold their seats, but should be shown, too.
+        lost: processes that no longer hold their seats, but should be shown.
     """
     lanes = open_lanes(job.lanes)
     heard = [job.reports[lane.id] for lane in lanes if lane.id in job.reports]
@@ -114,8 +114,8 @@ def _stages(job: RunningJob) -> Iterable[tuple[Any, ...]]:
 
 
 def stored(fields: dict[str, Any], lanes: Iterable[Lane], containers: Iterable[ContainerRecord]) -> Live:
-    """The figures of a job that isn't served here, from the store. ``fields`` are the values of the fields that don't
-    come from lanes and containers.
+    """The figures of a job that isn't served here, from the store. ``fields`` are the fields that don't come from lanes
+    and containers.
     """
     its = open_lanes(lanes)
     per_seat = Counter(lane.seat for lane in its)
@@ -188,8 +188,8 @@ def _stored_container(record: ContainerRecord, lease: float | None, lanes: int) 
 
 
 def change_of(job: RunningJob, epoch: float) -> ChangeProgress | None:
-    """The progress of the change that is under way; None if there is none. ``epoch`` is the time at which the clock for
-    leases was 0, in seconds since 1970.
+    """The progress of the change that is under way, if any. ``epoch`` is the time at which the clock for leases was 0,
+    in seconds since 1970.
     """
     if job.state is not DeploymentState.CHANGING:
         return None

@@ -15,8 +15,8 @@ def moves(store: Store, job: str, at: float, deployment: int = 0, generation: in
 
     Args:
         at: the current time, in seconds since 1970.
-        deployment: the number of the deployment; 0 for the last deployment.
-        generation: the number of the generation; 0 for the deployment's last generation.
+        deployment: the deployment's number; 0 for the last deployment.
+        generation: the generation's number; 0 for the deployment's last generation.
 
     Raises:
         NotFoundError: the job, deployment or generation doesn't exist, or the generation is the first one of a

@@ -1,6 +1,4 @@
-"""Lists the partitions that a job reads, sorted and limited. The list has a row for each lane that reads a partition.
-The row shows the lag, and whether the partition holds the lane's watermark back. These are pure functions.
-"""
+"""Lists the partitions that a job reads, sorted and limited, with a row for each lane that reads a partition."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ _NEAR = 60_000
 
 @dataclass(frozen=True)
 class PartitionFilter:
-    """Which rows to return. A row stands for a lane and a partition that the lane reads."""
+    """Which rows to return."""
 
     stage: str
     """The stage that reads the partitions; empty: any."""
@@ -43,9 +41,8 @@ class PartitionFilter:
 def partitions(
     job: str, at: float, lanes: Iterable[Lane], reports: Mapping[str, LaneReport] | None, wanted: PartitionFilter
 ) -> Partitions:
-    """The partitions that lanes read. ``reports`` contains the latest report about each lane, by lane id; it is None if
-    the job isn't served here, and positions are therefore unknown. Raises UsageError if ``wanted.sort`` names no
-    column.
+    """The partitions that lanes read. ``reports`` are the latest reports about the lanes, by lane id; None if the job
+    isn't served here. Raises UsageError if ``wanted.sort`` names no column.
     """
     column, falling = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
     if column not in COLUMNS:

@@ -47,7 +47,7 @@ _LAST_ID = 2**62
 _MOST_CELLS = 20_000
 _DEPLOYMENTS = 50
 _WATCHED = 30.0
-"""The seconds after a look at partitions for which processes report the watermark of each SSP."""
+"""How long, in seconds, processes report the watermark of each SSP after a look at partitions."""
 
 
 class Reads:
@@ -69,8 +69,8 @@ class Reads:
         self._at_rest: dict[str, tuple[tuple[int, int], int, int]] = {}
 
     def snapshot(self, job: str, watched_for: float = 0.0) -> RunningJob | None:
-        """A snapshot of a job; None if the job isn't served here. For ``watched_for`` seconds, the job's processes are
-        asked for the watermark of each SSP.
+        """A snapshot of a job; None if the job isn't served here. For ``watched_for`` seconds, the job's processes
+        report the watermark of each SSP.
         """
         check_name("job", job)
         with self._registry.locked_as_seen() as jobs:
@@ -321,8 +321,8 @@ class Reads:
         )
 
     def placement(self, job: str, stage: str = "", start: int = 0, limit: int = _MOST_CELLS) -> Placement:
-        """For a stage (by default, the first stage): how many buckets of each partition each seat has.
-        Partitions that the grouper puts into the same task count as one partition.
+        """How many buckets of each partition each seat has, for a stage (by default, the first one). Partitions that
+        the grouper puts into the same task count as one.
 
         Raises:
             NotFoundError: there is no such job or stage.

@@ -21,13 +21,13 @@ _HOUR = 3600.0
 def times_of_lanes(
     store: Store, job: str, at: float, since: float = 0.0, until: float = 0.0, known: Mapping[str, Lane] | None = None
 ) -> LaneTimes:
-    """The times at which lanes ran, for the lanes that were open in a span of time.
+    """When lanes ran, for the lanes that were open in a span of time.
 
     Args:
         at: the current time, in seconds since 1970.
         since: the beginning of the span; 0.0 for an hour before its end.
         until: the end of the span; 0.0 for now.
-        known: all lanes that the job has ever had, by id; if None, they are looked up.
+        known: all lanes that the job has ever had, by id; None to look them up.
 
     Raises:
         NotFoundError: there is no such job.

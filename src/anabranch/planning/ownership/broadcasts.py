@@ -1,8 +1,8 @@
 """Determines where a lane's tasks begin to read a broadcast partition. Each task reads all records of the partition.
 
-A task that takes over from several others at different positions begins at the smallest of these positions. So the task
-gets each record that at least one of the others hasn't processed, but none that all of them have processed. All of
-these positions are stored, in case the task is divided again.
+A task that takes over from several others at different positions begins at the smallest position. So it gets each
+record that at least one of the others hasn't processed. All of these positions are stored, in case the task is divided
+again.
 """
 
 from __future__ import annotations
@@ -49,14 +49,11 @@ def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
 
 
 def begin(lane: Lane, whole: SSP, former: Iterable[Lane]) -> Position:
-    """The offset at which a lane begins to read a broadcast partition, and those parts of its tasks that have already
-    processed records beyond this offset.
-
-    Args:
-        former: the closed lanes that had the tasks of ``lane``.
+    """The offset at which a lane begins to read a broadcast partition, and those parts of its tasks that have processed
+    records beyond this offset. ``former`` are the closed lanes that had the tasks.
 
     Raises:
-        StateError: the former lanes didn't have all of these tasks.
+        StateError: the former lanes didn't have all of the tasks.
     """
     left: dict[int, list[FormerPosition]] = {}
     for each in former:
@@ -119,7 +116,7 @@ def _left(lane: Lane, whole: SSP) -> dict[int, list[FormerPosition]]:
 
 
 def _as_of(whole: SSP, lane: Lane, bucket: int) -> SSP:
-    """One bucket of a broadcast partition, as an SSP. (The lane reads all of the partition.)"""
+    """One bucket of a broadcast partition, as an SSP."""
     return msgspec.structs.replace(whole, key_bucket=WHOLE if lane.factor == 1 else bucket)
 
 

@@ -1,4 +1,4 @@
-"""Determines which records of a partition belong to a lane, from the buckets of their keys and from their offsets."""
+"""Determines which records of a partition belong to a lane, from their buckets and offsets."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ def floors(lane: Lane, whole: SSP) -> tuple[int, ...]:
 
 def owned(lane: Lane) -> dict[int, frozenset[int]]:
     """For each task, by its number at factor 1: the buckets (at the lane's factor) whose records and state belong to
-    the lane. With a broadcast input, the result has all tasks of the lane, otherwise only those for which the lane
-    reads an SSP.
+    the lane. Without a broadcast input, only tasks for which the lane reads an SSP are included.
     """
     found: dict[int, set[int]] = {}
     for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True):

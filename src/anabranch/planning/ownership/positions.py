@@ -47,7 +47,7 @@ def begin(ssp: SSP, factor: int, former: Iterable[FormerPosition], start: int) -
     """The position at which an SSP begins in a job model with the factor ``factor``.
 
     Args:
-        former: final positions of SSPs of the same partition; those without keys in common with ``ssp`` are ignored.
+        former: final positions of SSPs of the same partition.
         start: the offset at which keys without a former owner begin.
 
     Raises:

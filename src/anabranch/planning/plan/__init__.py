@@ -1,6 +1,4 @@
-"""Makes the complete plan of a deployment: stages with tasks, containers, lanes, reads per SSP, and the promise of each
-output.
-"""
+"""Makes the complete plan of a deployment."""
 
 from anabranch.planning.plan.lanes import lanes_of
 from anabranch.planning.plan.making import make

@@ -74,13 +74,8 @@ def lane(
     """The lane of a group for some tasks of a seat.
 
     Args:
-        graph: the job's graph.
-        group: the group whose operators the lane runs.
-        seat: the seat in which the lane runs.
-        tasks: the tasks of the seat that the lane runs.
         before: the lanes that have been planned already, some of which may write this lane's inputs.
         written: the stage's outputs to streams and tables, by operator.
-        around: what the plan needs in addition to the graph.
     """
     factor = around.factor
     streams = {stream for source in group.sources for stream in around.read(graph, source)}
@@ -127,13 +122,9 @@ def with_dead_letters(
     """The lane with the dead-letter streams that it writes.
 
     Args:
-        graph: the job's graph.
-        group: the lane's group.
-        lane: the lane without dead-letter streams.
-        aside: for each source, the dead-letter stream for the source's records that can't be processed.
-        reports: the sources whose unreadable records this lane writes to the dead-letter stream. (If several groups
-            read a source, only the lanes of one group do so.)
-        around: what the plan needs in addition to the graph.
+        aside: for each source, the dead-letter stream for its records that can't be processed.
+        reports: the sources whose unreadable records this lane writes to the dead-letter stream. If several groups read
+            a source, only the lanes of one group do so.
     """
     rejecting = [n.name for n in group.nodes if _rejects(group, n)]
     rejecting += [late_of(n) for n in group.nodes if on_late(n) == "dead-letter"]

@@ -88,7 +88,6 @@ def make(graph: Graph, around: Surroundings) -> Plan:
 
 
 def _by_seat(stage: StageModel, found: Seating, seats: Iterable[str]) -> dict[str, list[Task]]:
-    """The tasks of a stage, by seat."""
     tasks: dict[str, list[Task]] = {seat: [] for seat in seats}
     for task in stage.tasks:
         tasks[found.seats[stage.stage][task.name]].append(task)
@@ -127,8 +126,7 @@ def _groups(graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surr
 
 
 def _where(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], around: Surroundings) -> Where:
-    """The racks of the seats and of the partitions of existing streams, and what else the assignment of tasks needs to
-    know about the streams that each stage reads."""
+    """The racks of the seats and of the partitions of existing streams, and what else is needed to assign tasks."""
     own = {f"{systems[stream]}/{stream}" for stage in cut for stream in _between(graph, stage)}
     lanes: dict[str, Counter[str]] = {}
     for stage in cut:

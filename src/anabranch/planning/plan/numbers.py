@@ -1,4 +1,4 @@
-"""Determines the numbers of tasks at factor 1, and the buckets of these tasks that belong to given virtual tasks."""
+"""Determines the numbers of tasks at factor 1, and the buckets of these tasks that given virtual tasks have."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ __all__ = ["incomplete", "numbers_of", "task_numbers", "virtual_of"]
 
 
 def task_numbers(stage: StageModel, factor: int) -> dict[SSP, int]:
-    """For each whole partition, the number of the task (at factor 1) that reads it. This is the value of the hidden
-    grouping column.
-    """
+    """For each whole partition, the number of the task (at factor 1) that reads it."""
     return {ssp.whole: task.index // factor for task in stage.tasks for ssp in task.ssps}
 
 

@@ -30,7 +30,7 @@ def output(
     around: Surroundings,
     counts: Mapping[str, int],
 ) -> Output:
-    """What a sink writes. ``counts`` are the partition counts of streams."""
+    """What a sink writes."""
     if not is_stream(sink):
         return Output(operator=sink.name, stage=stage.id, promise=AT_LEAST_ONCE)
     stream = stages.stream_of(graph, sink)
@@ -49,9 +49,9 @@ def output(
 def dead_letters(
     graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surroundings, counts: Mapping[str, int]
 ) -> dict[str, Output]:
-    """For each source, the dead-letter stream for the source's records that can't be processed. Records that the job
-    itself wrote are readable, so an intermediate stream needs a dead-letter stream only if a function of the stage may
-    raise an error, or if late rows become dead letters.
+    """For each source, the dead-letter stream for its records that can't be processed. An intermediate stream needs one
+    only if a function of the stage may raise an error, or if late rows become dead letters, because records that the
+    job itself wrote are readable.
     """
     found: dict[str, Output] = {}
     for source in stage.sources:
@@ -71,7 +71,7 @@ def dead_letters(
 
 
 def check_written(graph: Graph, cut: Iterable[Stage]) -> None:
-    """Raise GraphError if the job reads a stream that it writes, apart from its intermediate streams."""
+    """Raise GraphError if the job reads a stream that it writes, other than an intermediate stream."""
     written = {stages.stream_of(graph, s): s for stage in cut for s in stage.sinks if is_stream(s)}
     for node in graph.nodes:
         if node.kind == "read" and node.args["stream"] in written:

@@ -32,5 +32,5 @@ _STEPS = {
 
 
 def step(snapshot: Snapshot) -> Transition | None:
-    """The next transition of a deployment; None while the deployment stays in its state."""
+    """The next transition of a deployment; None if its state doesn't change."""
     return _STEPS[snapshot.state](snapshot)

@@ -12,7 +12,7 @@ __all__ = ["LaneView", "Snapshot", "Transition", "interrupted"]
 
 
 class LaneView(msgspec.Struct, frozen=True, kw_only=True):
-    """A lane that isn't closed, in this run of the job."""
+    """A lane that isn't closed."""
 
     id: str
     running: bool = False
@@ -67,7 +67,7 @@ class Snapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class Transition:
-    """A deployment's transition: its new state, the reason, and the error that the deployment keeps, if any."""
+    """A deployment's transition to another state, and the error that the deployment keeps, if any."""
 
     to: DeploymentState
     why: str
@@ -75,8 +75,8 @@ class Transition:
 
 
 def interrupted(snapshot: Snapshot, doing: str) -> Transition | None:
-    """The transition that interrupts a state in which lanes should run; None if nothing interrupts the state. If the
-    coordinator's process has died, the reason contains ``doing``, as in "the process that was draining it died".
+    """The transition that interrupts a state in which lanes should run, if any. ``doing`` becomes part of the reason,
+    as in "the process that was draining it died".
     """
     if snapshot.start_wanted:
         return Transition(to=DeploymentState.STARTING, why=f"the process that {doing} it died")

@@ -1,5 +1,6 @@
-"""Stopping: no lane should run any more. Lanes that are still running end at a batch boundary or, if the job is stopped
-at once, break off their batches."""
+"""Stopping: no lane should run any more. Running lanes end at a batch boundary or, if the job is stopped at once, break
+off their batches.
+"""
 
 from __future__ import annotations
 
