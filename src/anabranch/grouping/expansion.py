@@ -31,8 +31,7 @@ def partitions(stage: StageModel) -> dict[str, int]:
 
 
 def base_partitions(stage: StageModel) -> dict[str, int]:
-    """The partition count of each stream when its state was first written, including streams that are no longer read.
-    """
+    """The partition count of each stream when its state was first written, including streams no longer read."""
     found: dict[str, int] = {}
     for base in stage.base.values():
         name = f"{base.system}/{base.stream}"

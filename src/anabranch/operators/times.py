@@ -1,5 +1,4 @@
-"""Determines what operators do to the event-time column, which windows of event time, joins and event-time timers need.
-"""
+"""Determines what operators do to the event-time column, which event-time windows, joins and event-time timers need."""
 
 from __future__ import annotations
 

@@ -209,8 +209,7 @@ class System(Protocol):
 
     @abstractmethod
     def high_watermarks(self, stream: str) -> dict[int, int]:
-        """The end of each partition including open transactions, whose records readers can't see yet and may never see.
-        """
+        """The end of each partition including open transactions, whose records readers can't see yet, or ever."""
         ...
 
     def known_ends(self, stream: str) -> dict[int, int]:

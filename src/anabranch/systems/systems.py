@@ -58,8 +58,7 @@ class Systems:
         return [self.named(name) for name in self._settings.systems.sections]
 
     def racks(self, streams: Iterable[str]) -> dict[str, dict[int, tuple[str | None, ...]]]:
-        """What :meth:`System.racks` returns, by ``system/stream``, without streams that have no racks or don't exist.
-        """
+        """What :meth:`System.racks` returns, by ``system/stream``, without streams that lack racks or don't exist."""
         found = {}
         for name in streams:
             system, stream = name.split("/")
@@ -91,8 +90,7 @@ class Systems:
         return max((system.seen(lane) for system in self._exact(lane)), default=-1)
 
     def published(self, lane: Lane) -> int:
-        """The last batch that is in an exactly-once output stream or a table of a lane, at least in part; -1 if none.
-        """
+        """The last batch that is in an exactly-once output or table of a lane, at least in part; -1 if none."""
         written = sorted({lane.system(stream) for stream in lane.outputs if not self.is_table(stream)})
         found = [self.named(name).published(lane) for name in written]
         return max([*found, self.in_tables(lane)])

@@ -193,8 +193,7 @@ class Meter:
 
 
 def meter(line: ReportAddress | None, label: str, *, ordered: bool = True) -> Meter:
-    """A meter for an operator in the current Spark task. ``line`` is the driver's address; None if it doesn't listen.
-    """
+    """A meter for an operator in the current Spark task. ``line`` is the driver's address; None if none listens."""
     context = TaskContext.get()
     if context is None:
         told = TaskReport(run="", batch=-1, stage=0, partition=0, attempt=0, label=label)

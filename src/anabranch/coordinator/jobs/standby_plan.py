@@ -1,5 +1,4 @@
-"""Decides which processes maintain standbys of which lanes, and whether a closing lane has the standbys that it needs.
-"""
+"""Decides which processes maintain standbys of which lanes, and whether a closing lane has the standbys it needs."""
 
 from __future__ import annotations
 

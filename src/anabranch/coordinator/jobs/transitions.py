@@ -215,8 +215,7 @@ def named(lanes: Mapping[str, Lane], change: Change) -> tuple[Lane, ...]:
 def ending_lanes(
     running_job: RunningJob, lanes: Mapping[str, Lane], change: Change, void: Sequence[Lane] = ()
 ) -> tuple[Lane, ...]:
-    """The lanes that a change closes, as they should be stored, without the ``void`` lanes, which are already closed.
-    """
+    """The lanes that a change closes, as they should be stored, except the ``void`` lanes, which are already closed."""
     over = {lane.id for lane in void}
     return tuple(
         msgspec.structs.replace(lanes[name], state=LaneState.CLOSED if running_job.is_over(name) else LaneState.CLOSING)

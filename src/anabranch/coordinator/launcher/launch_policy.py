@@ -251,8 +251,7 @@ def _never_came(member: Member, now: float) -> bool:
 
 
 def _surplus(crew: Crew, demand: Demand, there: list[Member], count: int, now: float) -> tuple[Crew, list[Member]]:
-    """The crew, and the processes to end because there have been too many for a while: the newest ones that stand by.
-    """
+    """The crew, and the processes to end because there have been too many for a while: the newest that stand by."""
     since = None if count <= 0 else now if crew.surplus_since is None else crew.surplus_since
     crew = replace(crew, surplus_since=since)
     if since is None or now - since < SURPLUS_FOR:

@@ -92,8 +92,7 @@ class Address:
         return Path(self._put_back(database)) if database and database != _MEMORY else None
 
     def resolved(self) -> sa.URL:
-        """The URL for connecting, with the values of references. Raises ConfigError if a reference can't be resolved.
-        """
+        """The URL for connecting, with references resolved. Raises ConfigError if a reference can't be resolved."""
         import sqlalchemy as sa
 
         url = self._url

@@ -1,5 +1,4 @@
-"""Determines what each lane of the next generation will own, and which current lanes own exactly that and can be kept.
-"""
+"""Determines what each lane of the next generation will own, and which current lanes own just that and can be kept."""
 
 from __future__ import annotations
 

@@ -121,8 +121,7 @@ def _calling(user: UserFunction) -> Iterator[tuple[Calls, bool]]:
 
 
 def let_signals_end() -> None:
-    """Let SIGINT end this worker at once. Python would raise ``KeyboardInterrupt``, which user code can raise as well.
-    """
+    """Let SIGINT end this worker at once. Python would raise ``KeyboardInterrupt``, which user code can raise too."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 

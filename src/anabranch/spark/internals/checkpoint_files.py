@@ -92,8 +92,7 @@ class FarFiles:
         return bool(self._class.create(self._fs, path, text))
 
     def write(self, path: Any, text: str) -> None:
-        """Write a file, replacing any existing file. Readers see either the complete old file or the complete new file.
-        """
+        """Write a file, replacing any existing file. Readers see the complete old file or the complete new one."""
         self._class.write(self._fs, path, text)
 
     def read(self, path: Any) -> str:

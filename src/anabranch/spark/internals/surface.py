@@ -160,8 +160,7 @@ class Surface:
         self._probed: tuple[object, Probe] | None = None
 
     def look(self, spark: SparkSession) -> Probe:
-        """Whether this Spark has all parts of the surface. They are checked once per session, which takes milliseconds.
-        """
+        """Whether this Spark has all parts of the surface. Checked once per session, which takes milliseconds."""
         there = self._there
         if there is None or there[0] is not spark.sparkContext:
             missing = _within(DEADLINE, partial(self._missing, spark))

@@ -64,7 +64,6 @@ def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
 
 
 def _own(lane: Lane, whole: SSP) -> tuple[bool, ...] | None:
-    """Whether each bucket of a partition belongs to the lane; None if the lane's buckets have different start offsets.
-    """
+    """Whether each bucket of a partition belongs to the lane; None if the lane's buckets start at different offsets."""
     begin = floors(lane, whole)
     return tuple(at != NEVER for at in begin) if len(set(begin) - {NEVER}) == 1 else None

@@ -307,8 +307,7 @@ def carry(functions: Mapping[int, Any]) -> None:
 
 @contextmanager
 def _printing_to(output: Path | None) -> Iterator[None]:
-    """A context in which started processes write their stderr to the file ``output``, even after the context has ended.
-    """
+    """A context in which started processes write their stderr to the file ``output``, even after the context ends."""
     if output is None:
         yield
         return

@@ -1,5 +1,4 @@
-"""Decodes the records of one source of a lane: turns the readable records into rows, and observes where the others are.
-"""
+"""Decodes the records of one source of a lane: makes rows of readable records, and observes where the others are."""
 
 from __future__ import annotations
 

@@ -39,8 +39,7 @@ class EmbeddedOutput:
 
 @dataclass
 class _Segments:
-    """Writes one segment for each stream and partition. In a partition, a batch's segments are ordered by Spark task.
-    """
+    """Writes one segment for each stream and partition. In a partition, a batch's segments are in Spark task order."""
 
     root: str
     task: int

@@ -1,5 +1,4 @@
-"""A producer that holds a transactional id: once another producer initializes the id, the holder can never write again.
-"""
+"""A producer that holds a transactional id. Once another producer initializes it, this one can never write again."""
 
 from __future__ import annotations
 

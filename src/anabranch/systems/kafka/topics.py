@@ -176,13 +176,11 @@ class Topics:
     def ends(
         self, stream: str, partitions: Iterable[int] | None = None, isolation: IsolationLevel = COMMITTED
     ) -> dict[int, int]:
-        """The last stable offset of each partition (default: all partitions); with ``UNCOMMITTED``, the high watermark.
-        """
+        """The last stable offset of each partition (default: all); with ``UNCOMMITTED``, the high watermark."""
         return self._offsets(stream, OffsetSpec.latest(), isolation, partitions)  # type: ignore[no-untyped-call]
 
     def at(self, stream: str, unix_ms: int, partitions: Iterable[int]) -> dict[int, int]:
-        """For each partition, the offset of the first record with this timestamp or a later one; -1 if there is none.
-        """
+        """For each partition, the offset of the first record with this timestamp or a later one; -1 if none."""
         return self._offsets(stream, OffsetSpec.for_timestamp(unix_ms), COMMITTED, partitions)
 
     def check(self, stream: str, partition: int) -> None:
@@ -256,8 +254,7 @@ class Topics:
         request: Callable[[AdminClient], Mapping[TopicPartition, Future[V]]],
         partitions: Sequence[int],
     ) -> dict[int, V]:
-        """The answers for these partitions. The request is repeated while the client's view of the topic is outdated.
-        """
+        """The answers for these partitions. The request is repeated while the client's view of the topic is old."""
         deadline = time.monotonic() + self.cluster.patience
         while partitions:
             found: dict[int, V] = {}

@@ -176,8 +176,7 @@ class Reader(DataSourceStreamReader):
         return [self.piece(p, first, last) for p, first, last in ranges if last > first]
 
     def metered(self, partition: int, pieces: Iterable[Callable[[], Iterable[Records]]]) -> Iterator[pa.RecordBatch]:
-        """The records of a partition in Spark's form. The worker reports how many it has read, and how long this took.
-        """
+        """The records of a partition in Spark's form. The worker reports how many it has read, and how long it took."""
         with closing(meters.meter(self._line, counts.READING)) as meter:
             tally = meter.tally(0, 0, partition)
             for piece in pieces:
