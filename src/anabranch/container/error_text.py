@@ -74,9 +74,8 @@ class Failure:
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of failure with a known remedy. ``of`` is called with each cause of a failure, the deepest first, and
-    returns whether the cause is of this kind. ``what`` is the root cause in our words, if Spark's words are hard to
-    read.
+    """A kind of failure with a known remedy. ``of`` returns whether a cause is of this kind. ``what`` says the root
+    cause in our words, if Spark's are hard to read.
     """
 
     of: Callable[[Cause], bool]
@@ -192,8 +191,7 @@ def failure(error: BaseException, home: str = "") -> Failure:
 
 
 def _is_of_job(text: str, home: str) -> bool:
-    """Whether the job's own code has failed. If so, it isn't known whether the services that the code calls will
-    recover."""
+    """Whether the job's own code has failed. If so, nobody knows whether the services that it calls will recover."""
     return bool(home) and root_cause.parsed(text).frame_in(home) is not None
 
 
@@ -209,18 +207,17 @@ def _failure(error: BaseException, home: str) -> Failure:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether an error's message quotes one of anabranch's own errors, as messages of Spark's errors can."""
+    """Whether an error's message quotes one of anabranch's own errors."""
     return _OURS.search(root_cause.said(error)) is not None
 
 
 def is_fenced(error: BaseException) -> bool:
-    """Whether the error, which a Python worker may have reported, says that this process no longer has its seat or the
-    lane."""
+    """Whether an error, perhaps reported by a Python worker, says that this process has lost its seat or the lane."""
     return isinstance(error, FencedError) or f"anabranch.errors.{FencedError.__name__}" in root_cause.said(error)
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether another attempt would fail in the same way, because lanes, streams, settings and files don't change by
+    """Whether another attempt would fail in the same way: lanes, streams, settings and files don't change by
     themselves.
     """
     if isinstance(error, _FINAL):

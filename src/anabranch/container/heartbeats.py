@@ -67,8 +67,8 @@ class Heartbeats(Protocol):
         ...
 
     def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
-        """Return the seat. Call this once all lanes have ended. ``returns`` says whether a new process will ask for a
-        seat in place of this process.
+        """Return the seat, once all lanes have ended. ``returns`` says whether a new process will ask for a seat in
+        place of this process.
         """
         ...
 
@@ -138,13 +138,13 @@ class Departure:
 
 
 class BackgroundHeartbeats:
-    """A context manager that sends heartbeats from its own threads: long polls, which wait for news, and a heartbeat as
-    soon as the state of a lane or a standby changes.
+    """Sends heartbeats from its own threads: long polls, which wait for news, and a heartbeat as soon as the state of a
+    lane or a standby changes.
 
     A heartbeat that fails for any reason counts as missed, and the threads continue.
 
     Args:
-        period: the longest time in seconds that a poll waits; also the time between two attempts while the coordinator
+        period: the longest time in seconds that a poll waits, and the time between two attempts while the coordinator
             can't be reached.
         say: called with a message when the coordinator can't be reached any more, and when it can be reached again.
     """
@@ -210,8 +210,8 @@ class BackgroundHeartbeats:
         return answer
 
     def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
-        """Return the seat. Call this once all lanes have ended. If the coordinator can't be reached, the seat becomes
-        free only after the end of the lease."""
+        """Return the seat. If the coordinator can't be reached, the seat becomes free only after the end of the lease.
+        """
         with self._lock:
             self._reports, self._departure = tuple(reports), Departure(returns)
         self._beat(0.0)

@@ -1,5 +1,5 @@
-"""A lane's load: the share of the time for which the lane works, and the rate at which records arrive. Pure: no clock,
-no threads, no Spark.
+"""A lane's load: the share of the time for which it works, and the rate at which records arrive. Pure: no clock, no
+threads, no Spark.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The files that a killed process can leave in a lane's folder, and that must be removed before a query starts. Pure
-functions of file names.
-"""
+"""Tells which files a killed process has left in a lane's folder. They must be removed before a query starts."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ class Kind(enum.Enum):
 
 
 def classify(names: Collection[str]) -> dict[str, Kind]:
-    """The leftovers among the files of a folder in which no process is working. All other files must be kept.
+    """The leftovers among the files of a folder in which no process is working.
 
     ``names`` are the names of all files below the folder, with "/" between their parts.
     """
@@ -71,7 +69,7 @@ def is_temporary(name: str) -> bool:
 
 
 def _is_of_state_after(name: str, batch: int, *, whole: bool) -> bool:
-    """Whether a file belongs to the state of a batch after ``batch``. With ``whole``, every file of state counts."""
+    """Whether a file belongs to the state of a batch after ``batch``; with ``whole``, to the state of any batch."""
     if whole:
         return name.startswith("state/")
     version, schema = _VERSION.fullmatch(name), _SCHEMA.fullmatch(name)

@@ -36,7 +36,7 @@ class Entry:
     sources: tuple[dict[str, Any] | None, ...]
 
     def positions(self, source: int) -> dict[int, int]:
-        """The positions of one source, by partition; {} if the source hasn't been read yet."""
+        """The positions of a source, by partition; {} if it hasn't been read yet."""
         offset = self.sources[source]
         if offset is None:
             return {}
@@ -113,8 +113,8 @@ def _is_progress(offset: Mapping[str, Any] | None) -> bool:
 
 
 def _has_stream(offset: Mapping[str, Any]) -> bool:
-    """Whether the offset names its stream. An offset from Spark's Kafka connector doesn't: its keys are topics. (A
-    topic can itself be named "stream".)
+    """Whether the offset names its stream. The keys of an offset from Spark's Kafka source are topics, which can also
+    be named "stream".
     """
     return isinstance(offset.get("stream"), str)
 

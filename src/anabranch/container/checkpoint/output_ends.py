@@ -1,8 +1,7 @@
-"""Checks that the outputs of a lane exist, and contain everything that the lane has written to them.
+"""Checks that a lane's outputs exist, and contain everything that the lane has written to them.
 
-Without these checks, a query would try for minutes to write to a stream that is gone. And if a stream was set back,
-records would be missing from it permanently, because the lane has committed the batches of these records and never
-writes them again.
+Without these checks, a query would try for minutes to write to a stream that is gone. And records would be missing
+permanently from a stream that was set back, because the lane never writes committed batches again.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ class Outputs:
         self._asked = float("-inf")
 
     def check(self) -> None:
-        """Check that the streams exist. Raises StateError if one is gone and was also gone in the previous check. If a
-        system doesn't answer, nothing is checked."""
+        """Raise StateError if an output stream is gone and was also gone in the previous check. If a system doesn't
+        answer, nothing is checked."""
         lane = self._lane
         streams = self._streams
         systems = {lane.system(stream) for stream in streams}
@@ -55,9 +54,8 @@ class Outputs:
         self._gone = gone
 
     def note(self, folder: Folder, *, last: bool = False) -> None:
-        """After a batch was committed, store in the lane's folder where the lane's outputs end. Tables, and streams
-        that are reached over a network, are included only every few seconds, unless ``last`` says that no other batch
-        follows for now.
+        """After a commit, store in the lane's folder where the lane's outputs end. Tables, and streams that are reached
+        over a network, are included only every few seconds, unless ``last`` says that no other batch follows for now.
         """
         far = last or self._clock() >= self._asked + _FAR_EVERY
         streams = [stream for stream in self._streams if far or not self._of(stream).remote]
@@ -78,11 +76,10 @@ class Outputs:
             self._noted = noted
 
     def compare(self, folder: Folder) -> None:
-        """Check, before the lane continues, that the outputs still contain what they contained when the lane's last
-        batches were committed.
+        """Check, before the lane continues, that the outputs still contain the batches that the lane has committed.
 
         Raises:
-            StateError: an output stream is gone, or an output was set back, so that records are missing from it. (If
+            StateError: an output stream is gone, or records are missing from an output because it was set back. (If
                 ``on_data_loss`` of a stream isn't "fail", missing records only cause a warning.)
         """
         noted = folder.outputs()
@@ -151,7 +148,7 @@ class Outputs:
 
 
 def gone_error(stream: str, job: str, system: System) -> StateError:
-    """The error for an output stream that a job wrote before, and that no longer exists."""
+    """The error for an output stream that no longer exists."""
     return StateError(
         f"the output stream {stream!r} of job {job!r} is gone from {system}",
         f"restore it; or, to start as a new job: anabranch reset {job}",

@@ -1,18 +1,16 @@
 """Decides, by claims and leases, which process owns a lane's folder in storage without locks.
 
-A claim of a folder is a numbered file next to the folder, created exclusively: if two processes try to create the same
-file at the same time, only one of them succeeds. The claim with the highest number counts. The process that made this
-claim shows that it is alive by rewriting a file of its own every few seconds. A process has only one such file for all
-lanes of a job.
+A claim of a folder is a numbered file next to the folder. The file is created exclusively: if two processes try to
+create the same file, only one succeeds. The claim with the highest number counts. The process that made this claim
+shows that it is alive by rewriting a file of its own every few seconds; it has one such file for all lanes of a job.
 
-Another process makes the next claim only if the former owner has released the folder, has ended, or hasn't rewritten
-its file for ``EXPIRES`` seconds. (An owner that ends normally removes its file. The end of an owner that was killed is
-visible only on the same machine.)
+Another process makes the next claim only if the owner has released the folder, has ended, or hasn't rewritten its file
+for ``EXPIRES`` seconds. (An owner that ends normally removes its file. The end of an owner that was killed is visible
+only on the same machine.)
 
-An owner that hasn't rewritten its file for ``LEASE`` seconds (a shorter time) writes nothing before it has checked that
-its claims still count. So a process that was frozen learns of a newer claim when it continues. From then on, it checks
-its claims each time it extends its lease, because a process that has seen the silence may still be about to make a
-claim. No clocks are compared: each process measures with its own clock.
+An owner that hasn't rewritten its file for ``LEASE`` seconds, a shorter time, writes nothing before it has checked that
+its claims still count. From then on, it repeats this check each time it extends its lease, because a process that has
+seen the silence may still be about to make a claim. No clocks are compared: each process measures with its own clock.
 """
 
 from __future__ import annotations
@@ -68,7 +66,7 @@ class Files(Protocol):
     """Access to the files in a storage, by path."""
 
     def create(self, path: str, text: str) -> bool:
-        """Create a file, unless it exists. Returns whether it was created: if several processes try at the same time,
+        """Create a file, unless it exists. Returns whether it was created. If several processes try at the same time,
         exactly one succeeds.
         """
         ...
@@ -90,7 +88,7 @@ class Files(Protocol):
         ...
 
     def lease(self, folder: str, seconds: float) -> None:
-        """Allow this process to write below a folder for ``seconds`` seconds; 0 forbids this at once."""
+        """Allow this process to write below a folder for ``seconds``; 0 forbids this at once."""
         ...
 
 
@@ -130,13 +128,13 @@ class Ownership:
 
     def take(self, folder: str, unless: Callable[[], bool] = lambda: False) -> None:
         """Take a folder, or check that this process still has it. If the owner is silent, this takes ``EXPIRES``
-        seconds, and ``LEASE`` seconds more if the owner shows another sign of life before the new claim is made.
+        seconds. It takes ``LEASE`` seconds more if the owner shows a sign of life before the new claim is made.
 
         Raises:
             FencedError: another process has the folder, and is alive.
             ConflictError: ``unless`` became true before it was known whether the owner is alive.
             ConfigError: the storage lets two processes create the same file.
-            UnsupportedFormatError: the owner runs a newer version of anabranch, whose claims this one can't read.
+            UnsupportedFormatError: a newer version of anabranch has written the owner's claim.
         """
         with self._lock:
             taking = self._taking[folder]
@@ -161,7 +159,7 @@ class Ownership:
             self._have(folder, number)
 
     def check(self, folder: str) -> None:
-        """Check that this process still owns a folder. While the lease lasts, this accesses no files.
+        """Check that this process still owns a folder. While the lease lasts, no files are accessed.
 
         Raises:
             FencedError: another process has taken the folder.
@@ -206,8 +204,7 @@ class Ownership:
         return self._renewed is not None and self._clock() < self._renewed + LEASE
 
     def _begin(self) -> None:
-        """Show for the first time that this process is alive. Raises ConfigError if the storage doesn't refuse to
-        create an existing file."""
+        """Write this process's file for the first time. Raises ConfigError if the storage lets it be created again."""
         with self._lock:
             if self._renewed is not None:
                 return
@@ -261,8 +258,7 @@ class Ownership:
         return max((int(name) for name in self._files.names(_claims(folder)) if name.isdecimal()), default=None)
 
     def _claim(self, folder: str, number: int) -> Claim | None:
-        """The claim with this number; None if it was only written in part. Raises UnsupportedFormatError if a newer
-        version of anabranch has written it."""
+        """A claim; None if it was only written in part. Raises UnsupportedFormatError if a newer version wrote it."""
         try:
             return decode(self._files.read(_claim_path(folder, number)).encode(), Claim)
         except UnknownVersionError:
@@ -282,8 +278,8 @@ class Ownership:
         return f"{number}{_RELEASED}" in self._files.names(_claims(folder))
 
     def _await_end(self, folder: str, claim: Claim | None, unless: Callable[[], bool]) -> str | None:
-        """Wait until the owner of a folder no longer has it. Returns None if the owner has certainly ended. If it has
-        only been silent for too long, returns its last sign of life. Raises the errors of :meth:`take`.
+        """Wait until the owner of a folder no longer has it. Returns the owner's last sign of life if it has been
+        silent for too long, None if it has certainly ended. Raises the errors of :meth:`take`.
         """
         said, since = self._sign(claim), self._clock()
         while True:
@@ -305,15 +301,14 @@ class Ownership:
 
     def _yields(self, folder: str) -> bool:
         """Whether this process gives way to a living owner at once. If two processes have each taken some of the same
-        folders, the process with the alphabetically first folder continues; the other one can't get that folder, and
-        ends.
+        folders, the one with the alphabetically first folder continues, and the other ends.
         """
         with self._lock:
             return not any(held < folder for held in self._held)
 
     def _sign(self, claim: Claim | None) -> str:
-        """A value that changes with each sign of life of the process that made a claim; '' if the process has ended.
-        Always the same value if the claim can't be read (None)."""
+        """A value that changes with each sign of life of a claim's process; '' if the process has ended. It is constant
+        if the claim can't be read (None)."""
         if claim is None:
             return "unknown"
         return self._files.names(f"{self._folder}/{_PROCESSES}").get(claim.process, "")
@@ -326,8 +321,7 @@ class Ownership:
 
 
 def _claims(folder: str) -> str:
-    """The folder that contains the claims of ``folder``. It is next to ``folder``, so copies of ``folder`` have no
-    claims."""
+    """The folder with the claims of ``folder``. It is next to ``folder``, so copies of ``folder`` have no claims."""
     lane, _, epoch = folder.rpartition("/")
     return f"{lane}/{_CLAIMS}{epoch}"
 

@@ -49,15 +49,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class LaneFiles:
-    """A lane and its folder. ``uri`` is the folder's URI; ``files`` is None if the folder is gone."""
+    """A lane and its folder. ``files`` is None if the folder is gone."""
 
     lane: Lane
     uri: str
     files: Checkpoint | None
 
     def document(self, name: str) -> dict[str, Any]:
-        """The content of one of anabranch's own JSON files; {} if the file doesn't exist. Raises ValueError if the file
-        is damaged."""
+        """The content of one of anabranch's own JSON files; {} if it doesn't exist. Raises ValueError if it is damaged.
+        """
         assert self.files is not None
         if name not in self.files.sizes:
             return {}
@@ -68,7 +68,7 @@ class LaneFiles:
 
 
 def local_files(root: str, lane: Lane) -> LaneFiles | None:
-    """The files of a lane whose folder is on a local disk; None if the storage root is elsewhere."""
+    """The files of a lane; None if the storage root isn't on a local disk."""
     place = local_folder(root)
     if place is None:
         return None
@@ -122,8 +122,8 @@ def of_lane(
 
 
 def of_streams(systems: Systems, streams: Iterable[tuple[str, str]]) -> list[Finding]:
-    """The problems with the files of these streams, which are given as pairs of system and stream. (Missing streams are
-    reported for the lanes that use them.)
+    """The problems with the files of these streams, given as pairs of system and stream. (Missing streams are reported
+    for the lanes that use them.)
     """
     findings = []
     for system, stream in sorted(streams):

@@ -1,7 +1,6 @@
-"""Determines which files of a lane's folder a restart needs, which of these are unusable, and from which batch the lane
-can continue.
+"""Determines which files that a restart needs are unusable, and from which batch the lane can continue.
 
-All of this is decided from the names, sizes and contents of files, without Spark or access to storage.
+This is decided from the names, sizes and contents of files, without Spark or access to storage.
 """
 
 from __future__ import annotations
@@ -127,8 +126,7 @@ class Checkpoint:
         return stores
 
     def _store(self, place: tuple[str, str, str], version: int) -> Fault | None:
-        """Why one part of the state can't be reconstructed from its last snapshot and the changes since then; None if
-        it can."""
+        """Why one part of the state can't be reconstructed from its last snapshot and the changes since then."""
         files = self._stores[place]
         for number in range(version, -1, -1):
             names = files.get(number, [])
@@ -196,8 +194,7 @@ class Checkpoint:
 
 
 def faults(checkpoint: Checkpoint) -> list[Fault]:
-    """The files that a restart from this folder needs but can't use; empty if there is no such file. Of the files with
-    the state, at most one is included."""
+    """The files that a restart from this folder needs but can't use. At most one of them contains state."""
     planned, committed = checkpoint.planned, checkpoint.committed
     if planned < 0 and committed < 0:
         return []
@@ -212,9 +209,8 @@ def faults(checkpoint: Checkpoint) -> list[Fault]:
 def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption | None:
     """The last batch from which the lane can continue without losing or repeating anything; None if there is none.
 
-    If no output contains any part of a batch, the batch can be forgotten as if it had never been planned. A planned
-    batch can be run again even if part of it is in an output, because the outputs know which parts they contain. So a
-    lane can go back to an intact batch if no output contains any part of a later batch.
+    A lane can go back to an intact batch if no output contains any part of a later batch. A pending batch can be run
+    again even if part of it is in an output, because the outputs know which parts they contain.
 
     Args:
         first: the lane's first batch; earlier batches belonged to another lane.
@@ -234,7 +230,6 @@ def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption
 
 
 def _before(checkpoint: Checkpoint, batch: int) -> list[Fault | None]:
-    """The problems with the batch before ``batch``, which must be intact if ``batch`` is to be run again."""
     return [checkpoint.offsets(batch - 1), checkpoint.commit(batch - 1)] if batch else []
 
 

@@ -1,6 +1,4 @@
-"""The standbys that a process maintains: copies of the folders of lanes that run elsewhere. A standby is refreshed
-whenever its lane has committed batches.
-"""
+"""The standbys that a process maintains: copies of the folders of lanes that run elsewhere."""
 
 from __future__ import annotations
 
@@ -27,10 +25,10 @@ _Key = tuple[str, int, int]
 
 
 class Standbys:
-    """Maintains standbys in a thread, one after another. Each standby is refreshed when its lane has committed more
+    """Maintains standbys in a thread, one after another. A standby is refreshed when its lane has committed more
     batches.
 
-    An error is reported, and the standby is refreshed or removed later. Nothing else depends on standbys.
+    An error is reported, and the standby is tried again later. Nothing else depends on standbys.
 
     Args:
         folder: returns the folder of a lane, given the lane's id and the folder's epoch.

@@ -38,8 +38,8 @@ one_at_a_time = threading.Lock()
 
 @dataclass
 class Counts:
-    """Counts of dropped records and late rows in an attempt. ``dropped`` covers all queries of the attempt. ``late``
-    counts late rows by SSP in former queries only, because the current query keeps its own count."""
+    """Counts of dropped records and late rows in an attempt. ``late`` counts late rows by SSP in former queries only,
+    because the current query keeps its own count."""
 
     dropped: int = 0
     late: Counter[str] = field(default_factory=Counter)
@@ -50,8 +50,8 @@ class Counts:
 
 @dataclass
 class Attempt:
-    """The state of one attempt. It is used by the lane's own thread. The thread that analyzes the query builds a query
-    with it; other threads only read ``query`` and ``report``.
+    """The state of one attempt. The lane's own thread uses it, and the thread that analyzes the query builds a query
+    with it. Other threads only read ``query`` and ``report``.
 
     Args:
         build: makes the query for a folder.
@@ -102,8 +102,8 @@ class Attempt:
         return self.reporter.shown(self.query, self.life.state)
 
     def take_folder(self, folder: Folder) -> None:
-        """Use a folder. If the folder contains start offsets from an earlier attempt, these replace the current start
-        offsets, except where the lane itself prescribes its start offsets (``begins``)."""
+        """Use a folder. Start offsets that an earlier attempt has stored in it replace the current ones, except those
+        that the lane prescribes (``begins``)."""
         noted = parsed(folder.note_starting(texts(self.starting)))
         own = {ssp: offset for ssp, offset in noted.items() if ssp in self.starting}
         self.starting = {**self.starting, **own, **self.lane.begins}
@@ -111,7 +111,7 @@ class Attempt:
         self.folder_taken = folder
 
     def build_query(self) -> LaneQuery:
-        """A new query for the current content of the folder. :meth:`use` makes it the lane's query."""
+        """A new query for the current content of the folder."""
         return self.build(self.folder, str(self.clock), self.starting, self.counts.drop)
 
     def use(self, query: LaneQuery) -> LaneQuery:
@@ -134,8 +134,8 @@ class Attempt:
         }
 
     def pending_ranges(self) -> dict[str, tuple[int, int]]:
-        """For each SSP, the first offset that the pending batch reads, and the end offset at which it stops; {} if no
-        batch is pending, no query has been made for the folder, or the folder can't be read."""
+        """For each SSP, the first offset that the pending batch reads, and its end offset; {} if no batch is pending,
+        no query has been made for the folder, or the folder can't be read."""
         try:
             folder = self.folder_in_use
             return (

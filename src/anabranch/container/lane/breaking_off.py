@@ -1,5 +1,4 @@
-"""Decides whether a lane that must end breaks off its running batch, which no reader sees yet, instead of waiting for
-the batch's end."""
+"""Decides whether a lane that must end breaks off its running batch instead of waiting for the batch's end."""
 
 from __future__ import annotations
 
@@ -79,8 +78,8 @@ def estimated(
 ) -> float | None:
     """The expected seconds until the end of a batch; None if unknown, or if the expected time has passed.
 
-    If possible, the prediction is based on the batch's progress. Otherwise, it is based on the number of the batch's
-    records and the ``cost`` of batches or, if these aren't known, on the usual duration of a batch.
+    The estimate is based on the batch's progress, otherwise on the number of its records and the ``cost`` of batches,
+    otherwise on the usual duration.
     """
     if at is not None and at.number == number:
         if at.left is not None:
@@ -90,8 +89,8 @@ def estimated(
 
 
 def is_brief(usual: float) -> bool:
-    """Whether batches are so short that a closing lane runs another batch after the running one. While this additional
-    batch is being written, the successors' queries can be started; the running batch may end too soon for that.
+    """Whether batches are so short that a closing lane runs another one, during which the successors' queries can be
+    started. The running batch may end too soon for that.
 
     Args:
         usual: the usual duration of a batch in seconds; 0.0 if unknown.
@@ -115,12 +114,11 @@ class BreakOff:
         now: whether to break the batch off even if much work is lost, or if at-least-once outputs are written twice.
         writing: whether the batch is being written.
         hurry: whether everything must end at once. The next process then continues the batch.
-        keeps: given the number of the batch, returns why the batch can't be broken off; empty if no reason is known.
-        left: given the number of the batch and the seconds for which it has run, returns the expected seconds until its
-            end; None if unknown.
+        keeps: returns why the batch with this number can't be broken off; empty if no reason is known.
+        left: given the batch's number and the seconds for which it has run, returns the expected seconds until its end;
+            None if unknown.
         usual: the usual duration of a batch in seconds; 0.0 if unknown.
-        tell: called with a message about what keeps the lane from ending, at each call of :meth:`due`. An empty message
-            means that nothing keeps the lane any longer.
+        tell: called with what keeps the lane from ending; with an empty message once nothing does.
         stays: called at most once, when it is decided that the running batch is the last one and isn't broken off.
     """
 
@@ -204,11 +202,10 @@ def is_quiet(folder: Folder, within: float = 0.0) -> bool:
 
 def taken_back(lane_folders: LaneFolders, lane: Lane, epoch: int, folder: Folder) -> bool:
     """Forget the pending batch of a closing lane, because its successors will read the records. Returns False if part
-    of the batch is already visible, in which case the batch must be finished.
+    of the batch is visible: then it must be finished.
 
     Call this only if no query of the lane is running in this process, and no thread can publish anything for the lane
-    any more. If the process is killed during the call, the lane either still has the batch or has forgotten it, and the
-    next process decides again.
+    any more. If the process is killed meanwhile, the next process decides again.
     """
     batch = folder.planned()
     crash_points.reach(crash_points.BROKEN, lane.id, batch)

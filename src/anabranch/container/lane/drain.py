@@ -34,15 +34,17 @@ class _HurryError(Exception):
 
 
 def raise_if_ended(lane: str, query: StreamingQuery) -> None:
-    """If a query isn't running any more, raise the error with which it failed, or a StateError if there is none."""
+    """If a query has ended, raise the error with which it failed, or a StateError if there is none."""
     if not query.isActive:
         error = query.exception()
         raise error if error is not None else StateError(f"the query of lane {lane} ended by itself", "")
 
 
 class LaneDrain:
-    """Drains a lane. Used by the lane's own thread. The methods :meth:`by_batches` and :meth:`by_holding` return
-    whether the lane has drained. If it hasn't drained, the lane continues as before, or leaves.
+    """Drains a lane, in the lane's own thread. :meth:`by_batches` and :meth:`by_holding` return whether the lane has
+    drained. If not, it continues as before, or leaves.
+    Args:
+        drained: called when the lane has drained.
 
     Args:
         drained: called when the lane has drained.
@@ -76,7 +78,7 @@ class LaneDrain:
 
     @property
     def reads_sources(self) -> bool:
-        """Whether the lane reads streams that the job doesn't write itself. If so, the lane begins to drain at once;
+        """Whether the lane reads streams that the job doesn't write itself. If so, it begins to drain at once;
         otherwise, once all writers of its inputs have ended.
         """
         if self._attempt.query is None:
@@ -133,9 +135,7 @@ class LaneDrain:
         return HeldQuery(self._attempt.lane_folders.spark, started, turn, self._attempt.current.pacer.limits(started))
 
     def _drain(self, **ways: Any) -> Drain:
-        """Make the :class:`Drain`. ``ways`` are its functions ``run``, ``begin``, ``end`` and ``pause``, which depend
-        on whether the lane drains with the running query.
-        """
+        """Make the :class:`Drain`. ``ways`` are its functions ``run``, ``begin``, ``end`` and ``pause``."""
         attempt, life = self._attempt, self._life
         return Drain(
             folder=attempt.folder,

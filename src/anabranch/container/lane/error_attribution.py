@@ -27,7 +27,7 @@ Ranges = Mapping[str, tuple[int, int]]
 
 
 def attributed(attempt: Attempt, error: Exception) -> Failure:
-    """The failure to report for the error that ended an attempt, including what may help."""
+    """The failure to report for the error that ended an attempt."""
     return attempt.lane_folders.explained(_cause(attempt, error))
 
 
@@ -66,13 +66,13 @@ def _wrong_inputs(attempt: Attempt) -> AnabranchError | None:
 
 
 def operator_error(text: str, first: str, nodes: Sequence[Node], ranges: Ranges) -> OperatorError | None:
-    """The error for the operator that caused a failure in SQL or in a ``transform``; None if this operator isn't known.
+    """The error for the operator that caused a failure in SQL or in a ``transform``; None if the operator isn't known.
 
     Args:
         text: the complete text of Spark's error.
         first: the reason in one line.
         nodes: the operators of the lane.
-        ranges: for each SSP, the first offset that the batch reads, and the end offset at which it stops.
+        ranges: for each SSP, the first offset that the batch reads, and its end offset.
     """
     sql = [found.strip() for found in _SQL.findall(text)]
     lines = [found.strip() for found in _DATAFRAME.findall(text)]

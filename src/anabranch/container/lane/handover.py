@@ -1,7 +1,7 @@
 """Starts the queries of lanes that will start soon, before the lanes themselves start.
 
-As soon as the last batches of a lane's predecessors are planned, it is known where the predecessors end. While these
-batches are being written, the first batch of the new lane can already be planned.
+Where a lane ends is known as soon as its last batch is planned. While the predecessors' last batches are being written,
+the first batch of the new lane can already be planned.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _Key = tuple[str, int]
 def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
     """The start offsets of a lane for the partitions that its predecessors have read, by whole SSP.
 
-    Returns None if the lane has no predecessors, if it isn't known where each of them ends, if an SSP of the lane isn't
-    new but no predecessor has read it, or if predecessors end at different offsets of the same SSP.
+    Returns None if the lane has no predecessors, if it isn't known where each of them ends, if none of them has read an
+    SSP that isn't new, or if they end at different offsets of the same SSP.
 
     Args:
         ends: for each lane, the offsets at which the lane ends, by whole SSP.
@@ -52,8 +52,8 @@ def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
 class PrestartedQuery:
     """A query that was started in a lane's folder before the lane itself.
 
-    The query plans its first batch. The batch is computed and published only once it is known that the lane starts at
-    the predicted offsets.
+    The query plans its first batch. It computes and publishes the batch only once it is known that the lane starts at
+    the predicted offsets, ``starting``.
 
     ``starting`` are the predicted start offsets, by whole SSP.
     """
@@ -93,8 +93,7 @@ class PrestartedQuery:
         return self._started
 
     def abandon(self) -> None:
-        """End the query, and clear the folder so that no lane continues from it, because the lane starts at other
-        offsets or not at all."""
+        """End the query, and clear its folder, because the lane starts at other offsets or not at all."""
         self._decided.set()
         self._started.stop()
         self._folder.begin_anew()
@@ -116,7 +115,7 @@ class Handover:
 
     Attributes:
         prestarted: returns the lane's prestarted query, once; None if there is none.
-        is_awaited: whether the query of a successor can be prestarted as soon as it is known where the lane ends.
+        is_awaited: whether a successor's query can be prestarted as soon as it is known where the lane ends.
         ends_at: must be called with the offsets at which the lane ends, by whole SSP, as soon as they are planned.
     """
 
@@ -126,8 +125,7 @@ class Handover:
 
 
 class Prestarter:
-    """Starts the query of each lane that will start soon, once it is known where all predecessors of this lane end.
-    Thread-safe.
+    """Prestarts the query of each coming lane, once it is known where all of the lane's predecessors end. Thread-safe.
 
     Args:
         begin: starts the query of a lane at the given offsets.
@@ -143,7 +141,7 @@ class Prestarter:
         self._prestarts: dict[_Key, _Prestart] = {}
 
     def announce(self, coming: Iterable[Lane], wanted: Iterable[str]) -> None:
-        """Replace the list of lanes that will start soon. Queries that were started for other lanes are abandoned,
+        """Replace the list of lanes that will start soon. Queries that were prestarted for other lanes are abandoned,
         unless these lanes are now ``wanted``.
         """
         with self._lock:
@@ -163,8 +161,8 @@ class Prestarter:
             return any(lane in each.predecessors and self._can(each) for each in self._coming)
 
     def end_at(self, lane: str, ends: Mapping[SSP, int]) -> None:
-        """Record where a lane ends, and start the queries of the successors whose start offsets are then known.
-        ``ends`` are the offsets at which the lane ends, by whole SSP."""
+        """Record where a lane ends (offsets by whole SSP), and prestart the queries of successors whose start offsets
+        are then known."""
         with self._lock:
             self._ends[lane] = ends
             for each in self._coming:
@@ -176,7 +174,7 @@ class Prestarter:
 
     def take(self, lane: Lane) -> PrestartedQuery | None:
         """The prestarted query of a lane under its current epoch; None if there is none, or if it couldn't be started.
-        The query then belongs to the caller, and isn't returned again."""
+        Each query is returned only once."""
         with self._lock:
             beginning = self._prestarts.pop((lane.id, lane.epoch), None)
         return None if beginning is None else beginning.result()

@@ -1,5 +1,5 @@
-"""The end offsets of a lane's inputs. The last known offsets are kept, because some systems take a long time to answer,
-or can't be reached for a while."""
+"""The end offsets of a lane's inputs. The last known offsets are kept, because some systems are slow to answer, or
+can't be reached for a while."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class InputEnds:
 
     def now(self, fresh: bool = False) -> dict[str, int]:
         """The end offsets by SSP in text form, at most half a second old; with ``fresh``, they are looked up now. If
-        the lookup fails, the last known end offsets are returned.
+        the lookup fails, the last known ones are returned.
         """
         if fresh or self._clock() >= self._at + _EVERY:
             try:

@@ -2,8 +2,8 @@
 
 Everything that happens is an event, for which :func:`step` returns the next state and the actions to perform. Orders
 are events from the coordinator or the container; results are events from the lane's own thread. The lane's thread gets
-actions only in response to a result, and the last of these actions leads to the next result, until the attempt ends.
-The only action in response to an order is for the supervisor: to begin an attempt.
+actions only in response to a result. The last of them leads to the next result, until the attempt ends. The only action
+in response to an order is for the supervisor: to begin an attempt.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Phase(enum.Enum):
 
 
 class Leaving(enum.IntEnum):
-    """Whether the lane must end here as it is, so that another process can continue it."""
+    """Whether the lane must end here as it is, for another process to continue it."""
 
     NO = 0
     AT_BATCH_END = 1
@@ -104,9 +104,8 @@ class LifeState:
         reads_sources: whether the lane reads streams that the job doesn't write itself. Looked up once the lane must
             drain.
         drained: whether the lane has drained.
-        unwanted: whether the coordinator doesn't want the lane here. If so, the lane gets no other attempt here after a
-            failure.
-        container_ends: whether the container is ending, so that another container gives the lane its next attempt.
+        unwanted: whether the coordinator doesn't want the lane here. If so, the lane gets no other attempt here.
+        container_ends: whether the container is ending. If so, another container gives the lane its next attempt.
     """
 
     phase: Phase = Phase.NEW
@@ -129,8 +128,8 @@ class LifeState:
 
     @property
     def drains(self) -> bool:
-        """Whether the lane begins to drain now. A lane that reads streams that the job doesn't write itself begins at
-        once, and any other lane when all writers of its inputs have ended.
+        """Whether the lane begins to drain now: at once if it reads streams that the job doesn't write itself,
+        otherwise when all writers of its inputs have ended.
         """
         return self.drain is not None and (self.reads_sources or self.upstream_ended)
 
@@ -152,7 +151,7 @@ class LifeState:
 
     @property
     def ended(self) -> bool:
-        """Whether the attempt has ended, so that the lane's thread at most announces the last report."""
+        """Whether the attempt has ended; then the lane's thread at most announces the last report."""
         return self.phase in (Phase.ENDED, Phase.FAILED, Phase.RELEASED) or self.phase in _TO_BE_TRIED_AGAIN
 
 
@@ -164,15 +163,14 @@ class ImpossibleEventError(AssertionError):
 
 
 def initial(lane: Lane) -> LifeState:
-    """The state of a lane that hasn't been started here. If the owner of the lane's folder was lost, the lane counts as
-    a lane without a folder, because the lane gets a copy of that folder.
+    """The state of a lane that hasn't been started here. A lane whose folder's owner was lost counts as one without a
+    folder, because it gets a copy.
     """
     return LifeState(folder_epoch=0 if lane.abandoned else lane.folder_epoch)
 
 
 def step(state: LifeState, event: Event) -> Stepped:
-    """The next state, and the actions to perform. Raises ImpossibleEventError for a result that can't occur in this
-    state."""
+    """The next state, and the actions to perform. Raises ImpossibleEventError for a result that can't occur now."""
     match event:
         case Run():
             return _wanted(state, event)
@@ -245,8 +243,7 @@ def _begun_again(state: LifeState, want: Run, attempt: int) -> Stepped:
 
 
 def _judged(state: LifeState, judged: FailureJudged) -> LifeState:
-    """The state of a lane whose failure was judged. A lane that has waited too long for its surroundings fails
-    permanently."""
+    """The state after a failure was judged. A lane that has waited too long for its surroundings fails permanently."""
     if judged.following is Step.FAILED:
         return replace(state, phase=Phase.FAILED) if state.phase is Phase.WAITING else state
     if state.phase is not Phase.FAILED or (state.unwanted and not judged.waits):

@@ -1,4 +1,4 @@
-"""Makes a lane wait until its surroundings (such as a disk or a broker) have recovered from a failure."""
+"""Makes a lane wait until its surroundings, such as a disk or a broker, have recovered from a failure."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class SurroundingsWait:
 
     @property
     def since(self) -> float:
-        """When the wait began, in seconds since 1970; the current time if there is no wait yet."""
+        """When the wait began, in seconds since 1970; the current time if there is no wait."""
         return self._patience.now() if self._wait is None else self._since
 
     def pause(self, awaits: str, report: LaneReport) -> float | None:
-        """Begin or continue the wait after a failure. Returns the pause in seconds before the next attempt; None if the
-        lane has waited too long.
+        """Begin or continue the wait after a failure. Returns the seconds before the next attempt; None if the lane has
+        waited too long.
         """
         first = self._wait is None
         wait = waiting.begun_or_continued(self._wait, awaits, self._clock())
