@@ -11,7 +11,9 @@ _MOST_DOUBLINGS = 6
 
 
 class Retries:
-    """Counts the consecutive failures of one lane: those with no committed batch between them.
+    """Counts the consecutive failures of one lane, with no committed batch between them.
+    Args:
+        most: the number of failures after which there is no further attempt.
 
     Args:
         most: the number of failures after which there is no further attempt.
@@ -24,6 +26,8 @@ class Retries:
 
     def again(self, batch: int) -> float | None:
         """The pause in seconds between a failure and the next attempt; None if there is no further attempt.
+        Args:
+            batch: the last committed batch, -1 for none.
 
         Args:
             batch: the last committed batch, -1 for none.
@@ -43,8 +47,8 @@ class Retries:
 
 
 class Standstill:
-    """Detects a lane that no longer makes progress. Each detection doubles the time that is allowed before the next
-    detection (up to 64 times the first), because the lane's batches may simply take a long time.
+    """Detects a lane that makes no progress. Each detection doubles the time that is allowed before the next (up to 64
+    times the first), because the lane's batches may simply take long.
 
     Args:
         after: the seconds for which an SSP with records to read must have kept the same position to count as stalled.

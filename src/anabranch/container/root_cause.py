@@ -1,8 +1,7 @@
-"""Finds the root cause of a failure in the text of an exception, in which Python and Java quote each other. Needs no
-Spark.
+"""Finds the root cause of a failure in the text of an exception. Needs no Spark.
 
 Spark, py4j and Python put the text of an inner error into the message of the outer one. For example, a Python error
-contains a Java error with its ``Caused by:``, which in turn contains the traceback of a Python worker.
+contains a Java error, which in turn contains the traceback of a Python worker.
 """
 
 from __future__ import annotations
@@ -73,8 +72,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Cause:
-    """One exception of a chain. ``kind`` is the printed name of its class. ``frames`` are the frames of its Python
-    traceback.
+    """One exception of a chain. ``kind`` is the printed name of its class; ``frames`` come from its Python traceback.
     """
 
     kind: str
@@ -83,8 +81,8 @@ class Cause:
 
     @property
     def name(self) -> str:
-        """The name of the class without its package. Classes of Kafka get a prefix, because some of them have the same
-        names as Java's own."""
+        """The name of the class without its package. Kafka's classes get a prefix, because some have names of Java's
+        own."""
         short = re.split(r"[.$]", self.kind)[-1]
         return f"Kafka's {short}" if self.kind.startswith("org.apache.kafka.") else short
 
@@ -133,7 +131,7 @@ class RootCause:
         return self.causes[-1] if self.causes else None
 
     def frame_in(self, home: str) -> Frame | None:
-        """The innermost frame whose file is in ``home``, the job's folder; None if there is none."""
+        """The innermost frame whose file is in ``home``, the job's folder."""
         for cause in reversed(self.causes):
             for frame in reversed(cause.frames):
                 if home and frame.file.startswith(home.rstrip("/") + "/"):
@@ -142,8 +140,8 @@ class RootCause:
 
 
 def text_of(error: BaseException) -> str:
-    """The texts of an exception and of its causes (up to ``_MOST_LINKS`` exceptions), with Java's stack traces. Never
-    raises an exception."""
+    """The texts of an exception and of its causes (up to ``_MOST_LINKS`` exceptions), with Java's stack traces. Raises
+    nothing."""
     printed: list[str] = []
     seen: set[int] = set()
     current: BaseException | None = error
@@ -204,8 +202,8 @@ def _printed(error: BaseException, outermost: bool) -> str:
 
 
 def _groups(lines: Sequence[str]) -> Iterator[list[Cause]]:
-    """The causes in each printed chain of exceptions, from the outermost to the deepest. (Python prints the deepest
-    cause first, Java last.)"""
+    """The causes in each printed chain, from the outermost to the deepest. (Python prints the deepest first, Java
+    last.)"""
     group: list[Cause] = []
     frames: list[Frame] | None = None
     chained = False
@@ -258,7 +256,7 @@ def _head(line: str, first: bool) -> tuple[str, str] | None:
 
 
 def _message(first: str, following: Sequence[str]) -> str:
-    """A message of at most ``_MESSAGE_LINES`` lines, which ends where a stack trace or another exception begins."""
+    """A message of at most ``_MESSAGE_LINES`` lines, up to a stack trace or another exception."""
     said = [first.split(f" {_TRACEBACK}", maxsplit=1)[0].removesuffix(_TRACEBACK).rstrip()]
     for line in following[: _MESSAGE_LINES - 1]:
         if _AFTER.match(line) or _CAUSED.match(line) or _BARE.match(line) or line.endswith(_TRACEBACK):

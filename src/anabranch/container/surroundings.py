@@ -18,8 +18,8 @@ without free inodes also counts as full."""
 
 @dataclass(frozen=True)
 class Surrounding:
-    """Something on which lanes depend. ``name`` says what a lane waits for, ``cure`` says what a user can do, and
-    ``pattern`` matches the texts of its failures.
+    """Something on which lanes depend. ``name`` says what a lane waits for, ``cure`` what a user can do; ``pattern``
+    matches the texts of failures.
     """
 
     name: str
@@ -111,8 +111,7 @@ _KINDS = (
 
 
 def awaited(text: str) -> Surrounding | None:
-    """What a lane waits for after a failure; None if waiting won't help. ``text`` is the complete text of the
-    failure.
+    """What a lane waits for after a failure; None if waiting won't help. ``text`` is the complete text of the failure.
     """
     return next((kind for kind in _KINDS if kind.pattern.search(text)), None)
 

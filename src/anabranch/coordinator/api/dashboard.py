@@ -71,8 +71,8 @@ class _Asset:
 
 
 class Dashboard:
-    """Answers requests for the dashboard's files, and passes on all others. The files contain no data, so no token is
-    needed to get them; the page requests data like any other client.
+    """Answers requests for the dashboard's files, and passes on all others. The files contain no data, and need no
+    token; the page requests data like any other client.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -69,7 +69,7 @@ def _operation(each: Operation[..., Any]) -> dict[str, Any]:
 
 
 def _security(each: Operation[..., Any]) -> list[dict[str, list[str]]]:
-    """The token that an operation needs: the token of the lowest role that is allowed to use the operation."""
+    """The token that an operation needs: that of the lowest role that is allowed to use it."""
     if each.path == "/healthz":
         return []
     return [{"token": ["operate" if each.private else "read"]}]
@@ -83,9 +83,7 @@ def _parameter(each: Parameter) -> dict[str, Any]:
 
 
 def _document(kind: Any) -> Any:
-    """The type that a result consists of: for a collection, the type of its elements, otherwise the type of the
-    result.
-    """
+    """The type of a collection's elements; any other type itself."""
     return kind if get_origin(kind) is None else get_args(kind)[-1]
 
 

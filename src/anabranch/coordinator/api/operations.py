@@ -1,9 +1,9 @@
 """The table of operations that a coordinator offers over HTTP. The server's routes, the client and the OpenAPI
-description are derived from this table.
+description are derived from it.
 
-To add an operation, add a method with type annotations here. If the operation changes a job, also add a command of the
-same name in :mod:`anabranch.coordinator.commands`, which carries it out. An operation requires the role ``operate``,
-unless it has ``private=False``.
+To add an operation, add a method with type annotations here. If it changes a job, also add a command of the same name
+in :mod:`anabranch.coordinator.commands`, which carries it out. An operation requires the role ``operate``, unless it
+has ``private=False``.
 """
 
 # mypy: disable-error-code="empty-body"

@@ -30,8 +30,8 @@ _MARK = re.compile(r'-+(gzip|br|zstd|deflate)"$')
 
 @dataclass(frozen=True)
 class Representation:
-    """The content of a response. ``etag`` changes whenever the content changes, not counting the time at which the
-    content was made.
+    """The content of a response. ``etag`` changes with the content, not counting the time at which the content was
+    made.
     """
 
     content: bytes
@@ -84,8 +84,8 @@ class _Entry:
 
 
 class ResponseCache:
-    """The last answers, by request. While an answer is valid, all clients get the same bytes, which are made only once.
-    All uses of a cache must be on the same event loop.
+    """The last answers, by request. While an answer is valid, all clients get the same bytes. All uses of a cache must
+    be on the same event loop.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -39,8 +39,10 @@ def of_client(ca: Path | None = None, certificate: Path | None = None, key: Path
     Args:
         ca: the file with the certificate of the authority that must have signed the coordinator's certificate; None for
             any authority that this machine trusts.
-        certificate: the file with the certificate that the client presents; None if the client presents none.
+        certificate: the file with the certificate that the client presents; None if it presents none.
         key: the file with the private key; None if the key is in the certificate's file.
+    Raises:
+        ConfigError: as for :func:`of_server`.
 
     Raises:
         ConfigError: as for :func:`of_server`.
@@ -64,8 +66,8 @@ def refusal(error: BaseException) -> str | None:
 
 
 def alert(error: BaseException) -> str | None:
-    """The alert with which the other end ended the connection, in OpenSSL's words, such as
-    ``TLSV1_ALERT_PROTOCOL_VERSION``; None if something else caused the error.
+    """The alert with which the other end ended the connection, such as ``TLSV1_ALERT_PROTOCOL_VERSION``; None if
+    something else caused the error.
     """
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or ""):

@@ -1,15 +1,15 @@
 """The commands that change a job at a user's request. Each command has a module with ``check``, ``plan``, ``apply`` and
-``run``. (The modules of simple commands, such as ``stop``, have no ``plan``. The module ``autoscale`` isn't such a
-command: the coordinator itself uses it.)
+``run``. (Simple commands, such as ``stop``, have no ``plan``. ``autoscale`` isn't a command: the coordinator itself
+uses it.)
 
 ``check`` raises an error if something prevents the command. ``plan`` determines the command's effects and changes
-nothing. ``apply`` carries the plan out, and stores each step before the step takes effect. ``run`` calls the
-others, and holds the job's lock while it applies the plan.
+nothing. ``apply`` carries the plan out, and stores each step before the step takes effect. ``run`` calls the others,
+and holds the job's lock while it applies the plan.
 
 To add a command, add a module here, an operation of the same name in :mod:`anabranch.coordinator.api.operations`, the
 documents that the operation takes and returns in :mod:`anabranch.protocol`, and a module of the same name in
-:mod:`anabranch.cli`. The server, the client, the OpenAPI description, the coordinator and the command line need no
-change. (An operation that only reads is a method of :class:`anabranch.coordinator.coordinator.Coordinator`.)
+:mod:`anabranch.cli`. Nothing else needs a change. (An operation that only reads is a method of
+:class:`anabranch.coordinator.coordinator.Coordinator`.)
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ __all__ = ["apply", "check", "explain", "plan", "run"]
 
 def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
     """Move the tasks, considering the racks of the job's containers and of its inputs' replicas. The job is changing
-    until all of its lanes are running. If the request is repeated, nothing more happens. If all tasks are already in
-    place, no lane closes; at most, the racks are recorded.
+    until all of its lanes are running. A repeated request does nothing. If all tasks are already in place, no lane
+    closes; at most, the racks are recorded.
 
     Raises:
         NotFoundError: there is no such job.
@@ -57,8 +57,8 @@ def check(running_job: RunningJob) -> None:
 
 
 def plan(running_job: RunningJob, present: Generation, request: str) -> NextGeneration:
-    """The next generation of a job, in which tasks have the seats that they should have. If no task moves, the
-    generation has no new lanes.
+    """The next generation of a job, with the tasks in the seats that they should have. If no task moves, it has no new
+    lanes.
     """
     check(running_job)
     its = {lane.id: lane for lane in running_job.lanes}

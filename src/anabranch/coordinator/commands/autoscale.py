@@ -1,4 +1,4 @@
-"""Gives a job the factor that the coordinator's autosizer chooses, and explains what determines the factor."""
+"""Gives a job the factor that the coordinator's autosizer chooses, and explains the choice."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _ADVISED_AFTER = 30.0
 
 
 def autoscale(registry: JobRegistry, job: str) -> None:
-    """Give a running job the factor that the autosizer chooses. If the factor is refused, no other factor is tried in
-    the same generation. If no factor helps enough, an event gives advice, once per generation.
+    """Give a running job the factor that the autosizer chooses. If it is refused, no other factor is tried in the same
+    generation. If no factor helps enough, an event gives advice, once per generation.
     """
     with registry.locked_all() as jobs:
         verdict = _wanted(registry, jobs[job]) if job in jobs else None
@@ -54,7 +54,7 @@ def autoscale(registry: JobRegistry, job: str) -> None:
 
 
 def _wanted(registry: JobRegistry, running_job: RunningJob) -> Verdict | None:
-    """The autosizer's verdict, if a verdict is due and another factor should be tried; otherwise None."""
+    """The autosizer's verdict, if one is due and another factor should be tried; otherwise None."""
     limits = running_job.settings.autoscale
     if limits is None or registry.clock() < running_job.scaling.looked_at + _SIZE_EVERY:
         return None
@@ -89,7 +89,7 @@ def explain(context: Context, job: str) -> Sizing:
 
 
 def _is_scalable(registry: JobRegistry, snapshot: JobSnapshot) -> bool:
-    """Whether a job can have factors other than 1. The answer is determined once per generation."""
+    """Whether a job can have factors other than 1. This is determined once per generation."""
     seen = snapshot.running_job
     key = (seen.deployment, seen.generation)
     if key not in seen.scaling.scalable:
