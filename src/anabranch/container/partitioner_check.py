@@ -19,8 +19,6 @@ def bases(lane: Lane, stream: str, count: int) -> int:
     In an expansion, a lane gets new partitions whose numbers are higher than those of its old ones by multiples of the
     old partition count. A stream may have been expanded although the lane has no such partitions; so then the smallest
     count that is compatible with the lane's partitions is assumed.
-    Args:
-        count: the current partition count.
 
     Args:
         count: the current partition count.

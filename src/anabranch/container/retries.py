@@ -12,8 +12,6 @@ _MOST_DOUBLINGS = 6
 
 class Retries:
     """Counts the consecutive failures of one lane, with no committed batch between them.
-    Args:
-        most: the number of failures after which there is no further attempt.
 
     Args:
         most: the number of failures after which there is no further attempt.
@@ -26,8 +24,6 @@ class Retries:
 
     def again(self, batch: int) -> float | None:
         """The pause in seconds between a failure and the next attempt; None if there is no further attempt.
-        Args:
-            batch: the last committed batch, -1 for none.
 
         Args:
             batch: the last committed batch, -1 for none.

@@ -43,8 +43,6 @@ def raise_if_ended(lane: str, query: StreamingQuery) -> None:
 class LaneDrain:
     """Drains a lane, in the lane's own thread. :meth:`by_batches` and :meth:`by_holding` return whether the lane has
     drained. If not, it continues as before, or leaves.
-    Args:
-        drained: called when the lane has drained.
 
     Args:
         drained: called when the lane has drained.

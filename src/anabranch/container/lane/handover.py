@@ -53,9 +53,7 @@ class PrestartedQuery:
     """A query that was started in a lane's folder before the lane itself.
 
     The query plans its first batch. It computes and publishes the batch only once it is known that the lane starts at
-    the predicted offsets, ``starting``.
-
-    ``starting`` are the predicted start offsets, by whole SSP.
+    the predicted offsets, ``starting`` (by whole SSP).
     """
 
     def __init__(self, foreseen: PreanalyzedQuery, query: LaneQuery, folder: Folder, starting: Offsets) -> None:

@@ -28,7 +28,6 @@ _COMMIT_EVERY = 5.0
 
 class Monitor:
     """Reads and passes on the progress of a lane's queries. Used by the lane's own thread.
-    ``time_noted`` says whether the lane's event time is stored in its folder.
 
     ``time_noted`` says whether the lane's event time is stored in its folder.
     """

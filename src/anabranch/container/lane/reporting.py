@@ -70,7 +70,6 @@ class Reporter:
 
     def batch_ended(self, worked: Mapping[tuple[int, int], float], **changes: Any) -> None:
         """Report the results of a batch (``changes``), how busy the lane is, and which bucket is the busiest.
-        ``worked`` gives the seconds for which functions worked on each bucket.
 
         ``worked`` gives the seconds for which functions worked on each bucket.
         """

@@ -163,8 +163,6 @@ def operation(
         private: if False, clients with the role ``read`` also get the answer. So it must not contain settings, code, or
             records that jobs process. Only a GET can have ``private=False``.
         by_leader: by default, the same as ``changes``.
-    Raises:
-        ValueError: ``private=False`` on a method that isn't GET.
 
     Raises:
         ValueError: ``private=False`` on a method that isn't GET.

@@ -41,8 +41,6 @@ def of_client(ca: Path | None = None, certificate: Path | None = None, key: Path
             any authority that this machine trusts.
         certificate: the file with the certificate that the client presents; None if it presents none.
         key: the file with the private key; None if the key is in the certificate's file.
-    Raises:
-        ConfigError: as for :func:`of_server`.
 
     Raises:
         ConfigError: as for :func:`of_server`.

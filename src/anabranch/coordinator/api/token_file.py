@@ -47,8 +47,6 @@ def read(path: Path) -> str | None:
 def made(path: Path) -> str:
     """The token in a file that only this user can read. A new token is created if there is none, or if other users have
     any permission for the file.
-    Raises:
-        ConfigError: the file belongs to another user, or can't be created.
 
     Raises:
         ConfigError: the file belongs to another user, or can't be created.

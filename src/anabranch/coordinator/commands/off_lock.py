@@ -1,5 +1,5 @@
-"""Plans changes for a snapshot of a job, without locking the job. If the job has changed by the time a plan is ready,
-and the plan isn't valid any more, a new plan is made.
+"""Plans changes for a snapshot of a job, without locking the job. If a plan isn't valid any more when it is ready, a
+new one is made.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ R = TypeVar("R", ScaleResult, RewindResult, DeployResult)
 
 @dataclass(frozen=True)
 class JobSnapshot:
-    """A copy of a job as it was at some moment. Planning with this copy needs no lock and has no effect on the job."""
+    """A copy of a job as it was at some moment. Planning with it needs no lock and has no effect on the job."""
 
     running_job: RunningJob
     present: Generation
@@ -63,7 +63,7 @@ class JobSnapshot:
 
 
 def take(registry: JobRegistry, running_job: RunningJob) -> JobSnapshot:
-    """A snapshot of a job whose lock the caller holds. A snapshot is cheap even if the job has many tasks."""
+    """A snapshot of a job whose lock the caller holds. It is cheap even if the job has many tasks."""
     return JobSnapshot(running_job.snapshot(), registry.present(running_job))
 
 

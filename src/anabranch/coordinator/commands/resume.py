@@ -19,8 +19,8 @@ def run(context: Context, job: str) -> int:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job is already running or was reset, or the job's code isn't stored, because the job ran in
-            one process with its coordinator.
+        ConflictError: the job is already running or was reset, or its code isn't stored, because it ran in one process
+            with its coordinator.
     """
     registry = context.registry
     with registry.locked_all() as jobs:

@@ -20,8 +20,8 @@ def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
     """Change the factor or the number of containers: lanes close, and other lanes continue from them. The job is
     changing until all of its lanes are running.
 
-    If the request is repeated, or the job already has the requested factor and containers, nothing happens. However, if
-    the request has ``now``, a change that is under way stops waiting for batches.
+    If the request is repeated, or the job already has this factor and number of containers, nothing happens. But if the
+    request has ``now``, a change that is under way stops waiting for batches.
 
     Raises:
         NotFoundError: there is no such job.
@@ -74,7 +74,7 @@ def plan(
     who: str = "user",
     reason: str = "",
 ) -> NextGeneration | None:
-    """The next generation of a job; None if nothing changes. Raises the same errors as :func:`check` and
+    """The next generation of a job; None if nothing changes. Raises the errors of :func:`check` and
     :func:`anabranch.planning.transition.rescale.rescaled`.
 
     Args:

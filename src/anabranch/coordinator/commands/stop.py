@@ -15,7 +15,7 @@ __all__ = ["apply", "check", "run"]
 def run(context: Context, job: str, at_once: bool = False) -> None:
     """Stop a job.
 
-    If the job is already stopping, nothing more happens, except that ``at_once`` takes effect.
+    If the job is already stopping, only ``at_once`` can have an effect.
 
     Args:
         at_once: whether lanes break off their running batches, rather than end at a batch boundary. The next start

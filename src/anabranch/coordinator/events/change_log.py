@@ -1,7 +1,7 @@
-"""The changes of a job, reconstructed from its events, with predictions and measurements. These are pure functions.
+"""The changes of a job, reconstructed from its events, with predictions and measurements. Pure functions.
 
-Because the changes are derived from events, they are known as long as the store keeps the events, even if another
-coordinator or an older version of anabranch stored the events.
+So the changes are known as long as the store keeps the events, even if another coordinator or an older version of
+anabranch stored the events.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """When lanes ran, reconstructed from a job's events. These are pure functions.
 
-Because the times are derived from events, they are known as long as the store keeps the events, even if another
-coordinator or an older version of anabranch stored the events.
+So the times are known as long as the store keeps the events, even if another coordinator or an older version of
+anabranch stored the events.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Span:
 
 @dataclass
 class _Runs:
-    """The runs of a lane: pairs [from, to], in which "to" is None while the lane is running."""
+    """The runs of a lane: pairs [from, to]; "to" is None while the lane is running."""
 
     runs: list[list[float | None]] = field(default_factory=list)
 
@@ -67,7 +67,7 @@ def lane_times(
     Args:
         lanes: all lanes that the job has ever had, by id, in the order in which they were planned.
         events: the latest events about lanes, oldest first.
-        most_closed: the largest number of closed lanes to show. If there are more, the latest ones are shown.
+        most_closed: the largest number of closed lanes to show. If there are more, the last planned ones are shown.
     """
     known_since: float | None = None
     runs: dict[str, _Runs] = {}

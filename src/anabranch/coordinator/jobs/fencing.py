@@ -16,8 +16,7 @@ __all__ = ["Fence", "fence"]
 
 @dataclass(frozen=True)
 class Fence:
-    """A lane that must be fenced at its outputs under its epoch, to shut out its former process. ``settings`` are the
-    job's settings.
+    """A lane that must be fenced under its epoch, to shut out its former process. ``settings`` are the job's settings.
     """
 
     lane: Lane

@@ -92,9 +92,7 @@ def of(job: RunningJob, process: Process) -> Offer:
 
 
 def hear_figures(job: RunningJob, process: Process, beat: Heartbeat) -> bool:
-    """Keep the reports of a heartbeat if they contain nothing but new figures. Otherwise, do nothing. Returns whether
-    the reports were kept.
-    """
+    """If the reports of a heartbeat contain nothing but new figures, keep them. Returns whether they were kept."""
     news = []
     if standbys.is_news(job, process, beat.copies):
         return False
@@ -116,8 +114,8 @@ def hear_figures(job: RunningJob, process: Process, beat: Heartbeat) -> bool:
 
 
 def hear(job: RunningJob, process: Process, news: Sequence[LaneReport], beat: Heartbeat) -> bool:
-    """Keep the reports of a heartbeat, and determine which lanes and standbys the process has now. Returns whether the
-    lanes or standbys have changed.
+    """Keep the reports of a heartbeat, and determine which lanes and standbys the process has now. Returns whether
+    these have changed.
     """
     before, process.offered = process.offered, _offered(job, process, news, beat.seen)
     job.reports.update({report.lane: report for report in news})
@@ -129,9 +127,8 @@ def hear(job: RunningJob, process: Process, news: Sequence[LaneReport], beat: He
 def _offered(job: RunningJob, process: Process, news: Sequence[LaneReport], seen: int) -> set[str]:
     """The lanes that a process has, according to its reports.
 
-    A lane that isn't wanted any more stays in the result until the process has reported its end. However, the lane is
-    left out if the process has seen the current revision and doesn't report the lane at all, because the process then
-    never started the lane.
+    A lane that isn't wanted any more stays in the result until the process has reported its end. But if the process has
+    seen the current revision and doesn't report the lane at all, it never started the lane, which is then left out.
     """
     live = {report.lane for report in news if report.phase in LIVE_PHASES}
     offered = (process.offered | live) - {report.lane for report in news if report.phase in LAST_PHASES}
@@ -152,7 +149,7 @@ def same(job: RunningJob, seen: int, now: float) -> HeartbeatResponse:
 
 def answer(job: RunningJob, process: Process, seen: int, now: float) -> HeartbeatResponse:
     """The answer to a process that has seen the revision ``seen``. From now on, the lanes of the current offer count as
-    offered to the process."""
+    offered to it."""
     offer = of(job, process)
     process.offered |= offer.lanes
     if seen == offer.revision:
@@ -186,8 +183,8 @@ def _have_closed(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, 
 
 
 def _are_same(before: tuple[WantedLane, ...], after: tuple[WantedLane, ...]) -> bool:
-    """Whether ``before`` and ``after`` contain the same lane objects with the same orders. Only the identity of lanes
-    is compared, because there can be thousands of lanes, nearly all of them unchanged.
+    """Whether both contain the same lane objects with the same orders. Only the identity of lanes is compared, because
+    there can be thousands, nearly all of them unchanged.
     """
     if len(before) != len(after):
         return False

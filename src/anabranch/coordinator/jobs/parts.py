@@ -60,8 +60,8 @@ class Process:
 
 @dataclass(frozen=True)
 class Offer:
-    """What the process in a seat should run. ``revision`` rises if an offer differs so much from the former offer that
-    it must be sent to the process (see :meth:`is_news`)."""
+    """What the process in a seat should run. ``revision`` rises if an offer must be sent to the process (see
+    :meth:`is_news`)."""
 
     revision: int
     wanted: tuple[WantedLane, ...] = ()
@@ -149,8 +149,8 @@ class DeploymentTerms:
 
 @dataclass
 class Seats:
-    """The processes that hold seats, the processes that stand by for a seat, and the offer for each seat. Times are on
-    this coordinator's clock; "by execution" means by EXECUTION_ENV_CONTAINER_ID.
+    """The processes that hold seats or stand by for one, and the offer for each seat. Times are on this coordinator's
+    clock; "by execution" means by EXECUTION_ENV_CONTAINER_ID.
 
     Attributes:
         expels: whether a process that is silent for too long loses its seat. Its lanes are then fenced before other
@@ -158,8 +158,8 @@ class Seats:
         processes: the processes that hold seats, by container id.
         asked: when each process that stands by last asked for a seat, by execution.
         resting: the last registration of each process that stands by, by execution.
-        returning: the times at which processes returned their seats in order to replace themselves with new processes,
-            by execution. An entry is kept until the new process asks for a seat, or is overdue.
+        returning: when processes returned their seats in order to replace themselves with new processes, by execution.
+            An entry is kept until the new process asks for a seat, or is overdue.
         revision: the latest revision of any offer.
         begun: when this coordinator began to serve the deployment, or told the job's launcher to try again.
         sure_from: the time by which all live processes must have reported.
@@ -188,15 +188,15 @@ class Seats:
         return {process.record.seat for process in self.processes.values()}
 
     def leave(self, process: Process, returns_from: float | None) -> None:
-        """Record that a process has returned its seat. ``returns_from`` is the time at which the process began to
-        replace itself with a new process; None if no new process follows.
+        """Record that a process has returned its seat. ``returns_from`` is when it began to replace itself with a new
+        process; None if no new process follows.
         """
         del self.processes[process.record.id]
         if returns_from is not None:
             self.returning[process.record.execution] = returns_from
 
     def stand_by(self, registration: Registration, now: float) -> None:
-        """Record that a process stands by: it has asked for a seat when no seat was free for it."""
+        """Record that a process stands by: it has asked for a seat, and none was free for it."""
         self.returning.pop(registration.execution, None)
         self.asked[registration.execution] = now
         self.resting[registration.execution] = registration
@@ -207,8 +207,8 @@ class Seats:
         return dict(self.returning)
 
     def standing_by(self, since: float) -> frozenset[str]:
-        """The executions of the processes that stand by and last asked for a seat at ``since`` or later. Processes that
-        stand by, but last asked before ``since``, are forgotten.
+        """The executions of the processes that stand by and last asked for a seat at ``since`` or later. Others are
+        forgotten.
         """
         self.asked = {execution: at for execution, at in self.asked.items() if at >= since}
         self.resting = {execution: its for execution, its in self.resting.items() if execution in self.asked}
@@ -254,14 +254,14 @@ class Progress:
 
     Attributes:
         changed_at: when the job's state was last stored, in seconds since 1970. Use this time only for display, because
-            the clock that it comes from can be set to another time.
+            its clock can be set to another time.
         unchanged_since: the same moment on this coordinator's clock.
         changing_since: when the job last entered the state CHANGING, on this coordinator's clock.
         rescale_seconds: how many seconds the last change took; None if this coordinator hasn't seen a change end.
         pause: the change whose pause is being measured.
         shown: what has been measured of the job's changes so far.
-        hasty: whether the change that is under way breaks off the running batches of closing lanes rather than wait for
-            them, even if part of their output is then written twice.
+        hasty: whether the change that is under way breaks off the running batches of closing lanes, even if part of
+            their output is then written twice.
         stays: the deployment and the generation of the last change for which an event says that it can't be undone.
         at_once: whether the job is stopped without waiting for batch boundaries.
         drain: the requested drain.
@@ -284,7 +284,7 @@ class Progress:
     drains_for: float = 0.0
 
     def has_changed(self, at: float, now: float) -> None:
-        """Record that the job's state has changed. The time is ``at`` in seconds since 1970, and ``now`` on this
+        """Record that the job's state has changed, at ``at`` in seconds since 1970, and at ``now`` on this
         coordinator's clock.
         """
         self.changed_at, self.unchanged_since = at, now

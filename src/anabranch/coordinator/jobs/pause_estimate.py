@@ -47,8 +47,8 @@ _AT_MOST = 2.0
 
 
 class Kind(StrEnum):
-    """Where and how the new lanes of a change start. The more the containers must load and compile for these lanes, the
-    longer the start takes.
+    """Where and how the new lanes of a change start: the more their containers must load and compile, the longer it
+    takes.
     """
 
     SAME = "same"
@@ -78,9 +78,9 @@ class Experience:
     Attributes:
         state_speed: the bytes of state per second that are copied and opened.
         container: the seconds from a change until a container that the change needs is ready.
-        overhead: the measured overhead of changes, by kind, as a multiple of the overhead that is assumed for the kind.
-        speeds: the batch sizes of lanes that have been closed, by stage and group, and then by factor. Containers
-            store these sizes, too, and choose the sizes of the first batches of later lanes from them.
+        overhead: the measured overhead of changes, by kind, as a multiple of the assumed overhead.
+        speeds: the batch sizes of lanes that have been closed, by stage and group, and then by factor. Containers store
+            these sizes, too, and derive the first batch sizes of later lanes from them.
     """
 
     state_speed: float = _STATE_SPEED
@@ -106,16 +106,16 @@ class Experience:
         return {**self.speeds.get((lane.stage, lane.group), {}), **own}
 
     def slowness(self, kind: Kind) -> float:
-        """The expected overhead of a change of this kind, as a multiple of the assumed overhead. If no change of this
-        kind has been measured, the result is the geometric mean over the other kinds; 1.0 if no change was measured.
+        """The expected overhead of a change of this kind, as a multiple of the assumed overhead. If no such change has
+        been measured, it is the geometric mean over the other kinds; 1.0 if no change was measured.
         """
         if kind in self.overhead or not self.overhead:
             return self.overhead.get(kind, 1.0)
         return math.exp(sum(map(math.log, self.overhead.values())) / len(self.overhead))
 
     def after(self, change: MeasuredChange, pause: float) -> Experience:
-        """This experience, including another change. The difference between the change's pause and the prediction is
-        attributed to the speed of copying state if there was much state, and otherwise to the overhead.
+        """This experience, including another change. If there was much state, the difference between pause and
+        prediction is attributed to the speed of copying it; otherwise, to the overhead.
         """
         off = pause - change.foretold
         if change.state_bytes >= _STATE_SPEED / 10:
@@ -160,8 +160,8 @@ def expected(
         shown: what was measured during earlier changes.
         starting: the seconds until all successors have a container.
         following: the successors. If they aren't given, their first batches are predicted as for the same factor.
-        made_at: the current time, in seconds since 1970, if the change is made now, and so may break off the batches
-            that are running. None if the change is only planned, and can be made at any time.
+        made_at: the current time, in seconds since 1970, if the change is made now, and may break off running batches;
+            None if it is only planned.
         hasty: whether a change that is made now breaks off every running batch, whatever is lost or repeated.
     """
     shown = shown or Experience()
@@ -181,8 +181,7 @@ def expected(
 
 
 def _lost(report: LaneReport, cost: BatchCost | None) -> float:
-    """How many seconds of a lane's work are expected to be lost because a batch is broken off, for a change at an
-    unknown time.
+    """How many seconds of a lane's work are expected to be lost because a change at an unknown time breaks off a batch.
     """
     spent, whole = _present_batch(report, cost)
     if report.load.repeats or whole < _SHORT or spent > whole:
@@ -212,8 +211,8 @@ def _lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: boo
 
 
 def without_output(report: LaneReport, now: float) -> float:
-    """How many seconds a lane has written nothing although there were records to read. ``now`` is in seconds since
-    1970. Because the clocks of machines can differ, the result is limited to what is possible according to the report.
+    """For how many seconds, at ``now`` (in seconds since 1970), a lane has written nothing although there were records
+    to read. Clocks of machines can differ, so the result is limited to what is possible according to the report.
     """
     at = report.progress.batch_progress
     if at is None and not _waiting(report):
@@ -223,8 +222,8 @@ def without_output(report: LaneReport, now: float) -> float:
 
 
 def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, float]:
-    """How old the running batch was at the time of the report, and how long the whole batch takes, both in seconds. If
-    no batch was running, the result is for the next batch.
+    """The age of the running batch at the time of the report, and the duration of the whole batch, in seconds. If no
+    batch was running, these are for the next one.
     """
     at = report.progress.batch_progress
     if at is None:
@@ -235,7 +234,7 @@ def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, f
 
 
 def _next_batch(report: LaneReport, cost: BatchCost | None) -> float:
-    """How many seconds the batch after the running batch takes; 0.0 if there are no records for it."""
+    """How many seconds the batch after the running one takes; 0.0 if there are no records for it."""
     records = _waiting(report)
     if not records:
         return 0.0
@@ -252,8 +251,8 @@ def _waiting(report: LaneReport) -> int:
 def _first_batch(
     lane: Lane, report: LaneReport, cost: BatchCost | None, following: Collection[Lane], shown: Experience
 ) -> float:
-    """How many seconds the longest of the first batches of a lane's successors takes. The time that the job's functions
-    take depends on the number of records, and on the number of buckets among which the records are divided; see
+    """How many seconds the longest of the first batches of a lane's successors takes. The time of the job's functions
+    depends on how many records there are, and among how many buckets they are divided; see
     :mod:`anabranch.pace.stored_sizes`.
     """
     known = shown.known(lane, report)
@@ -270,7 +269,7 @@ def _first_batch(
 
 
 def _records(report: LaneReport) -> float:
-    """How many records a lane and its successors still have to read; infinite if no such records are known."""
+    """How many records a lane and its successors still have to read; infinite if none are known."""
     progress = report.progress
     return sum(max(0, end - progress.positions.get(ssp, 0)) for ssp, end in progress.ends.items()) or math.inf
 
@@ -291,7 +290,7 @@ class MeasuredChange:
         stateful: whether any of the closing lanes has state.
         state_bytes: the largest size of a closing lane's state, in bytes.
         spent: the longest time, in seconds, for which a closing lane had written nothing when the change was accepted,
-            although there were records to read. If the running batch is broken off, this time is part of the pause.
+            although there were records to read. It is part of the pause if the running batch is broken off.
     """
 
     foretold: float
@@ -316,7 +315,7 @@ class MeasuredChange:
                 self._first[lane.id] = report.progress.first_output
 
     def measured(self, lanes: Iterable[Lane], since: float, whole: float = math.inf) -> float | None:
-        """The longest pause of any lane, in seconds; 0.0 if no pause was seen, and None if the pause isn't known yet.
+        """The longest pause of any lane, in seconds; 0.0 if no pause was seen, None if it isn't known yet.
 
         Args:
             since: the seconds for which all lanes have been running.

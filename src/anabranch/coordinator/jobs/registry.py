@@ -1,5 +1,5 @@
-"""Holds the jobs that a coordinator serves, and takes the durable steps that advance these jobs. Each step is stored
-before it takes effect."""
+"""Holds the jobs that a coordinator serves, and takes the durable steps that advance them. Each step is stored before
+it takes effect."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class JobRegistry:
     Args: see :class:`anabranch.coordinator.coordinator.Coordinator`.
 
     Attributes:
-        leases: the lock for the data that a heartbeat changes even if it contains nothing but figures. Because such a
-            heartbeat takes no other lock, never hold ``leases`` for long.
+        leases: the lock for the data that a heartbeat changes even if it contains nothing but figures. Such a heartbeat
+            takes no other lock, so never hold ``leases`` for long.
         polls: the clients that wait for new orders.
     """
 
@@ -148,8 +148,8 @@ class JobRegistry:
         return True
 
     def serve(self, stored: DeploymentRecord, settings: Mapping[str, Any] | None = None) -> None:
-        """Serve a stored deployment that is neither drained nor reset. The deployment is now starting, and those of its
-        lanes that aren't closed run again.
+        """Serve a stored deployment that is neither drained nor reset. It is now starting, and those of its lanes that
+        aren't closed run again.
 
         ``settings`` are the job's settings, if the deployment has no program that contains them.
         """
@@ -177,8 +177,8 @@ class JobRegistry:
         self.announce()
 
     def write(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Store a step. If the connection to the store is lost meanwhile, it isn't known whether the step was stored.
-        If ``grace`` isn't None, the next :meth:`locked_all` then reads the jobs from the store again.
+        """Store a step. If the connection to the store is lost meanwhile, it isn't known whether the step was stored;
+        if ``grace`` isn't None, the next :meth:`locked_all` then reads the jobs from the store again.
         """
         try:
             return step(*args, **kwargs)
@@ -269,8 +269,8 @@ class JobRegistry:
         return True
 
     def _give_up(self, running_job: RunningJob) -> bool:
-        """If the job runs, close the lanes that already have successors but can't start, and closing lanes of former
-        deployments that no process was ever told to run. Returns whether there were such lanes.
+        """If the job runs, close lanes that already have successors but can't start, and closing lanes of former
+        deployments that no process was ever told to run. Returns whether there were any.
         """
         if not running_job.state.runs:
             return False
@@ -280,7 +280,7 @@ class JobRegistry:
         return bool(void)
 
     def _open(self, running_job: RunningJob) -> bool:
-        """Store the start offsets of the lanes for which they can now be determined. Returns whether there were any."""
+        """Store the start offsets that can now be determined. Returns whether there were any."""
         opened = [running_job.as_held(rewind.opened(lane, running_job.known)) for lane in running_job.opening()]
         self._put(running_job, opened, "has its start offsets")
         return bool(opened)
@@ -308,8 +308,8 @@ class JobRegistry:
         running_job.progress.has_changed(event.at, self.clock())
 
     def change(self, running_job: RunningJob, planned: NextGeneration, now: bool = False) -> None:
-        """Enter another generation. For ``now``, see :class:`anabranch.protocol.commands.ChangeRequest`. The value of
-        ``now`` isn't stored, so another coordinator that takes over doesn't know about it.
+        """Enter another generation. For ``now``, see :class:`anabranch.protocol.commands.ChangeRequest`. It isn't
+        stored, so another coordinator that takes over doesn't know it.
         """
         state, model = DeploymentState.CHANGING, planned.model
         event = job_events.began(running_job, planned, self.now(), now)
@@ -351,7 +351,7 @@ class JobRegistry:
         self.change(running_job, transitions.undone(running_job, present, before, who, why))
 
     def hasten(self, running_job: RunningJob) -> None:
-        """Make the change that is under way break off the closing lanes' batches rather than wait for any of them."""
+        """Make the change that is under way break off the closing lanes' batches rather than wait for them."""
         if running_job.state is DeploymentState.CHANGING and not running_job.progress.hasty:
             self.store.note([job_events.hastened(running_job.job, self.now(), "change", "change")])
             running_job.progress.hasty = True
