@@ -13,11 +13,8 @@ __all__ = ["DrainHook"]
 
 
 class DrainHook:
-    """Calls a job's ``on_drain`` function, if the job has this function. Thread-safe.
-
-    Args:
-        functions: the functions of the job, by node.
-        lanes: returns the container's current lanes.
+    """Calls a job's ``on_drain`` function, if there is one, for each task that has drained in this container.
+    Thread-safe.
     """
 
     def __init__(self, functions: Mapping[int, Callable[..., Any]], lanes: Callable[[], Iterable[Lane]]) -> None:
@@ -27,8 +24,8 @@ class DrainHook:
         self._lock = threading.Lock()
 
     def drained(self, lane: Lane) -> None:
-        """Record that a lane has drained, and call the function for each of the lane's tasks whose other lanes in this
-        container have also drained. Exceptions from the function are passed on."""
+        """Record that a lane has drained. Calls the function for each of the lane's tasks whose other lanes in this
+        container have also drained, and passes its exceptions on."""
         if self._function is None:
             return
         with self._lock:

@@ -1,5 +1,5 @@
-"""Makes the error text that a user sees when a lane fails, and determines what may help. The text is anabranch's own
-message if there is one, otherwise the root cause.
+"""Makes the error text that a user sees when a lane fails: anabranch's own message, otherwise the root cause. Also
+determines what may help.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Failure:
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of failure with a known remedy. ``of`` returns whether a cause is of this kind. ``what`` says the root
-    cause in our words, if Spark's are hard to read.
+    """A kind of failure with a known remedy. ``of`` recognizes its causes. ``what`` says the root cause in our words,
+    if Spark's are hard to read.
     """
 
     of: Callable[[Cause], bool]
@@ -177,8 +177,8 @@ def _kinds() -> Iterator[_Kind]:
 
 
 def failure(error: BaseException, home: str = "") -> Failure:
-    """The failure to report for an error. ``home`` is the job's folder: a stack frame in this folder shows which line
-    of the job's code failed.
+    """The failure to report for an error. A stack frame in the job's folder, ``home``, shows which line of the job's
+    code failed.
     """
     failed = _failure(error, home)
     if isinstance(error, DamagedError | FencedError | UsageError):
@@ -191,7 +191,7 @@ def failure(error: BaseException, home: str = "") -> Failure:
 
 
 def _is_of_job(text: str, home: str) -> bool:
-    """Whether the job's own code has failed. If so, nobody knows whether the services that it calls will recover."""
+    """Whether the job's own code has failed. Then nobody knows whether the services that it calls will recover."""
     return bool(home) and root_cause.parsed(text).frame_in(home) is not None
 
 
@@ -212,7 +212,7 @@ def is_ours(error: BaseException) -> bool:
 
 
 def is_fenced(error: BaseException) -> bool:
-    """Whether an error, perhaps reported by a Python worker, says that this process has lost its seat or the lane."""
+    """Whether an error, perhaps of a Python worker, says that this process has lost its seat or the lane."""
     return isinstance(error, FencedError) or f"anabranch.errors.{FencedError.__name__}" in root_cause.said(error)
 
 
@@ -238,7 +238,6 @@ def _family(kind: type[AnabranchError]) -> Iterator[type[AnabranchError]]:
 
 
 def _ours(text: str) -> list[str] | None:
-    """The lines of the first error of anabranch's own in a text; None if there is none."""
     found = _OURS.search(text)
     if found is None:
         return None

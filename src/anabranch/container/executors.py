@@ -75,7 +75,7 @@ def ready(
 
 def wait_for_slots(spark: SparkSession, cores: int, say: Callable[[str], None], unless: Callable[[], bool]) -> int:
     """Wait for at least ``cores`` of Spark's task slots, and at least one. Returns their number; 0 if ``unless`` has
-    ended the wait. Raises ConfigError if there are still too few ``SLOTS_WITHIN`` seconds after the first one."""
+    ended the wait. Raises ConfigError if there are too few ``SLOTS_WITHIN`` seconds after the first one."""
     master = spark.sparkContext.master
     begun = time.monotonic()
     next_word, first = begun + SAY_AFTER, 0.0
@@ -105,8 +105,8 @@ def task_slots(spark: SparkSession) -> int:
 
 
 def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) -> None:
-    """Check that executors can import the packages that lanes need, and can write to the shared folders. Runs twice as
-    many Spark tasks as there are task slots, to reach all executors."""
+    """Check that executors can import the packages that lanes need, and can write to the shared folders. There are
+    twice as many Spark tasks as task slots, to reach all executors."""
     with ExitStack() as probing:
         shared = [probing.enter_context(_probed(*each)) for each in _shared(settings, graph)]
         look = partial(_look, [str(each.probe) for each in shared])
@@ -145,7 +145,6 @@ def _shared(settings: Settings, graph: Graph) -> Iterator[tuple[str, Path, str]]
 
 @contextmanager
 def _probed(what: str, folder: Path, cure: str) -> Iterator[_Folder]:
-    """The folder, with a new file in it during the block."""
     own_files.make_folder(folder)
     probe = folder / f".anabranch-shared-{uuid.uuid4().hex}"
     probe.touch()

@@ -67,8 +67,8 @@ class Heartbeats(Protocol):
         ...
 
     def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
-        """Return the seat, once all lanes have ended. ``returns`` says whether a new process will ask for a seat in
-        place of this process.
+        """Return the seat, once all lanes have ended. If the container ``returns``, a new process will ask for a seat
+        in its place.
         """
         ...
 
@@ -131,17 +131,17 @@ class DirectHeartbeats:
 
 @dataclass(frozen=True)
 class Departure:
-    """A container's notice that it returns its seat. ``returns`` says whether a new process will ask for a seat in
-    place of this process."""
+    """A container's notice that it returns its seat. If it ``returns``, a new process will ask for a seat in its place.
+    """
 
     returns: bool
 
 
 class BackgroundHeartbeats:
-    """Sends heartbeats from its own threads: long polls, which wait for news, and a heartbeat as soon as the state of a
+    """Sends heartbeats from its own threads: long polls, which wait for news, and a heartbeat whenever the state of a
     lane or a standby changes.
 
-    A heartbeat that fails for any reason counts as missed, and the threads continue.
+    A failed heartbeat counts as missed, and the threads continue.
 
     Args:
         period: the longest time in seconds that a poll waits, and the time between two attempts while the coordinator
@@ -238,7 +238,6 @@ class BackgroundHeartbeats:
             return bool(self._seat_lease.must_stop) or (answer is not None and answer.done)
 
     def _beat(self, wait: float) -> bool:
-        """Send a heartbeat. Returns whether it was answered."""
         try:
             return self._asked(wait)
         except Exception:

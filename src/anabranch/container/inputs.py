@@ -1,5 +1,5 @@
-"""Checks that a lane's inputs are still the streams that the lane has read so far, and still contain the records that
-it has yet to read."""
+"""Checks that a lane's inputs are still the streams that it has read so far, and still contain what it has yet to read.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Inputs:
     def warnings(self, own: Collection[str]) -> tuple[str, ...]:
         """Warnings about keys that other programs have written to partitions in which anabranch doesn't expect them.
         ``own`` are the streams that the job writes itself. Only the newest keys in the lane's first and last partition
-        of each stream are checked. Broadcast inputs aren't checked, because each task gets all of their keys.
+        of each stream are checked, and no broadcast inputs, because each task gets all of their keys.
         """
         found = []
         for name, stream in self.streams:
@@ -70,11 +70,10 @@ class Inputs:
         return tuple(warning for warning in found if warning)
 
     def take(self, folder: Folder) -> None:
-        """Record in a new lane's folder which streams the lane reads. In systems that know the readers of their
-        streams, prevent retention from deleting records that the lane has yet to read. Then check the streams, like
-        :meth:`check`.
+        """Record in a new lane's folder which streams the lane reads. Where systems know the readers of their streams,
+        prevent retention from deleting records that the lane has yet to read. Then :meth:`check` the streams.
 
-        Raises the same errors as :meth:`check`, and:
+        Raises the errors of :meth:`check`, and:
             LogError: the job couldn't be recorded as a reader of a stream.
         """
         folder.note_streams(self.ids())
@@ -86,7 +85,7 @@ class Inputs:
         self.check(folder)
 
     def _begins(self, name: str, stream: str, read: Mapping[int, int]) -> dict[int, int]:
-        """The offset at which the lane continues in each partition of a stream; 0 if it isn't known."""
+        """The offsets at which the lane continues in a stream's partitions; 0 if unknown."""
         mine = [ssp for ssp in self.ssps if (ssp.system, ssp.stream) == (name, stream)]
         return {ssp.partition: read.get(ssp.partition, self._starting.get(ssp, 0)) for ssp in mine}
 

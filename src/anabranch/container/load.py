@@ -1,5 +1,5 @@
-"""A lane's load: the share of the time for which it works, and the rate at which records arrive. Pure: no clock, no
-threads, no Spark.
+"""A lane's load: for which share of the time it works, and how fast records arrive. Pure: no clock, no threads, no
+Spark.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Sample:
 
 
 class Load:
-    """The load of a lane in the last half minute, from the reports of its batches, including the running one.
+    """The load of a lane in the last half minute, including the running batch.
 
     Attributes:
         busy: the share of the time that batches took, from 0 to 1.

@@ -1,4 +1,4 @@
-"""Prepares lanes while their predecessors are still running. Then the change takes less time."""
+"""Prepares lanes while their predecessors are still running, which makes changes faster."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _PATIENCE = 5.0
 
 
 class Preparations(Generic[T]):
-    """Prepares each lane that will start soon, in a separate thread: takes over its outputs, and analyzes its query. If
-    the outputs can't be taken over yet, the lane itself tries again later.
+    """Takes over the outputs of each coming lane, and analyzes its query, in a separate thread. If the outputs can't be
+    taken over yet, the lane itself tries again later.
 
     Args:
         take: takes over the outputs of a lane that no process has owned yet.
@@ -50,14 +50,14 @@ class Preparations(Generic[T]):
 
     def under_way(self, coming: Iterable[Lane]) -> bool:
         """Whether the preparation of any of these lanes is under way, and began less than ``_PATIENCE`` seconds ago. If
-        so, the lane's predecessors should keep running.
+        so, the predecessors should keep running.
         """
         begun = [self._begun.get((lane.id, lane.epoch)) for lane in coming]
         return any(each is not None and each.is_under_way for each in begun)
 
     def taken(self, lane: Lane) -> bool:
-        """Whether the preparation of a lane has taken over its outputs under its current epoch. Waits for the
-        preparation to end; False if none was begun."""
+        """Whether a lane's outputs were taken over under its current epoch. Waits for the preparation to end; False if
+        none was begun."""
         preparation = self._begun.get((lane.id, lane.epoch))
         if preparation is None:
             return False

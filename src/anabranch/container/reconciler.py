@@ -175,8 +175,7 @@ class Container:
                 yield each
 
     def _close_prepared(self) -> None:
-        """Close each lane that was kept running, once the preparation of its successors is over or has taken too long.
-        """
+        """Close the lanes that were kept running whose successors are prepared, or take too long to prepare."""
         held, self._closing = self._closing, []
         for each, following in held:
             if self._preparations.under_way(following):
@@ -253,8 +252,8 @@ class Container:
         return self._builder.prestarted(lane, starting, self._preparations.foreseen(lane))
 
     def _prestarted(self, lane: Lane, starting: Offsets) -> PrestartedQuery | None:
-        """The lane's prestarted query. If it isn't the query that the lane needs, or starts at other offsets, it is
-        abandoned, and the result is None."""
+        """The lane's prestarted query. If it doesn't fit the lane or starts at other offsets, it is abandoned, and the
+        result is None."""
         ahead = self._prestarter.take(lane)
         if ahead is None:
             return None

@@ -53,8 +53,7 @@ class Restarts:
     why: str = ""
 
     def after(self, lane: str, batches: Mapping[str, int], why: str) -> Restarts | None:
-        """The replacements including the next one; None if the process was already replaced too often without progress
-        of the failed lane.
+        """The replacements including the next one; None if there were too many without progress of the failed lane.
 
         Args:
             lane: the failed lane; empty if the Java process has ended. Then progress of any lane counts.

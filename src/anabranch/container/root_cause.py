@@ -15,8 +15,8 @@ __all__ = ["Cause", "Frame", "RootCause", "parsed", "said", "text_of"]
 
 _MOST_LINKS = 20
 _LONGEST = 400_000
-"""The largest number of characters that are examined: half of them from the beginning of a text, and half from its end.
-A message can contain a record of 50 MB.
+"""The largest number of characters that are examined: half from the beginning of a text, and half from its end. A
+message can contain a record of 50 MB.
 """
 _LONGEST_LINE = 4000
 
@@ -140,8 +140,7 @@ class RootCause:
 
 
 def text_of(error: BaseException) -> str:
-    """The texts of an exception and of its causes (up to ``_MOST_LINKS`` exceptions), with Java's stack traces. Raises
-    nothing."""
+    """The texts of an exception and of its causes, with Java's stack traces. Raises nothing."""
     printed: list[str] = []
     seen: set[int] = set()
     current: BaseException | None = error
@@ -173,7 +172,6 @@ def parsed(text: str) -> RootCause:
 
 
 def _behind(error: BaseException) -> BaseException | None:
-    """The cause of an exception, as Spark, py4j or Python store it."""
     for kept in (getattr(error, "_cause", None), getattr(error, "cause", None), error.__cause__):
         if isinstance(kept, BaseException):
             return kept
@@ -181,7 +179,7 @@ def _behind(error: BaseException) -> BaseException | None:
 
 
 def said(error: BaseException) -> str:
-    """The exception's own message; empty if the exception fails to produce one."""
+    """The exception's own message; empty if it fails to produce one."""
     try:
         return str(error)
     except Exception:  # perhaps the message comes from a Java process that has ended
@@ -189,7 +187,6 @@ def said(error: BaseException) -> str:
 
 
 def _printed(error: BaseException, outermost: bool) -> str:
-    """An exception as Python prints it, with Java's stack trace."""
     kind, text = type(error), said(error)
     trace = getattr(error, "_stackTrace", None)
     if isinstance(trace, str) and trace not in text:
@@ -256,7 +253,6 @@ def _head(line: str, first: bool) -> tuple[str, str] | None:
 
 
 def _message(first: str, following: Sequence[str]) -> str:
-    """A message of at most ``_MESSAGE_LINES`` lines, up to a stack trace or another exception."""
     said = [first.split(f" {_TRACEBACK}", maxsplit=1)[0].removesuffix(_TRACEBACK).rstrip()]
     for line in following[: _MESSAGE_LINES - 1]:
         if _AFTER.match(line) or _CAUSED.match(line) or _BARE.match(line) or line.endswith(_TRACEBACK):
@@ -270,7 +266,6 @@ def _first(text: str) -> str:
 
 
 def _cut(line: str) -> str:
-    """The line; if it is too long, without its middle."""
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 2 :]}"
 
 

@@ -58,8 +58,8 @@ class SeatLease:
 
     @property
     def lease_left(self) -> float:
-        """The seconds until the lease ends; negative once it has ended. The lease begins when the last answered
-        heartbeat was sent or, before the first answer, at ``registered_at``.
+        """The seconds until the lease ends; negative afterwards. The lease begins when the last answered heartbeat was
+        sent or, before the first answer, at ``registered_at``.
         """
         return self._lease_until - self._clock()
 
@@ -70,7 +70,7 @@ class SeatLease:
 
     @property
     def must_stop(self) -> str:
-        """Why everything must end now; empty as long as the container can continue. A reason, once there is one, stays.
+        """Why everything must end now; empty as long as the container can continue. Once there is a reason, it stays.
         """
         keep = self.me.lease * _STOPPING
         if not self._refused and self._stops_because and self.lease_left <= keep:
@@ -87,7 +87,7 @@ class SeatLease:
         copies: Sequence[StandbyReport] = (),
     ) -> SentHeartbeat:
         """The next heartbeat. ``leaving`` says whether it returns the seat, and ``returns`` whether a new process will
-        ask for a seat in place of this process.
+        ask for a seat in place of this one.
         """
         self._number += 1
         seen = -1 if self._answer is None else self._answer.revision

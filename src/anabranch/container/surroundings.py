@@ -1,6 +1,4 @@
-"""Determines whether a failure comes from a lane's surroundings, and what the lane then waits for. Pure, except for the
-check of how full disks are.
-"""
+"""Determines whether a failure comes from a lane's surroundings, and what the lane then waits for."""
 
 from __future__ import annotations
 
@@ -12,8 +10,8 @@ from dataclasses import dataclass
 __all__ = ["Surrounding", "awaited", "full_disks"]
 
 _FULL_BELOW = 0.005
-"""A disk counts as full if no more than this share of it is free, because a large file may no longer fit. A disk
-without free inodes also counts as full."""
+"""A disk counts as full if no more than this share of it is free, because a large file may no longer fit; or if it has
+no free inodes."""
 
 
 @dataclass(frozen=True)

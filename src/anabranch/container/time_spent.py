@@ -1,6 +1,4 @@
-"""Divides the time of a running batch among its phases, according to the reports of its Spark tasks. No clock, no
-threads, no Spark.
-"""
+"""Divides the time of a running batch among its phases, by the reports of its Spark tasks. Pure."""
 
 from __future__ import annotations
 
@@ -106,7 +104,6 @@ def _weights(operators: Iterable[Operator], now: float) -> tuple[dict[str, float
 
 
 def _union(spans: Iterable[tuple[float, float]]) -> float:
-    """The seconds that are covered by at least one of these spans of time."""
     covered, reached = 0.0, float("-inf")
     for begun, ended in sorted(spans):
         covered += max(0.0, ended - max(begun, reached))

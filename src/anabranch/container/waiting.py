@@ -1,5 +1,4 @@
-"""Computes how long a lane whose surroundings have failed waits before the next attempt. No clock, no threads, no
-randomness."""
+"""Computes how long a lane whose surroundings have failed waits before the next attempt. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ _MOST_DOUBLINGS = 10
 
 @dataclass(frozen=True)
 class Wait:
-    """A lane's wait: what it waits for, since when (in seconds on any clock), and how many times it has failed since
-    then."""
+    """What a lane waits for, since when (in seconds on any clock), and how many times it has failed since then."""
 
     awaited: str
     since: float
@@ -25,14 +23,14 @@ class Wait:
 
 
 def begun_or_continued(wait: Wait | None, awaited: str, now: float) -> Wait:
-    """The wait after a failure. Without progress of the lane, the same wait continues, even if the lane now waits for
-    something else.
+    """The wait after a failure. Without progress, the same wait continues, even if the lane now waits for something
+    else.
     """
     return Wait(awaited, now) if wait is None else Wait(awaited, wait.since, wait.attempts + 1)
 
 
 def pause(wait: Wait, now: float, longest: float, chance: float) -> float | None:
-    """The pause in seconds before the next attempt; None if the lane has waited too long, and counts as failed.
+    """The seconds before the next attempt; None if the lane has waited too long, and counts as failed.
 
     Args:
         longest: the seconds after which a waiting lane counts as failed.

@@ -61,8 +61,8 @@ Replace = Callable[[str], None]
 
 
 def watch_java(is_gone: Callable[[], bool], ended: threading.Event, replace: Replace) -> None:
-    """In a separate thread, until ``ended`` is set, watch the Java process. If it has ended, replace or end the Python
-    process, because nothing can run any more."""
+    """In a separate thread, until ``ended`` is set, watch the Java process. If it has ended, nothing can run any more,
+    and the Python process is replaced or ended."""
 
     def look() -> None:
         while not ended.wait(_EVERY):

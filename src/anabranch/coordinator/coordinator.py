@@ -57,7 +57,7 @@ MOST_WAIT = 30.0
 _LAST_ID = 2**62
 _LOOK_AGAIN = 1.0
 _LOST_SHOWN = 5
-"""The largest number of processes without their former seats that are shown in a job's status."""
+"""The largest number of processes without their former seats in a job's status."""
 
 
 class Coordinator(Operations):
@@ -71,8 +71,8 @@ class Coordinator(Operations):
         lease: how long a process counts as alive after a heartbeat, in seconds.
         now: returns the seconds since 1970, for stored times.
         grace: the seconds from the end of a silent process's lease until the process loses its seat. Its lanes are then
-            fenced (see :meth:`fences`) and given to other processes. If None, the process keeps its seat until another
-            process takes it.
+            fenced (see :meth:`fences`) and given to other processes. If None, it keeps its seat until another process
+            takes it.
         first: returns the revision from which this coordinator counts when it begins to serve a job: a number that is
             unlikely to be near another coordinator's revisions.
         systems: the systems of the only job, which runs in this process; None for the systems that jobs' settings name.
@@ -120,7 +120,7 @@ class Coordinator(Operations):
             return self.registry.adopt(job)
 
     def release(self, job: str) -> bool:
-        """Stop serving a job if it has ended and no process has a seat. Returns whether the job is no longer served."""
+        """Stop serving a job if it has ended and no process has a seat. Returns whether it is no longer served."""
         with self.registry.locked_as_seen():
             running_job = self.registry.jobs.get(job)
             if running_job is not None and (running_job.state.active or running_job.seats.processes):
@@ -163,8 +163,8 @@ class Coordinator(Operations):
         return [self.status(job) for job in self._store.jobs()]
 
     def status(self, job: str) -> JobStatus:
-        """The status of a job; if the job isn't served here, the last stored one. Raises NotFoundError if there is no
-        such job."""
+        """The status of a job; if it isn't served here, the last stored one. Raises NotFoundError if there is no such
+        job."""
         check_name("job", job)
         with self.registry.locked_as_seen():
             if job not in self.registry.jobs:
@@ -264,7 +264,7 @@ class Coordinator(Operations):
         return self._early_output.newest(job, stream, limit)
 
     def known_formats(self, job: str) -> dict[str, Format]:
-        """The stored formats of a job's streams, by stream; empty if the store doesn't know the job."""
+        """The stored formats of a job's streams, by stream; empty for an unknown job."""
         return stored_jobs.known_formats(self._store, job)
 
     def known_lanes(self, job: str, lane: str = "") -> dict[str, Lane]:
@@ -296,8 +296,8 @@ class Coordinator(Operations):
     # Periodic checks
 
     def tick(self) -> None:
-        """Expel processes that have been silent for too long, advance and autoscale the served jobs, sample figures for
-        histories, and delete old history. Call this several times a second.
+        """Expel silent processes, advance and autoscale the served jobs, sample figures for histories, and delete old
+        history. Call this several times a second.
 
         Raises:
             StoreUnavailableError: a step can't be stored at the moment; call this again.

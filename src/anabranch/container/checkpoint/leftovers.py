@@ -16,8 +16,7 @@ OF_BATCHES = ("offsets", "commits", "state")
 
 _OURS = re.compile(rf"\.?.+\.[0-9a-f]{{32}}{re.escape(PART)}(?:\.crc)?")
 _SPARKS = re.compile(r"\.{1,2}[^.].*\.tmp(?:\.crc)?")
-"""Matches temporary files of Spark, such as ``.0.85a21cef-2c22-49c8-b909-e9ca04a59a10.tmp``. Nothing in them is needed.
-"""
+"""Matches temporary files of Spark, such as ``.0.85a21cef-2c22-49c8-b909-e9ca04a59a10.tmp``."""
 _CHECKSUM = re.compile(r"\.(?P<of>.+)\.crc")
 _VERSION = re.compile(r"state/\d+/\d+/(?:[^/]+/)?(\d+)(?:_[^/]+)?\.(?:changelog|zip|delta|snapshot)")
 """Matches a file with the state after a batch. The number in its name is the number of the next batch."""
@@ -37,9 +36,9 @@ class Kind(enum.Enum):
 
 
 def classify(names: Collection[str]) -> dict[str, Kind]:
-    """The leftovers among the files of a folder in which no process is working.
+    """The leftovers in a folder in which no process is working.
 
-    ``names`` are the names of all files below the folder, with "/" between their parts.
+    ``names`` are the paths of all files in the folder, relative to it.
     """
     there = set(names)
     planned, committed = _last("offsets", names), _last("commits", names)
@@ -79,6 +78,5 @@ def _is_of_state_after(name: str, batch: int, *, whole: bool) -> bool:
 
 
 def _last(folder: str, names: Collection[str]) -> int:
-    """The last batch that has an entry in a log, -1 if none."""
     entries = (name.rpartition("/") for name in names)
     return max((int(file) for place, _, file in entries if place == folder and file.isdecimal()), default=-1)

@@ -38,8 +38,8 @@ class Outputs:
         self._asked = float("-inf")
 
     def check(self) -> None:
-        """Raise StateError if an output stream is gone and was also gone in the previous check. If a system doesn't
-        answer, nothing is checked."""
+        """Raise StateError if an output stream is gone and was gone in the previous check. If a system doesn't answer,
+        nothing is checked."""
         lane = self._lane
         streams = self._streams
         systems = {lane.system(stream) for stream in streams}
@@ -55,7 +55,7 @@ class Outputs:
 
     def note(self, folder: Folder, *, last: bool = False) -> None:
         """After a commit, store in the lane's folder where the lane's outputs end. Tables, and streams that are reached
-        over a network, are included only every few seconds, unless ``last`` says that no other batch follows for now.
+        over a network, are included only every few seconds, unless no other batch follows for now (``last``).
         """
         far = last or self._clock() >= self._asked + _FAR_EVERY
         streams = [stream for stream in self._streams if far or not self._of(stream).remote]
@@ -76,11 +76,11 @@ class Outputs:
             self._noted = noted
 
     def compare(self, folder: Folder) -> None:
-        """Check, before the lane continues, that the outputs still contain the batches that the lane has committed.
+        """Check, before the lane continues, that the outputs still contain the lane's committed batches.
 
         Raises:
-            StateError: an output stream is gone, or records are missing from an output because it was set back. (If
-                ``on_data_loss`` of a stream isn't "fail", missing records only cause a warning.)
+            StateError: an output stream is gone or was set back. (If ``on_data_loss`` of a stream isn't "fail", missing
+                records only cause a warning.)
         """
         noted = folder.outputs()
         for stream, partitions in noted.get("streams", {}).items():
@@ -118,7 +118,6 @@ class Outputs:
             )
 
     def _way_on(self, stream: str) -> str:
-        """What the user can do if there is no newest copy of the stream to restore."""
         if "on_data_loss" in self._of(stream).stream_settings:
             name = self._systems.bound_as(stream)
             return (
@@ -142,7 +141,6 @@ class Outputs:
         return self._systems.named(self._lane.system(stream))
 
     def _last_batches(self) -> dict[str, int]:
-        """For each table, the last batch of the lane that the table contains."""
         tables = self._systems.tables(self._lane)
         return {output: table.last(self._lane.job, self._lane.id) for output, table in tables.items()}
 

@@ -1,16 +1,16 @@
 """Decides, by claims and leases, which process owns a lane's folder in storage without locks.
 
-A claim of a folder is a numbered file next to the folder. The file is created exclusively: if two processes try to
-create the same file, only one succeeds. The claim with the highest number counts. The process that made this claim
-shows that it is alive by rewriting a file of its own every few seconds; it has one such file for all lanes of a job.
+A claim of a folder is a numbered file next to the folder. The file is created exclusively: if two processes try, only
+one succeeds. The claim with the highest number counts. Its process shows that it is alive by rewriting a file of its
+own every few seconds; it has one such file for all lanes of a job.
 
 Another process makes the next claim only if the owner has released the folder, has ended, or hasn't rewritten its file
-for ``EXPIRES`` seconds. (An owner that ends normally removes its file. The end of an owner that was killed is visible
-only on the same machine.)
+for ``EXPIRES`` seconds. (An owner that ends normally removes its file. The end of a killed owner is visible only on the
+same machine.)
 
 An owner that hasn't rewritten its file for ``LEASE`` seconds, a shorter time, writes nothing before it has checked that
-its claims still count. From then on, it repeats this check each time it extends its lease, because a process that has
-seen the silence may still be about to make a claim. No clocks are compared: each process measures with its own clock.
+its claims still count. From then on, it repeats this check whenever it extends its lease, because a process that has
+seen the silence may still be about to make a claim. No clocks are compared: each process measures with its own.
 """
 
 from __future__ import annotations
@@ -66,8 +66,7 @@ class Files(Protocol):
     """Access to the files in a storage, by path."""
 
     def create(self, path: str, text: str) -> bool:
-        """Create a file, unless it exists. Returns whether it was created. If several processes try at the same time,
-        exactly one succeeds.
+        """Create a file. Returns False if it exists. If several processes try at the same time, exactly one succeeds.
         """
         ...
 
@@ -99,7 +98,7 @@ class Ownership:
         folder: the folder of the job.
         me: the claim that this process makes.
         clock: seconds on a clock that keeps running while the process is frozen.
-        has_ended: whether the process of a claim is known to have ended, so that it can't be writing any more.
+        has_ended: whether the process of a claim is known to have ended, and can't be writing any more.
     """
 
     def __init__(
@@ -128,7 +127,7 @@ class Ownership:
 
     def take(self, folder: str, unless: Callable[[], bool] = lambda: False) -> None:
         """Take a folder, or check that this process still has it. If the owner is silent, this takes ``EXPIRES``
-        seconds. It takes ``LEASE`` seconds more if the owner shows a sign of life before the new claim is made.
+        seconds, and ``LEASE`` seconds more if the owner shows a sign of life before the new claim is made.
 
         Raises:
             FencedError: another process has the folder, and is alive.
@@ -176,7 +175,7 @@ class Ownership:
                 self._renew()
 
     def release(self, folder: str) -> None:
-        """Release a folder, because nothing in this process writes to it any more."""
+        """Release a folder, to which this process writes nothing more."""
         with self._lock:
             number = self._held.pop(folder, None)
             if number is None or folder in self._lost:
@@ -185,7 +184,7 @@ class Ownership:
             self._files.create(f"{_claim_path(folder, number)}{_RELEASED}", "")
 
     def end(self) -> None:
-        """Release all folders, because the process is ending."""
+        """Release all folders at the end of the process."""
         with self._lock:
             if self._renewed is None:
                 return
@@ -229,7 +228,6 @@ class Ownership:
             self._files.lease(folder, 0 if folder in self._lost else LEASE - (self._clock() - begun))
 
     def _look_for_claims(self) -> None:
-        """Find out which of this process's folders other processes have taken."""
         for folder, number in self._held.items():
             last = None if folder in self._lost else self._last(folder)
             if last is not None and last > number:
@@ -267,19 +265,17 @@ class Ownership:
             return None
 
     def _owner(self, folder: str, number: int) -> str:
-        """The process that has made a claim, in words."""
         try:
             return _named(self._claim(folder, number))
         except UnsupportedFormatError:
             return _named(None)
 
     def _is_released(self, folder: str, number: int) -> bool:
-        """Whether the process that made a claim has released the folder."""
         return f"{number}{_RELEASED}" in self._files.names(_claims(folder))
 
     def _await_end(self, folder: str, claim: Claim | None, unless: Callable[[], bool]) -> str | None:
-        """Wait until the owner of a folder no longer has it. Returns the owner's last sign of life if it has been
-        silent for too long, None if it has certainly ended. Raises the errors of :meth:`take`.
+        """Wait until the owner no longer has the folder. Returns its last sign of life if it has been silent for too
+        long, None if it has certainly ended. Raises the errors of :meth:`take`.
         """
         said, since = self._sign(claim), self._clock()
         while True:
@@ -307,8 +303,8 @@ class Ownership:
             return not any(held < folder for held in self._held)
 
     def _sign(self, claim: Claim | None) -> str:
-        """A value that changes with each sign of life of a claim's process; '' if the process has ended. It is constant
-        if the claim can't be read (None)."""
+        """A value that changes with each sign of life of a claim's process; '' if the process has ended; constant if
+        the claim can't be read (None)."""
         if claim is None:
             return "unknown"
         return self._files.names(f"{self._folder}/{_PROCESSES}").get(claim.process, "")
@@ -321,7 +317,7 @@ class Ownership:
 
 
 def _claims(folder: str) -> str:
-    """The folder with the claims of ``folder``. It is next to ``folder``, so copies of ``folder`` have no claims."""
+    """The folder with the claims of ``folder``, next to it, so that copies of ``folder`` have no claims."""
     lane, _, epoch = folder.rpartition("/")
     return f"{lane}/{_CLAIMS}{epoch}"
 

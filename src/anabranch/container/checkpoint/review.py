@@ -1,5 +1,5 @@
-"""Checks the folders of a job's lanes, and the job's inputs and outputs. Changes nothing, and needs no Spark if the
-folders are on a local disk.
+"""Checks the folders of a job's lanes, and the job's inputs and outputs. Changes nothing. Needs no Spark if the folders
+are on a local disk.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Finding:
     Attributes:
         part: the lane, stream or table.
         path: the file or folder, if there is one.
-        problem: what is wrong. If there is a ``path``, this is the rest of a sentence that begins with the path.
+        problem: what is wrong, as the rest of a sentence that begins with the ``path``, if there is one.
         lost: what can't be recovered without a backup.
         mends: what ``--repair`` does about the problem; empty if nothing.
     """
@@ -56,8 +56,7 @@ class LaneFiles:
     files: Checkpoint | None
 
     def document(self, name: str) -> dict[str, Any]:
-        """The content of one of anabranch's own JSON files; {} if it doesn't exist. Raises ValueError if it is damaged.
-        """
+        """The content of one of anabranch's JSON files; {} if it doesn't exist. Raises ValueError if it is damaged."""
         assert self.files is not None
         if name not in self.files.sizes:
             return {}
@@ -122,8 +121,8 @@ def of_lane(
 
 
 def of_streams(systems: Systems, streams: Iterable[tuple[str, str]]) -> list[Finding]:
-    """The problems with the files of these streams, given as pairs of system and stream. (Missing streams are reported
-    for the lanes that use them.)
+    """The problems with the files of these streams, given as pairs of system and stream. Missing streams are reported
+    for the lanes that use them.
     """
     findings = []
     for system, stream in sorted(streams):

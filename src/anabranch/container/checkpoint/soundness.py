@@ -1,7 +1,4 @@
-"""Determines which files that a restart needs are unusable, and from which batch the lane can continue.
-
-This is decided from the names, sizes and contents of files, without Spark or access to storage.
-"""
+"""Determines which files that a restart needs are unusable, and from which batch the lane can continue."""
 
 from __future__ import annotations
 
@@ -48,9 +45,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Resumption:
-    """Where a lane continues. ``batch`` is the last batch that counts, or -1 if the lane starts over. ``pending`` says
-    whether this batch must be run again.
-    """
+    """Where a lane continues: after ``batch`` (-1: from the start) or, if it is ``pending``, by running it again."""
 
     batch: int
     pending: bool
@@ -117,7 +112,6 @@ class Checkpoint:
 
     @cached_property
     def _stores(self) -> dict[tuple[str, str, str], dict[int, list[str]]]:
-        """The files of each part of the state, by the version to which they belong."""
         stores: dict[tuple[str, str, str], dict[int, list[str]]] = {}
         for name in self.sizes:
             if (match := _VERSIONED.fullmatch(name)) is not None:
@@ -209,8 +203,8 @@ def faults(checkpoint: Checkpoint) -> list[Fault]:
 def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption | None:
     """The last batch from which the lane can continue without losing or repeating anything; None if there is none.
 
-    A lane can go back to an intact batch if no output contains any part of a later batch. A pending batch can be run
-    again even if part of it is in an output, because the outputs know which parts they contain.
+    No output may contain any part of a later batch. A pending batch can be run again even if part of it is in an
+    output, because the outputs know which parts they contain.
 
     Args:
         first: the lane's first batch; earlier batches belonged to another lane.

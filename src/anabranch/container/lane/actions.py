@@ -1,4 +1,4 @@
-"""The actions in a lane's life. "Returns …" in a docstring names the event that is the action's result."""
+"""The actions in a lane's life. "Returns …" names the event that is an action's result."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class FinishPending:
 
 @dataclass(frozen=True)
 class EndLane:
-    """Record and report where the lane ends. Returns LaneEnded. Unless the attempt ``has_begun``, the lane's pending
-    work is left to the next process.
+    """Record and report where the lane ends. Returns LaneEnded. Unless the attempt ``has_begun``, pending work is left
+    to the next process.
     """
 
     has_begun: bool = True

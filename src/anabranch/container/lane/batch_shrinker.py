@@ -20,7 +20,7 @@ log = logs.get_logger()
 
 
 class BatchShrinker:
-    """Reduces batches that take longer than a transaction is allowed to take. Used by the lane's own thread."""
+    """Plans batches again with fewer rows if they take longer than a transaction may. Used by the lane's own thread."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
@@ -40,8 +40,7 @@ class BatchShrinker:
         return True
 
     def outlasting(self) -> BatchProgress | None:
-        """The progress of the running batch, if it will probably take longer than allowed and can be run again with
-        fewer rows."""
+        """The progress of the running batch, if it will probably take too long and can be run again with fewer rows."""
         query = self._attempt.query
         if query is None or query.plan.stateful or math.isinf(query.outputs.allowed):
             return None
@@ -72,7 +71,7 @@ class BatchShrinker:
         return True
 
     def shrink(self, query: LaneQuery) -> None:
-        """Plan a pending batch again with fewer rows if it took too long and no part of it was published."""
+        """If the pending batch took too long, and no part of it was published, plan it again with fewer rows."""
         most, self._most = self._most, 0
         if not most or query.plan.real_time or not self._can_shrink():
             return

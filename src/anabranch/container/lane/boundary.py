@@ -40,8 +40,8 @@ class Boundary:
         lane may be broken off. A query with the real-time trigger is stopped at once.
 
         Args:
-            turn: called repeatedly while waiting, instead of a check of the query's progress. With ``turn``, a batch is
-                broken off only if everything must end at once.
+            turn: called repeatedly while waiting, instead of a check of the query's progress. A batch is then broken
+                off only if everything must end at once.
         """
         attempt, query, life = self._attempt, self._attempt.current, self._life
         ending = self._breaking(turn is None)
@@ -72,8 +72,8 @@ class Boundary:
             last.awaitTermination()
 
     def finish(self, *, seen: bool = False) -> None:
-        """Finish or forget the pending batch of a former query, without beginning another batch. ``seen`` says whether
-        part of the pending batch is already visible.
+        """Finish or forget the pending batch of a former query, without beginning another one. If part of it is
+        ``seen``, it is finished.
         """
         attempt, folder = self._attempt, self._attempt.folder
         attempt.folder_in_use = folder
@@ -112,9 +112,7 @@ class Boundary:
         return breaking_off.taken_back(attempt.lane_folders, attempt.lane, attempt.epoch, folder)
 
     def _breaking(self, may: bool) -> BreakOff:
-        """Decides whether the running batch is broken off. Unless it ``may`` be, this happens only if everything must
-        end at once.
-        """
+        """Decides whether the running batch is broken off. If ``may`` is False, only if everything must end at once."""
         query, life, reporter = self._attempt.current, self._life, self._attempt.reporter
         return BreakOff(
             query.gate,
@@ -149,8 +147,8 @@ class Boundary:
             return f"can't be looked at: {error.what}"
 
     def _broken_off(self) -> None:
-        """After the query was stopped in the middle of a batch: if the lane closes, forget the batch, or finish it if
-        part of it is visible. Otherwise, the batch stays pending."""
+        """If the lane closes, forget the batch that was broken off, or finish it if part of it is visible. Otherwise,
+        it stays pending."""
         attempt, folder, closes = self._attempt, self._attempt.folder, self._life.closes
         quiet.wait(attempt)
         if folder.pending and not closes():
@@ -162,8 +160,8 @@ class Boundary:
             attempt.handover.ends_at(attempt.positions())
 
     def _tell_end(self) -> None:
-        """Once it is decided that a closing lane's last planned batch isn't broken off: announce where it ends, because
-        successors continue from there."""
+        """If the lane closes, announce where its last planned batch, which isn't broken off, ends: successors continue
+        there."""
         attempt, folder = self._attempt, self._attempt.folder
         if self._life.closes() and not self._life.leaves_at_once() and folder.planned() >= 0:
             attempt.handover.ends_at(attempt.wholes(folder.planned_positions(folder.planned())))

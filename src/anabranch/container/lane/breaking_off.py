@@ -32,17 +32,14 @@ __all__ = [
 
 _PATIENCE, _OVERDUE = 0.5, 2.0
 """The seconds for which a batch whose remaining time is unknown may go on before it is broken off: if it is unknown how
-long batches usually take, and if it is known and this batch takes longer. A batch is usually late because the machine
-is busy, above all while the successors' queries start, and then it soon ends.
+long batches usually take, and if this batch takes longer. A batch is usually late because the machine is busy, above
+all while the successors' queries start, and then it soon ends.
 """
 _BRIEF = 1.0
-"""In seconds. A batch that takes less time than this hardly delays a change, and the successors' queries can start
-while the batch runs."""
+"""In seconds. A shorter batch hardly delays a change, and the successors' queries can start while it runs."""
 _LOOK = 0.02
 _writers: dict[str, threading.Event] = {}
-"""For each folder in which this process has run a query: an event that is set while the newest of these queries is
-writing a batch.
-"""
+"""By folder, an event that is set while the newest query that this process has run there is writing a batch."""
 
 log = logs.get_logger()
 
@@ -78,8 +75,8 @@ def estimated(
 ) -> float | None:
     """The expected seconds until the end of a batch; None if unknown, or if the expected time has passed.
 
-    The estimate is based on the batch's progress, otherwise on the number of its records and the ``cost`` of batches,
-    otherwise on the usual duration.
+    The estimate is based on the batch's progress, otherwise on its records and the ``cost`` of batches, otherwise on
+    the usual duration.
     """
     if at is not None and at.number == number:
         if at.left is not None:
@@ -165,7 +162,7 @@ class BreakOff:
         return self.broken
 
     def decided(self) -> None:
-        """Record that no other batch will begin. If no batch is being written, none will be broken off."""
+        """Record that no other batch will begin."""
         self._is_last = True
         if not self.due() and not self.writing():
             self._stay()
@@ -190,7 +187,7 @@ def runs(folder: Folder, writing: threading.Event) -> None:
 
 def is_quiet(folder: Folder, within: float = 0.0) -> bool:
     """Whether no thread of this process is still writing a batch in this folder for a query that has ended. Waits up to
-    ``within`` seconds for such a thread, because Spark doesn't wait for it.
+    ``within`` seconds for such a thread, because Spark doesn't.
     """
     writing, deadline = _writers.get(folder.uri), monotonic() + within
     while writing is not None and writing.is_set():
@@ -204,8 +201,8 @@ def taken_back(lane_folders: LaneFolders, lane: Lane, epoch: int, folder: Folder
     """Forget the pending batch of a closing lane, because its successors will read the records. Returns False if part
     of the batch is visible: then it must be finished.
 
-    Call this only if no query of the lane is running in this process, and no thread can publish anything for the lane
-    any more. If the process is killed meanwhile, the next process decides again.
+    Call this only if no query of the lane is running in this process, and no thread can publish anything for it any
+    more. If the process is killed meanwhile, the next one decides again.
     """
     batch = folder.planned()
     crash_points.reach(crash_points.BROKEN, lane.id, batch)

@@ -57,8 +57,8 @@ class QueryBuilder:
         )
 
     def take(self, lane: Lane) -> None:
-        """Take over the outputs of a new lane, so that no process with a lower epoch can write for it. Raises
-        StateError if the outputs already contain a batch of the lane."""
+        """Take over the outputs of a new lane: no process with a lower epoch can write for it any more. Raises
+        StateError if they already contain a batch of the lane."""
         self.query(lane, self.lane_folders.at(lane, lane.epoch)).outputs.take(new=True)
         self.lane_folders.check_new(lane, self.lane_folders.published(lane))
 
@@ -69,9 +69,8 @@ class QueryBuilder:
             return preanalysis.foreseen(query)
 
     def prestarted(self, lane: Lane, starting: Offsets, foreseen: PreanalyzedQuery | None) -> PrestartedQuery | None:
-        """Start the query of a lane that will start soon, at these offsets. Partitions that no lane has read before are
-        read from their beginning. Returns None if the query wasn't analyzed in advance, or if the analysis doesn't fit
-        the lane.
+        """Start the query of a lane that will start soon, at these offsets; partitions that no lane has read before are
+        read from their beginning. Returns None if no analysis in advance fits the lane.
         """
         starting = self.starting(lane, starting)
         folder = self.lane_folders.at(lane, lane.epoch)
@@ -89,12 +88,13 @@ class QueryBuilder:
         return ahead
 
     def starting(self, lane: Lane, begins: Offsets) -> Offsets:
-        """A lane's start offsets, by whole SSP. They are those in ``begins``. Any other SSP starts at its beginning if
-        it belongs to an intermediate stream or no lane has read its partition before (``fresh``); otherwise where its
+        """A lane's start offsets, by whole SSP: those in ``begins``. Any other SSP starts at its beginning if it
+        belongs to an intermediate stream or no lane has read its partition before (``fresh``); otherwise where its
         ``read`` declares.
 
-        If the lane hasn't run yet, retention doesn't delete records of streams whose offsets are chosen here until the
-        lane has read them. (This requires a system that knows the readers of its streams, such as the embedded log.)
+        If the lane hasn't run yet, retention keeps the current records of streams whose offsets are chosen here until
+        the lane has read them. (This requires a system that knows the readers of its streams, such as the embedded
+        log.)
 
         Raises:
             LogError: the job couldn't be recorded as a reader of a stream.
@@ -116,7 +116,7 @@ class QueryBuilder:
         return given
 
     def _hold(self, lane: Lane, chosen: Iterable[SSP]) -> None:
-        """Make streams keep their current records, because a lane is about to choose its start offsets in them."""
+        """Make streams keep their current records, because a lane is about to choose its start offsets."""
         for name, stream in sorted({(ssp.system, ssp.stream) for ssp in chosen}):
             readers = self.lane_folders.systems.named(name).readers()
             if readers is not None:

@@ -41,7 +41,7 @@ def planned(entry: Entry, watermark: int, reached: Progress | None, now: int) ->
 
     Args:
         watermark: Spark's watermark after the last batch.
-        reached: the lane's own event time; None if the lane has none.
+        reached: the lane's own event time; None if it has none.
         now: the processing time.
     """
     following = entry.with_watermark(watermark).with_time(now)
@@ -50,12 +50,11 @@ def planned(entry: Entry, watermark: int, reached: Progress | None, now: int) ->
 
 @dataclass(frozen=True)
 class Drain:
-    """Drains one lane by planning batches in its folder. The lane's query must have ended at a batch boundary, or be
-    held.
+    """Drains one lane by planning batches in its folder. Its query must have ended at a batch boundary, or be held.
 
     Args:
         starting: the start offsets of inputs that the lane has never read.
-        wanted: returns how the lane should drain; None if it shouldn't drain any more.
+        wanted: returns how the lane should drain; None if it shouldn't any more.
         upstream_ended: returns whether all lanes that write the lane's inputs have ended.
         leaving: returns whether the lane must end without having drained.
         run: runs the planned batch.
@@ -113,7 +112,7 @@ class Drain:
         return last >= 0 and self.folder.entry(last).drains
 
     def _take_in(self, until: Mapping[str, int]) -> bool:
-        """Run another batch, if there is anything to read. Returns whether there was anything."""
+        """Run another batch. Returns False if there is nothing to read."""
         begins, ends = self._held(), self._ends(until)
         if all(begins[ssp] >= end for ssp, end in ends.items()):
             return False
@@ -154,8 +153,8 @@ class Drain:
         )
 
     def _closes(self) -> bool:
-        """Whether a last batch has anything to do: there is state, or readers of the lane's intermediate streams need
-        the watermark."""
+        """Whether a last batch has anything to do: there is state, or readers of intermediate streams need the
+        watermark."""
         return self.folder.planned() >= 0 and (self.query.plan.stateful or self.query.outputs.tells_time)
 
     def _plan_last(self) -> int:
@@ -163,7 +162,6 @@ class Drain:
         return self.folder.plan(entry.with_time(INFINITY) if self.query.plan.ticks else entry)
 
     def _next(self) -> Entry:
-        """The entry of the next batch, which reads nothing yet."""
         last = self.folder.planned()
         time = clock.read(self.clock)
         if time is None and self.query.sources.has_event_time:

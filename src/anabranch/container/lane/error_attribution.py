@@ -1,6 +1,6 @@
 """Attributes a lane's failure to its cause: the lane's inputs or folder, an operator, or something else.
 
-Some of Spark's errors point to a piece of SQL or to a line of code, from which the operator is derived.
+Some of Spark's errors point to a piece of SQL or to a line of code, and so to an operator.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def _cause(attempt: Attempt, error: Exception) -> Failure:
 
 
 def _wrong_inputs(attempt: Attempt) -> AnabranchError | None:
-    """The problem with the inputs or the folder, if they are the cause. (Spark's message about a missing stream is hard
-    to read.)"""
+    """The problem with the inputs or the folder, if they are the cause. Spark's message about a missing stream is hard
+    to read."""
     try:
         if attempt.folder_in_use is not None:
             attempt.inputs.check(attempt.folder_in_use)
@@ -72,7 +72,7 @@ def operator_error(text: str, first: str, nodes: Sequence[Node], ranges: Ranges)
         text: the complete text of Spark's error.
         first: the reason in one line.
         nodes: the operators of the lane.
-        ranges: for each SSP, the first offset that the batch reads, and its end offset.
+        ranges: the batch's first offset and end offset, by SSP.
     """
     sql = [found.strip() for found in _SQL.findall(text)]
     lines = [found.strip() for found in _DATAFRAME.findall(text)]

@@ -30,7 +30,7 @@ class Close:
 
 @dataclass(frozen=True)
 class Leave:
-    """The lane must end here, because it is ``unwanted`` (the coordinator doesn't want it here any more) or because the
+    """The lane must end here. It is ``unwanted`` if the coordinator doesn't want it here any more; otherwise, the
     container is ending.
     """
 
@@ -40,7 +40,7 @@ class Leave:
 
 @dataclass(frozen=True)
 class Drain:
-    """The lane should drain as ``order`` says, or run as before if ``order`` is None."""
+    """The lane should drain, or run as before if ``order`` is None."""
 
     order: DrainOrder | None
 
@@ -149,9 +149,7 @@ class LaneEnded:
 
 @dataclass(frozen=True)
 class AttemptFailed:
-    """An attempt has failed. ``smaller`` says whether a batch took too long and can be planned again with fewer
-    records.
-    """
+    """An attempt has failed. If ``smaller``, a batch took too long and can be planned again with fewer records."""
 
     error: Exception
     smaller: bool = False

@@ -1,4 +1,4 @@
-"""Starts the queries of lanes that will start soon, before the lanes themselves start.
+"""Starts the queries of lanes before the lanes themselves start.
 
 Where a lane ends is known as soon as its last batch is planned. While the predecessors' last batches are being written,
 the first batch of the new lane can already be planned.
@@ -32,8 +32,8 @@ _Key = tuple[str, int]
 def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
     """The start offsets of a lane for the partitions that its predecessors have read, by whole SSP.
 
-    Returns None if the lane has no predecessors, if it isn't known where each of them ends, if none of them has read an
-    SSP that isn't new, or if they end at different offsets of the same SSP.
+    None if the lane has no predecessors, if it isn't known where each of them ends, if none of them has read an SSP
+    that isn't new, or if they end at different offsets of the same SSP.
 
     Args:
         ends: for each lane, the offsets at which the lane ends, by whole SSP.
@@ -52,8 +52,8 @@ def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
 class PrestartedQuery:
     """A query that was started in a lane's folder before the lane itself.
 
-    The query plans its first batch. It computes and publishes the batch only once it is known that the lane starts at
-    the predicted offsets, ``starting`` (by whole SSP).
+    It plans its first batch, but computes and publishes it only once it is known that the lane starts at the predicted
+    offsets, ``starting`` (by whole SSP).
     """
 
     def __init__(self, foreseen: PreanalyzedQuery, query: LaneQuery, folder: Folder, starting: Offsets) -> None:
@@ -85,7 +85,7 @@ class PrestartedQuery:
         return self._foreseen.known(query) is not None and starting == self.starting and not self.has_failed
 
     def go_on(self, query: LaneQuery) -> StreamingQuery:
-        """Let the query continue as ``query`` and publish its results, because the lane starts as predicted."""
+        """Continue as ``query`` and publish the results, because the lane starts as predicted."""
         self._query = query
         self._decided.set()
         return self._started
@@ -109,7 +109,7 @@ class PrestartedQuery:
 
 @dataclass(frozen=True)
 class Handover:
-    """What a lane's runner needs for the hand-over from predecessors and to successors in the same container.
+    """What a lane's runner needs for the hand-over within the same container.
 
     Attributes:
         prestarted: returns the lane's prestarted query, once; None if there is none.
@@ -123,12 +123,7 @@ class Handover:
 
 
 class Prestarter:
-    """Prestarts the query of each coming lane, once it is known where all of the lane's predecessors end. Thread-safe.
-
-    Args:
-        begin: starts the query of a lane at the given offsets.
-        can: returns whether the query of a lane can be started.
-    """
+    """Prestarts the query of each coming lane, once it is known where all of its predecessors end. Thread-safe."""
 
     def __init__(self, begin: Callable[[Lane, Offsets], PrestartedQuery | None], can: Callable[[Lane], bool]) -> None:
         self._begin = begin
@@ -139,8 +134,8 @@ class Prestarter:
         self._prestarts: dict[_Key, _Prestart] = {}
 
     def announce(self, coming: Iterable[Lane], wanted: Iterable[str]) -> None:
-        """Replace the list of lanes that will start soon. Queries that were prestarted for other lanes are abandoned,
-        unless these lanes are now ``wanted``.
+        """Replace the list of lanes that will start soon. Prestarted queries of other lanes are abandoned, unless these
+        are now ``wanted``.
         """
         with self._lock:
             self._coming = tuple(coming)

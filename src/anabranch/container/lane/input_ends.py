@@ -18,10 +18,10 @@ _EVERY = 0.5
 
 
 class InputEnds:
-    """The end offsets of a lane's inputs.
+    """The end offsets of a lane's inputs. The last known ones are kept, because some systems are slow to answer, or
+    can't be reached for a while.
 
     Args:
-        look: looks up the end offsets.
         until: the offsets beyond which the lane doesn't read, by whole SSP; None if the lane keeps running.
 
     Attributes:
@@ -44,8 +44,8 @@ class InputEnds:
         self.sure = False
 
     def now(self, fresh: bool = False) -> dict[str, int]:
-        """The end offsets by SSP in text form, at most half a second old; with ``fresh``, they are looked up now. If
-        the lookup fails, the last known ones are returned.
+        """The end offsets by SSP in text form, at most half a second old, or looked up now if ``fresh``. If the lookup
+        fails, these are the last known ones.
         """
         if fresh or self._clock() >= self._at + _EVERY:
             try:

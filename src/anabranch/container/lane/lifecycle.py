@@ -1,9 +1,9 @@
 """The transitions of a lane's life in a container. Pure: no Spark, no clock, no threads.
 
 Everything that happens is an event, for which :func:`step` returns the next state and the actions to perform. Orders
-are events from the coordinator or the container; results are events from the lane's own thread. The lane's thread gets
-actions only in response to a result. The last of them leads to the next result, until the attempt ends. The only action
-in response to an order is for the supervisor: to begin an attempt.
+come from the coordinator or the container; results come from the lane's own thread. This thread gets actions only in
+response to a result. The last of them leads to the next result, until the attempt ends. The only action in response to
+an order is for the supervisor: to begin an attempt.
 """
 
 from __future__ import annotations
@@ -100,11 +100,9 @@ class LifeState:
         attempt: the number of the current attempt, from 1 on.
         acknowledged: whether the coordinator knows the lane's folder.
         upstream_ended: whether all lanes that write the lane's inputs have ended.
-        drain: how the lane must drain; None if it doesn't drain.
-        reads_sources: whether the lane reads streams that the job doesn't write itself. Looked up once the lane must
-            drain.
-        drained: whether the lane has drained.
-        unwanted: whether the coordinator doesn't want the lane here. If so, the lane gets no other attempt here.
+        drain: how the lane must drain; None if it doesn't.
+        reads_sources: whether the lane reads streams that the job doesn't write itself. Looked up once it must drain.
+        unwanted: whether the coordinator doesn't want the lane here. If so, it gets no other attempt here.
         container_ends: whether the container is ending. If so, another container gives the lane its next attempt.
     """
 
@@ -135,7 +133,6 @@ class LifeState:
 
     @property
     def needs_sources(self) -> bool:
-        """Whether ``reads_sources`` must be looked up now."""
         decides = self.phase in _MAY_DRAIN or (self.phase is Phase.REPORTED and not self.closing)
         return decides and self.acknowledged and self.drain is not None and not self.reads_sources
 
@@ -146,7 +143,6 @@ class LifeState:
 
     @property
     def waits(self) -> bool:
-        """Whether the lane waits until the coordinator knows its folder, or until it has to leave."""
         return self.phase is Phase.REPORTED and not (self.acknowledged or self.leaving)
 
     @property
@@ -163,8 +159,8 @@ class ImpossibleEventError(AssertionError):
 
 
 def initial(lane: Lane) -> LifeState:
-    """The state of a lane that hasn't been started here. A lane whose folder's owner was lost counts as one without a
-    folder, because it gets a copy.
+    """The state of a lane that hasn't been started here. If its folder's owner was lost, the lane counts as one without
+    a folder, because it gets a copy.
     """
     return LifeState(folder_epoch=0 if lane.abandoned else lane.folder_epoch)
 
@@ -213,8 +209,8 @@ def _left(state: LifeState, leaving: Leaving, *, unwanted: bool) -> LifeState:
 
 
 def _wanted(state: LifeState, want: Run) -> Stepped:
-    """The step after the coordinator has said that it wants the lane here. After a failure, a lane with a folder gets
-    its next attempt only once ``want`` names this folder."""
+    """The step after the coordinator wants the lane here. After a failure, a lane with a folder gets its next attempt
+    only once ``want`` names this folder."""
     if state.phase in (Phase.FAILED, Phase.NEEDS_PROCESS, Phase.RELEASED):
         return state, ()
     if state.phase in (Phase.RETRYING, Phase.WAITING):

@@ -30,11 +30,10 @@ log = logs.get_logger()
 
 
 class Queries:
-    """Makes and starts the queries of a lane. Used by the lane's own thread.
+    """Makes and starts the queries of a lane. Used by its own thread.
 
     Args:
-        outputs_taken: whether this process has taken over the outputs of a new lane; see :meth:`QueryBuilder.take
-            <anabranch.container.lane.building.QueryBuilder.take>`.
+        outputs_taken: whether this process has taken over the outputs of a new lane.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class Queries:
         self._analyzed: LaneQuery | None = None
 
     def begin_analysis(self) -> None:
-        """Let Spark analyze the query in the background. Errors of the analysis appear when the query starts."""
+        """Let Spark analyze the query in the background. Errors appear when the query starts."""
 
         def analyze() -> None:
             with suppress(Exception):
@@ -71,7 +70,7 @@ class Queries:
         self._analysis.start()
 
     def end_analysis(self) -> None:
-        """If the analysis was begun, wait until it has ended."""
+        """Wait until the analysis, if it was begun, has ended."""
         if self._analysis is not None:
             self._analysis.join()
 
@@ -147,7 +146,6 @@ class Queries:
         return self._attempt.use(query)
 
     def _go_on_prestarted(self) -> StreamingQuery:
-        """Make the prestarted query the lane's query."""
         prestarted, self.prestarted = self.prestarted, None
         assert prestarted is not None
         query = self._made()

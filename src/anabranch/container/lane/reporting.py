@@ -21,7 +21,7 @@ _URGENT = {"phase", "folder_epoch", "halted"}
 
 
 class Reporter:
-    """Composes the report of a lane. Any thread can read the report; only the lane's own thread changes it.
+    """Composes the report of a lane. Any thread can read it; only the lane's own thread changes it.
 
     Args:
         wake: called when the report contains news for which the container or the coordinator waits.
@@ -81,8 +81,7 @@ class Reporter:
         self.update(**self._live.idled(self.current))
 
     def _longest_work(self, query: LaneQuery | None) -> dict[str, Any]:
-        """The message on which a function has been working for a long time, as changes to a report; {} if there is
-        none."""
+        """The message on which a function has been working for a long time, if any, as changes to a report."""
         work = live_report.oldest(query) if query is not None else None
         if work is None or query is None:
             return {}

@@ -55,7 +55,6 @@ class LaneRunner:
     """Runs one attempt of a lane in a separate thread, and maintains the lane's report.
 
     Args:
-        build: makes the query for a folder.
         starting: the lane's start offsets, by whole SSP.
         until: by whole SSP, the offsets at which the lane ends; None to keep running. See :meth:`QueryBuilder.until
             <anabranch.container.lane.building.QueryBuilder.until>`.
@@ -63,8 +62,7 @@ class LaneRunner:
         taken: whether this process has taken over the outputs of a new lane.
         wake: called when the report contains news for which the container or the coordinator waits.
         drained: called when the lane has drained.
-        handover: what the lane needs for the hand-over from predecessors and to successors in this container.
-        trace: called with the lane's id and the error with which the lane has failed, to record all details.
+        trace: called with the lane's id and the error with which it has failed, to record all details.
         life: the life of a lane that was started before; by default, a new one.
 
     Attributes:
@@ -137,8 +135,8 @@ class LaneRunner:
         self.life.tell(events.Drain(order))
 
     def acknowledge(self, upstream_ended: bool) -> None:
-        """Record that the coordinator knows the lane's folder, so a query can start. ``upstream_ended`` says whether
-        all lanes that write the lane's inputs have ended.
+        """Record that the coordinator knows the lane's folder: a query can start. ``upstream_ended`` says whether all
+        lanes that write the lane's inputs have ended.
         """
         self.life.tell(events.Acknowledge(upstream_ended))
 
@@ -228,7 +226,6 @@ class LaneRunner:
         return events.AcknowledgementAwaited()
 
     def _look_up_sources(self) -> None:
-        """If the lane must drain, look up whether it reads streams that the job doesn't write itself."""
         if self.life.state.needs_sources and self._drain.reads_sources:
             self.life.tell(events.SourcesLookedUp(reads_sources=True))
 
@@ -286,8 +283,8 @@ class LaneRunner:
             self._attempt.inputs.tell(parsed(self.report.progress.positions))  # successors may already continue
 
     def _wrote(self) -> dict[str, int]:
-        """The end offsets of the intermediate streams that the lane writes, if their readers need to know that the lane
-        has ended; otherwise {}."""
+        """The end offsets of the intermediate streams that the lane writes, if their readers need to know that it has
+        ended."""
         attempt, query = self._attempt, self._attempt.query
         if query is None or not (self.life.closes() or attempt.until is not None or self.life.state.drained):
             return {}
@@ -308,7 +305,7 @@ class LaneRunner:
             return events.AttemptFailed(another)
 
     def _fail(self, error: Exception) -> Event:
-        """Report a failure, whatever else goes wrong meanwhile: otherwise, the failure would go unnoticed."""
+        """Report a failure, whatever else goes wrong: otherwise, it would go unnoticed."""
         attempt = self._attempt
         self._quietly(self._queries.end_analysis)
         if attempt.started is not None:
@@ -330,7 +327,7 @@ class LaneRunner:
             return error_text.failure(error)
 
     def _quietly(self, act: Callable[..., object], *args: object) -> None:
-        """Call a function, and only log its errors, because they must not keep the lane from reporting its failure."""
+        """Call a function whose errors must not keep the lane from reporting its failure."""
         try:
             act(*args)
         except Exception as error:

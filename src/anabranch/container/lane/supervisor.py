@@ -53,8 +53,7 @@ class LaneSupervisor:
     """Keeps a lane running as long as it is wanted. Not thread-safe.
 
     Args:
-        make: makes a runner for a lane, without starting it.
-        clock: returns seconds.
+        make: makes a runner, without starting it.
         replaceable: whether this process can be replaced for the lane now.
     """
 
@@ -146,14 +145,14 @@ class LaneSupervisor:
         self._runner = self._started_runner(msgspec.structs.replace(wanted.lane, put_aside=aside))
 
     def stop(self, at_once: bool = False) -> None:
-        """End the lane at the next batch boundary, by breaking off a long batch, or with ``at_once`` immediately,
-        because it isn't wanted here any more. A lane that has failed gets no other attempt here. It counts as failed,
-        unless it waits for its surroundings: then it continues at the next start."""
+        """End the lane, which isn't wanted here any more, at the next batch boundary, by breaking off a long batch, or
+        with ``at_once`` immediately. A lane that has failed gets no other attempt here. It counts as failed, unless it
+        waits for its surroundings: then it continues at the next start."""
         self._life.tell(Leave(unwanted=True, at_once=at_once))
 
     def leave(self) -> None:
-        """End the lane at the next batch boundary or by breaking off a long batch, because the container ends. If the
-        lane has failed and can be tried again, another container gives it its next attempt.
+        """End the lane in the same way, because the container ends. If it has failed and can be tried again, another
+        container gives it its next attempt.
         """
         self._life.tell(Leave(unwanted=False))
 
@@ -168,7 +167,7 @@ class LaneSupervisor:
 
     @property
     def attempts(self) -> int:
-        """The number of the current attempt. A start after a wait for the lane's surroundings isn't counted."""
+        """The number of the current attempt. Starts after a wait for the lane's surroundings don't count."""
         return self._life.state.attempt
 
     @property

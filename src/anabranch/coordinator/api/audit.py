@@ -1,6 +1,6 @@
-"""The audit trail: requests to change something (except heartbeats and requests for seats, which containers send all
-the time), requests for something private, and refused requests. It records who sent each request, from where, and with
-what result.
+"""The audit trail: who sent which request, from where, and with what result. It contains refused requests, requests for
+something private, and requests to change something (except heartbeats and requests for seats, which containers send all
+the time).
 
 A recorded request becomes a line of JSON in a file of bounded size and, if its path names a job, an event of the job.
 """
@@ -74,7 +74,6 @@ class Audit:
     counted.
 
     Args:
-        path: the file.
         note: adds an event to a job; raises AnabranchError if the job doesn't exist, or the event can't be added now.
     """
 
@@ -98,7 +97,7 @@ class Audit:
             log.warning("a request isn't in the audit trail", path=requested.path, address=requested.address)
 
     def close(self, within: float = 10.0) -> None:
-        """Write the requests that are still waiting. Takes at most ``within`` seconds."""
+        """Write the requests that are still waiting, within ``within`` seconds."""
         ends = monotonic() + within
         with suppress(queue.Full):
             self._waiting.put(None, timeout=within)
@@ -107,9 +106,7 @@ class Audit:
             log.warning("the last requests aren't in the audit trail", file=str(self._path))
 
     def _counted(self, requested: AuditedRequest) -> AuditedRequest | None:
-        """The refused request as it should be recorded; None if it is only counted, because its address has reached the
-        limit per minute.
-        """
+        """The refused request as it should be recorded; None if it is only counted."""
         times = self._refused.setdefault(requested.address, [requested.at, 0, 0])
         self._refused.move_to_end(requested.address)
         while len(self._refused) > _ADDRESSES:

@@ -1,4 +1,4 @@
-"""Decides from the head of a request, before the body is read, whether a coordinator answers it."""
+"""Decides from a request's head, before the body is read, whether a coordinator answers it."""
 
 from __future__ import annotations
 
@@ -72,10 +72,9 @@ class Tokens:
 
 
 class Access:
-    """Passes on only the requests that a coordinator should answer. It refuses requests from other sites' pages,
-    requests that address the coordinator by a foreign name or have a wrong ``Content-Type``, and, if a token is set,
-    requests without a token whose role allows them. The health check and the dashboard's files contain no data, and
-    need no token.
+    """Refuses requests from other sites' pages, requests that address the coordinator by a foreign name or have a wrong
+    ``Content-Type``, and, if a token is set, requests without a token whose role allows them. Passes all others on. The
+    health check and the dashboard's files contain no data, and need no token.
 
     Args:
         operations: all operations of the coordinator. The role ``read`` allows only those that aren't private.
@@ -165,12 +164,11 @@ class Access:
         return noting
 
     def _asked(self, path: str) -> Operation[..., Any] | None:
-        """The operation that a GET of this path is routed to."""
         return next((each for pattern, each in self._reads if pattern.match(path)), None)
 
     def _is_noted(self, method: str, path: str) -> bool:
-        """Whether a request that isn't refused is recorded. Heartbeats and requests for seats aren't, because
-        containers send them all the time; their effects are recorded as events.
+        """Whether a request that isn't refused is recorded. Heartbeats and requests for seats aren't; their effects are
+        recorded as events.
         """
         if method in _READING:
             asked = self._asked(path)
@@ -179,9 +177,7 @@ class Access:
 
 
 def _saying(role: Role | None, send: Send) -> Send:
-    """Adds a response header with the request's role, because the dashboard doesn't offer actions that would be
-    refused.
-    """
+    """Adds a response header with the request's role: the dashboard doesn't offer actions that would be refused."""
 
     async def saying(message: Message) -> None:
         if message["type"] == "http.response.start" and role is not None:

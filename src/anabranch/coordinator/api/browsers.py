@@ -5,10 +5,9 @@ Any web page can make a visitor's browser send requests to addresses that only t
 read the answers, but a request that changes something is carried out all the same. By rebinding its own host name to
 the coordinator's address, the page could even read the answers.
 
-So a request is refused, before its body is read, if its ``Host`` isn't a name of this coordinator, or if its ``Origin``
-or ``Sec-Fetch-Site`` shows that it comes from another page. (A link on another page may open the coordinator's page in
-a tab.) A request other than GET or HEAD is also refused if its ``Content-Type`` is one that a page can send without a
-preflight request.
+So a request is refused if its ``Host`` isn't a name of this coordinator, or if its ``Origin`` or ``Sec-Fetch-Site``
+shows that it comes from another page. (A link on another page may open the coordinator's page in a tab.) A request
+other than GET or HEAD is also refused if its ``Content-Type`` is one that a page can send without a preflight request.
 """
 
 from __future__ import annotations
@@ -66,8 +65,8 @@ class Names:
 def foreign(
     method: str, path: str, headers: Headers, names: Names, own_address: str | None, scheme: str = "http"
 ) -> Refusal | None:
-    """The refusal of a request that comes from a foreign page, or addresses the coordinator by a foreign name; None for
-    any other request. The names of the ``headers`` are in lower case.
+    """The refusal of a request that comes from a foreign page, or addresses the coordinator by a foreign name. The
+    names of the ``headers`` are in lower case.
     """
     hosts = _texts(headers, b"host")
     host = _split(f"//{hosts[0]}") if len(hosts) == 1 else None
@@ -103,7 +102,7 @@ def _is_own(origin: str, host: tuple[str, str, int | None], scheme: str, names: 
 
 
 def _is_link(method: str, path: str, headers: Headers) -> bool:
-    """Whether a user has followed a link on another site that opens the coordinator's page in a tab, not in a frame."""
+    """Whether a link on another site opens the coordinator's page in a tab, not in a frame."""
     opened = _texts(headers, b"sec-fetch-mode"), _texts(headers, b"sec-fetch-dest")
     is_page = path == "/" or path.startswith("/ui/") or path == "/ui"
     return method in _SAFE and is_page and opened == (["navigate"], ["document"])
@@ -139,8 +138,8 @@ def _texts(headers: Headers, name: bytes) -> list[str]:
 
 
 def _split(url: str) -> tuple[str, str, int | None] | None:
-    """Scheme, host and port of a URL, in the form in which they are compared; None if the URL has no host, has other
-    parts such as a path, or can't be parsed.
+    """Scheme, host and port of a URL, in the form in which they are compared; None if there is no host, if there are
+    other parts such as a path, or if the URL can't be parsed.
     """
     try:
         found = urlsplit(url)

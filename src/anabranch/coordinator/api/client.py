@@ -1,6 +1,4 @@
-"""A client for a coordinator at a URL. Each operation of the table is a method of the client, so it can be used like a
-coordinator in this process.
-"""
+"""A client for a coordinator at a URL. It has a method for each operation, like a coordinator in this process."""
 
 from __future__ import annotations
 
@@ -52,11 +50,11 @@ class Client(Operations):
 
     Args:
         url: the coordinator's URL; or the URLs of several coordinators with the same store, separated by commas. The
-            client finds the coordinator that leads.
+            client finds the one that leads.
         timeout: seconds to wait for an answer. To this are added the seconds that a call asks the coordinator to wait,
             and a minute if the coordinator may have to ask systems.
         token: the coordinator's token, or a function that looks it up. The function is called again if the token is
-            refused, because the token may have been created or replaced meanwhile.
+            refused, because it may have been created or replaced meanwhile.
         trust: which certificates to accept and present, from :func:`anabranch.coordinator.api.tls.of_client`. By
             default, those that certifi's authorities have signed are accepted, and none is presented.
 
@@ -115,7 +113,7 @@ class Client(Operations):
         return cast(R, _result(operation, answer))
 
     def _ask(self, method: str, path: str, **request: Any) -> bytes:
-        """Ask the coordinator that answered last (at first, the one at the first URL). If it doesn't answer or doesn't
+        """Ask the coordinator that answered last, at first the one at the first URL. If it doesn't answer or doesn't
         lead, ask each of the others once, until the leading one answers."""
         for left in range(len(self._urls) - 1, -1, -1):
             url = self._urls[0]
@@ -145,7 +143,6 @@ class Client(Operations):
 
 
 def _why(url: str, error: httpx.HTTPError) -> Exception:
-    """The error to raise for a coordinator that hasn't answered."""
     if (untrusted := tls.refusal(error)) is not None:
         return UsageError(
             f"can't connect to {url}: the client or the coordinator rejects the other's certificate: {untrusted}",
@@ -168,7 +165,7 @@ def _why(url: str, error: httpx.HTTPError) -> Exception:
 
 
 def _client_name() -> dict[str, str]:
-    """A request header with the user's name and host. The coordinator records it, but doesn't rely on it."""
+    """A request header with the user's name and host. The coordinator only records it."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a user without a name
@@ -177,9 +174,7 @@ def _client_name() -> dict[str, str]:
 
 
 class _Bearer(httpx.Auth):
-    """Sends the token, if there is one, with each request. If it is refused, looks it up again, and tries once more if
-    it has changed.
-    """
+    """Sends the token with each request. If it is refused, looks it up again, and tries once more if it has changed."""
 
     def __init__(self, look_up: Callable[[], str | None]) -> None:
         self._look_up = look_up
@@ -207,7 +202,6 @@ class _AwayError(Exception):
 
 
 def _path(operation: Operation[..., Any], given: Mapping[str, Any], body: object) -> str:
-    """The path of a request. Its parameters are arguments of the call, or fields of the body."""
     path = operation.path
     for each in operation.parameters:
         if each.in_path:

@@ -68,7 +68,7 @@ class Server:
         ending.start()
 
     def close(self) -> None:
-        """Refuse new requests, and wait until running requests have finished or their time is up."""
+        """Refuse new requests, and wait until running ones have finished or their time is up."""
         self._refuse()
         self._thread.join(_STARTED_WITHIN)
         self._listener.close()
@@ -94,7 +94,5 @@ def listen(host: str = _LOOPBACK, port: int = 0) -> socket.socket:
 
 
 def serve(coordinator: Coordinator, port: int = 0, token: str | None = None, trail: AuditTrail | None = None) -> Server:
-    """Make the only coordinator of a store listen on 127.0.0.1. Port 0 means any free port. Raises ConflictError if the
-    port is taken.
-    """
+    """Make the only coordinator of a store listen on 127.0.0.1, like :func:`listen`."""
     return Server(app(coordinator, token=token, trail=trail), listen(port=port))

@@ -1,4 +1,4 @@
-"""Describes the table of operations as OpenAPI 3.1, including the documents that the operations take and return."""
+"""Describes the table of operations as OpenAPI 3.1, including the documents that they take and return."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _operation(each: Operation[..., Any]) -> dict[str, Any]:
 
 
 def _security(each: Operation[..., Any]) -> list[dict[str, list[str]]]:
-    """The token that an operation needs: that of the lowest role that is allowed to use it."""
+    """The token of the lowest role that may use an operation."""
     if each.path == "/healthz":
         return []
     return [{"token": ["operate" if each.private else "read"]}]

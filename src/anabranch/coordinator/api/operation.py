@@ -65,7 +65,7 @@ class Parameter:
 
 
 class Caller(ABC):
-    """An object whose methods are the operations: a client, which sends them to a coordinator, or the coordinator."""
+    """An object whose methods are the operations: a client, or the coordinator itself."""
 
     @abstractmethod
     def call(self, operation: Operation[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -79,7 +79,6 @@ class Operation(Generic[P, R]):
     Attributes:
         name: the name of the method, and of the command's module, if there is a command.
         summary: the description in OpenAPI.
-        signature: the method's signature.
         parameters: the parameters in the path and in the query. A path parameter that isn't in the signature is a field
             of the request; for example, a heartbeat names its container.
         request: the type of the body; None if there is none.
@@ -155,9 +154,9 @@ def operation(
     by_generation: bool = False,
     fresh_for: float = 0.0,
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Operation[P, R]]:
-    """Makes an operation from a method. Name, parameters, request and result come from the method's signature, the
-    summary from its docstring. A parameter that the path names is sent in the path, a document or bytes as the body,
-    and any other parameter in the query.
+    """Makes an operation from a method. Name, parameters, request and result come from its signature, the summary from
+    its docstring. A parameter that the path names is sent in the path, a document or bytes as the body, and any other
+    parameter in the query.
 
     Args:
         private: if False, clients with the role ``read`` also get the answer. So it must not contain settings, code, or

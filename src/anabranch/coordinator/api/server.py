@@ -1,4 +1,4 @@
-"""The coordinator's HTTP server: routes that are made from the table of operations."""
+"""The coordinator's HTTP server, with routes from the table of operations."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class AlwaysLeads:
         self.resume = coordinator.resume
 
     def check(self) -> None:
-        """Does nothing, because the coordinator always leads."""
+        """Does nothing: the coordinator always leads."""
 
 
 def app(
@@ -96,7 +96,6 @@ def app(
     ``{"error", "cure", "kind"}`` and status 400, 401, 403, 404, 405, 408, 409, 413, 415, 429, 500 or 503.
 
     Args:
-        leader: by default, :class:`AlwaysLeads`.
         token: the ``Authorization: Bearer`` token that suffices for all requests; None if no request needs a token.
             Requests for ``/healthz`` and for the dashboard's files never need one.
         read_token: a token that suffices for operations with ``private=False``.
@@ -161,8 +160,8 @@ class _Endpoints:
         return self._cached(operation, carry_out) if operation.by_generation or operation.fresh_for else endpoint
 
     def _cached(self, operation: Operation[..., Any], carry_out: Callable[..., Any]) -> Endpoint:
-        """The endpoint of an operation whose answer is reused for identical requests, either as long as the job has the
-        same generation, or for ``fresh_for`` seconds.
+        """The endpoint of an operation whose answer is reused for identical requests, as long as the job has the same
+        generation, or for ``fresh_for`` seconds.
         """
 
         async def endpoint(request: Request) -> Response:
@@ -223,7 +222,7 @@ class _Endpoints:
         return Response(_content(operation, number), media_type="application/json")
 
     async def _events(self, request: Request) -> Response:
-        """Answer a request for events. While it waits for events, it occupies no thread."""
+        """Answer a request for events, without a thread while it waits."""
         operation = Operations.events
         arguments = dict(zip(operation.signature.parameters, await _arguments(operation, request), strict=True))
         wait = min(arguments.pop("wait"), MOST_WAIT)
@@ -247,8 +246,8 @@ class _Endpoints:
         return await respond(request, tagged(_content(operation, found), "application/json"))
 
     async def _heartbeat(self, request: Request) -> Response:
-        """Answer a heartbeat. Most are processed on the event loop. A long poll also waits there, without a thread.
-        Raises UsageError if the heartbeat and the URL name different containers.
+        """Answer a heartbeat. Most are processed on the event loop, where long polls wait, too. Raises UsageError if
+        the heartbeat and the URL name different containers.
         """
         beat, wait = await _arguments(Operations.heartbeat, request)
         if beat.container != request.path_params["container"]:
@@ -290,7 +289,7 @@ class _News:
 
 
 async def _arguments(operation: Operation[..., Any], request: Request) -> list[Any]:
-    """The arguments in a request for an operation, in the order of its signature."""
+    """The arguments in a request, in the order of the operation's signature."""
     found = {each.name: _argument(each, request) for each in operation.parameters if each.in_path}
     if operation.body is not None:
         content = await _body(request, operation.max_bytes)
@@ -339,7 +338,6 @@ async def _body(request: Request, most: int) -> bytes:
 
 
 def _content(operation: Operation[..., Any], result: Any) -> bytes:
-    """The body of a response."""
     if isinstance(result, bytes):
         return result
     if isinstance(result, Document):

@@ -23,9 +23,9 @@ __all__ = ["apply", "check", "explain", "plan", "run"]
 
 
 def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
-    """Move the tasks, considering the racks of the job's containers and of its inputs' replicas. The job is changing
-    until all of its lanes are running. A repeated request does nothing. If all tasks are already in place, no lane
-    closes; at most, the racks are recorded.
+    """Move the tasks to suit the racks of the job's containers and of its inputs' replicas. The job is changing until
+    all of its lanes are running. A repeated request does nothing. If all tasks are in place, no lane closes; at most,
+    the racks are recorded.
 
     Raises:
         NotFoundError: there is no such job.
@@ -79,8 +79,8 @@ def apply(
     planned: NextGeneration | None,
     request: AssignRequest,
 ) -> ScaleResult:
-    """Enter the planned generation, which also records the seats' racks, if tasks move or these racks have changed.
-    Otherwise, or if the request is a dry run, nothing changes.
+    """Enter the planned generation, which also records the seats' racks, if tasks move or these racks have changed, and
+    the request isn't a dry run.
     """
     if planned is not None and planned.model.containers == present.model.containers:
         assert isinstance(planned.result, ScaleResult)
@@ -104,7 +104,6 @@ def explain(context: Context, job: str) -> Assignment:
 
 
 def _explained(running_job: RunningJob, present: Generation) -> Assignment:
-    """The explanation for a snapshot of a job."""
     where, rules = (
         racks.where(running_job, present.containers),
         assignment_settings.rules(running_job.settings.assignment),

@@ -54,7 +54,7 @@ def autoscale(registry: JobRegistry, job: str) -> None:
 
 
 def _wanted(registry: JobRegistry, running_job: RunningJob) -> Verdict | None:
-    """The autosizer's verdict, if one is due and another factor should be tried; otherwise None."""
+    """The autosizer's verdict, if one is due and another factor should be tried."""
     limits = running_job.settings.autoscale
     if limits is None or registry.clock() < running_job.scaling.looked_at + _SIZE_EVERY:
         return None
@@ -114,7 +114,6 @@ def _advise(registry: JobRegistry, running_job: RunningJob, verdict: Verdict) ->
 def _look(
     registry: JobRegistry, running_job: RunningJob, limits: AutoscaleSettings, status: JobStatus
 ) -> tuple[Assessment, Findings]:
-    """The autosizer's assessment of a job's current figures, and its findings so far."""
     pause = pause_estimate.expected(
         (each.lane for each in status.lanes), running_job.reports, Kind.FACTOR, running_job.progress.shown
     )
@@ -130,7 +129,6 @@ def _verdict(
     look: Assessment,
     findings: Findings,
 ) -> Verdict:
-    """The autosizer's verdict on a job."""
     now, undone = registry.clock(), running_job.model.undoes > 0
     since = now - running_job.progress.unchanged_since
     return autosizing.decide(limits, status, since, undone, look, findings, now)

@@ -12,7 +12,7 @@ __all__ = ["apply", "check", "run"]
 
 
 def run(context: Context, job: str) -> None:
-    """Return a job that is being changed to its former generation or version. Let a draining job run again.
+    """Return a job that is being changed to its former generation or version, and let a draining job run again.
 
     Raises:
         NotFoundError: there is no such job.

@@ -47,7 +47,7 @@ class Context:
         return counted, list(patterns.of_model(present.model).values())
 
     def locate(self, job: str, counts: Iterable[str] = ()) -> None:
-        """Look up the racks of a job's inputs and of the streams ``counts``, if any of the job's seats is in a rack.
+        """If any of the job's seats is in a rack, look up the racks of its inputs and of the streams ``counts``.
 
         Raises:
             NotFoundError: there is no such job.

@@ -24,8 +24,8 @@ __all__ = ["already", "apply", "change", "check", "plan", "present", "run"]
 
 
 def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
-    """Deploy the version. A running job is changing until all of its lanes are running; a job that doesn't run is
-    started. A repeated request does nothing.
+    """Deploy the version. A running job is changing until all of its lanes are running; another job is started. A
+    repeated request does nothing.
 
     Raises:
         NotFoundError: there is no such job.
@@ -91,7 +91,7 @@ def present(registry: JobRegistry, job: str) -> CurrentDeployment:
 
 
 def _is_still(registry: JobRegistry, found: CurrentDeployment) -> bool:
-    """Whether a plan for ``found`` is still valid for the job. The caller holds the job's lock."""
+    """Whether a plan for ``found`` is still valid. The caller holds the job's lock."""
     job = found.stored.job
     running_job = registry.jobs.get(job)
     if found.running_job is not None:
@@ -101,7 +101,7 @@ def _is_still(registry: JobRegistry, found: CurrentDeployment) -> bool:
 
 
 def already(registry: JobRegistry, found: CurrentDeployment) -> DeployResult:
-    """The answer to a repeated request, which has already been carried out."""
+    """The answer to a request that has already been carried out."""
     number = found.stored.id
     return DeployResult(
         deployment=number, version_of=next_deployment.version_of(registry.store, found.stored.job, number)

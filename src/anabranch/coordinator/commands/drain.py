@@ -16,7 +16,7 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted:
-    """Drain a job. If it is already draining, or the notification is for another deployment, nothing happens.
+    """Drain a job, unless it is already draining or the notification is for another deployment.
 
     Raises:
         NotFoundError: there is no such job.
@@ -70,8 +70,7 @@ def plan(running_job: RunningJob, request: DrainNotification) -> DrainAccepted:
 
 
 def _ends(running_job: RunningJob, request: DrainNotification) -> dict[str, int] | None:
-    """The end offsets of the inputs according to the lanes' last reports; None if the drain stops at planned offsets.
-    """
+    """The inputs' end offsets from the lanes' last reports; None if the drain stops at planned offsets."""
     if request.mode == "planned":
         return None
     return {ssp: end for report in running_job.reports.values() for ssp, end in report.progress.ends.items()}

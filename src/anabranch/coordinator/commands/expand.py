@@ -1,5 +1,5 @@
-"""Adapts a running job to partitions added to its inputs, and to new streams that match its patterns. This happens at a
-user's request, and whenever the coordinator finds such partitions or streams.
+"""Adapts a running job to partitions added to its inputs, and to new streams that match its patterns, at a user's
+request or whenever the coordinator finds them.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def apply(
 
 
 def look(context: Context) -> None:
-    """For each running job that is due for a check, count the partitions of the inputs, and adapt the job. Call this
-    about once a second. A call takes as long as the systems take to answer.
+    """Count the partitions of the inputs of each running job for which this is due, and adapt the job. Call this about
+    once a second. A call takes as long as the systems take to answer.
     """
     registry = context.registry
     with registry.locked_all() as jobs:

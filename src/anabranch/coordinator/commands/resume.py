@@ -15,7 +15,7 @@ __all__ = ["apply", "check", "plan", "run"]
 
 def run(context: Context, job: str) -> int:
     """Continue the deployment, and return its number. If the job was drained, start its version again in a new
-    deployment. If the job runs but its launcher has given up, let the launcher start containers again.
+    deployment. If the job runs but its launcher has given up, let the launcher try again.
 
     Raises:
         NotFoundError: there is no such job.
@@ -45,7 +45,7 @@ def check(registry: JobRegistry, stored: DeploymentRecord) -> None:
 
 
 def plan(registry: JobRegistry, stored: DeploymentRecord) -> StartRequest | None:
-    """The new deployment to store, if the last deployment was drained; None if the last deployment continues."""
+    """The new deployment to store, if the last one was drained."""
     if stored.state != DeploymentState.DRAINED:
         return None
     store, job = registry.store, stored.job

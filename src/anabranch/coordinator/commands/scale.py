@@ -17,11 +17,11 @@ __all__ = ["apply", "check", "is_scalable", "plan", "run"]
 
 
 def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
-    """Change the factor or the number of containers: lanes close, and other lanes continue from them. The job is
-    changing until all of its lanes are running.
+    """Change the factor or the number of containers: lanes close, and others continue from them. The job is changing
+    until all of its lanes are running.
 
-    If the request is repeated, or the job already has this factor and number of containers, nothing happens. But if the
-    request has ``now``, a change that is under way stops waiting for batches.
+    If the request is repeated, or nothing would change, nothing happens. But if the request has ``now``, a change that
+    is under way stops waiting for batches.
 
     Raises:
         NotFoundError: there is no such job.
@@ -44,7 +44,7 @@ def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
 
 
 def check(running_job: RunningJob, present: Generation, factor: int, containers: int, alone: bool) -> None:
-    """Raises ConfigError or ConflictError if a job can't be given this factor or this number of containers now.
+    """Raises ConfigError or ConflictError if a job can't get this factor or this number of containers now.
 
     Args:
         alone: whether the coordinator and the only container are in one process.

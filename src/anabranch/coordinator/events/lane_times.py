@@ -1,8 +1,4 @@
-"""When lanes ran, reconstructed from a job's events. These are pure functions.
-
-So the times are known as long as the store keeps the events, even if another coordinator or an older version of
-anabranch stored the events.
-"""
+"""When lanes ran, reconstructed from a job's events. Pure."""
 
 from __future__ import annotations
 
@@ -67,7 +63,7 @@ def lane_times(
     Args:
         lanes: all lanes that the job has ever had, by id, in the order in which they were planned.
         events: the latest events about lanes, oldest first.
-        most_closed: the largest number of closed lanes to show. If there are more, the last planned ones are shown.
+        most_closed: the largest number of closed lanes to show: those that were planned last.
     """
     known_since: float | None = None
     runs: dict[str, _Runs] = {}

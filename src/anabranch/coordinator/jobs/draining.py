@@ -20,7 +20,7 @@ _MAY_DRAIN = frozenset({DeploymentState.STARTING, DeploymentState.RUNNING, Deplo
 
 
 def check(job: str, state: DeploymentState, deployment: int, lanes: Iterable[Lane], said: DrainNotification) -> str:
-    """Why a drain notification is ignored; empty if it isn't ignored.
+    """Why a drain notification is ignored; empty if it isn't.
 
     Raises:
         UsageError: the notification's uuid isn't valid.
@@ -119,7 +119,6 @@ def _has_halted(report: LaneReport, drain: DrainProgress) -> bool:
 
 
 def _taken(lane: Lane) -> dict[str, int]:
-    """The offsets up to which the predecessors of a lane have read records."""
     found: dict[str, int] = {}
     for each in lane.starting:
         whole = str(each.ssp.whole)

@@ -1,5 +1,5 @@
 """The events from which the records of changes and the times of lanes are made; see
-:mod:`anabranch.coordinator.events`. Pure functions. ``at`` is the current time in seconds since 1970.
+:mod:`anabranch.coordinator.events`. Pure. ``at`` is the current time in seconds since 1970.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HASTE = "batches that are written at least once, or were given to foreach_batch,
 
 
 def began(running_job: RunningJob, planned: NextGeneration | NextDeployment, at: float, now: bool) -> Event:
-    """A planned change begins. If ``now``, it doesn't wait for batches."""
+    """The event that a planned change begins. If ``now``, the change doesn't wait for batches."""
     undoes = planned.kind == "undo"
     reasons = (f"cancelled: {planned.why}" if undoes else planned.why, f"without waiting: {HASTE}" if now else "")
     if isinstance(planned, NextGeneration):
@@ -84,7 +84,7 @@ def moved(
     error: str | None = None,
     seconds: float | None = None,
 ) -> Event:
-    """A job has gone from one state to another, which may end a change.
+    """The event that a job has gone from one state to another. This may end a change.
 
     Args:
         error: the error that the job keeps, if any. A change that ends with an error has failed.
@@ -109,8 +109,8 @@ def of_lane(
     container: str = "",
     mark: MarkKind | None = None,
 ) -> Event:
-    """An event about a lane, which is the subject of the sentence ``what``. A ``container`` that has reported the event
-    takes the place of ``who``.
+    """An event about a lane, which is the subject of the sentence ``what``. A ``container`` that has reported it takes
+    the place of ``who``.
     """
     return Event(
         kind=kind,
@@ -126,10 +126,10 @@ def of_lane(
 
 
 def hastened(job: str, at: float, kind: Literal["change", "state"], subject: str) -> Event:
-    """An event saying that ``subject`` no longer waits for batches."""
+    """The event that ``subject`` no longer waits for batches."""
     return Event(kind=kind, job=job, at=at, who="user", what=f"the {subject} no longer waits for batches", why=HASTE)
 
 
 def stays(job: str, at: float, why: str) -> Event:
-    """A change can't be undone, so it stays in effect although a lane can't start."""
+    """The event that a change can't be undone, and stays in effect although a lane can't start."""
     return Event(kind="change", job=job, at=at, who="coordinator", what="the change can't be undone", why=why)

@@ -1,5 +1,4 @@
-"""Handles the processes that hold the seats of jobs: they register, send heartbeats, and are expelled if they are
-silent for too long."""
+"""Gives seats to processes, handles their heartbeats, and expels those that are silent for too long."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ _MARKS: Mapping[str, MarkKind] = {
 
 
 class Membership:
-    """Gives seats to processes, handles their heartbeats, and expels silent ones. Thread-safe, except for methods whose
-    caller must hold the job's lock.
+    """Manages the processes that hold seats. Thread-safe, except for methods whose caller must hold the job's lock.
 
     Args:
         autoscale: gives a job the factor that its autosizer chooses. If processes are never expelled, it is called
@@ -55,8 +53,8 @@ class Membership:
         already has a seat keeps it, and its epoch. A process that gets no seat is told to ask again, or to end if it
         isn't needed.
 
-        If processes are never expelled, a process that requests a particular seat replaces the one that holds it.
-        Otherwise, a process can only take a free seat.
+        A process can only take a free seat. But if processes are never expelled, it replaces the holder of the seat
+        that it requests.
 
         Raises:
             NotFoundError: there is no such job, or it has no such seat.
@@ -88,7 +86,7 @@ class Membership:
         return self.answer(beat) if news else answer
 
     def hear(self, beat: Heartbeat) -> HeartbeatResponse:
-        """Process what a container reports, and return what the container should run.
+        """Process what a container reports, and return what it should run.
 
         A container that reports a lane of another seat or deployment, or an unknown lane, is told to stop.
 
@@ -135,7 +133,7 @@ class Membership:
         return self._registry.polls.waiting(beat.container, beat.seen, wake)
 
     def patience(self, wait: float) -> float:
-        """The seconds for which a client that asks for ``wait`` seconds is kept waiting: at most half a lease."""
+        """How long a client that asks for ``wait`` seconds is kept waiting: at most half a lease."""
         return max(0.0, min(wait, self._lease / 2))
 
     def holds_seat(self, execution: str) -> bool:
@@ -186,8 +184,8 @@ class Membership:
         return self._registered(process)
 
     def _free_seat(self, running_job: RunningJob, registration: Registration) -> str | None:
-        """The seat that a process can take; None if no such seat is free. If processes are never expelled, a requested
-        seat needn't be free. Raises NotFoundError if the job doesn't have the requested seat.
+        """The seat that a process can take. If processes are never expelled, a requested seat needn't be free. Raises
+        NotFoundError if the job doesn't have the requested seat.
         """
         seat = registration.seat
         if seat is not None and seat not in running_job.busy_seats:
@@ -226,8 +224,8 @@ class Membership:
         )
 
     def expel_silent(self, running_job: RunningJob) -> bool:
-        """Expel those of a job's processes whose leases ended at least ``grace`` seconds ago. Returns whether there
-        were any. The caller holds the job's lock.
+        """Expel the job's processes whose leases ended at least ``grace`` seconds ago. Returns whether there were any.
+        The caller holds the job's lock.
         """
         if self._grace is None:
             return False

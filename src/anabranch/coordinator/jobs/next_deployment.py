@@ -1,4 +1,4 @@
-"""Makes the next deployment of a job, which continues from the lanes of the current one. Nothing is stored here."""
+"""Makes a job's next deployment, which continues from the lanes of the current one. Stores nothing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ class NextDeployment:
     Attributes:
         result: the answer for the client.
         ending: the lanes of the current deployment that end, as they should be stored.
-        kind: the kind of the change.
         who: who requested the deployment, for the event.
         what: what happens, for the event.
         why: the reason, for the event.

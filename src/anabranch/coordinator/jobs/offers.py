@@ -92,7 +92,7 @@ def of(job: RunningJob, process: Process) -> Offer:
 
 
 def hear_figures(job: RunningJob, process: Process, beat: Heartbeat) -> bool:
-    """If the reports of a heartbeat contain nothing but new figures, keep them. Returns whether they were kept."""
+    """Keep the reports of a heartbeat, if they contain nothing but new figures. Returns whether they were kept."""
     news = []
     if standbys.is_news(job, process, beat.copies):
         return False
@@ -114,9 +114,7 @@ def hear_figures(job: RunningJob, process: Process, beat: Heartbeat) -> bool:
 
 
 def hear(job: RunningJob, process: Process, news: Sequence[LaneReport], beat: Heartbeat) -> bool:
-    """Keep the reports of a heartbeat, and determine which lanes and standbys the process has now. Returns whether
-    these have changed.
-    """
+    """Keep the reports of a heartbeat. Returns whether the process's lanes or standbys have changed."""
     before, process.offered = process.offered, _offered(job, process, news, beat.seen)
     job.reports.update({report.lane: report for report in news})
     copies = standbys.is_news(job, process, beat.copies)
@@ -143,7 +141,7 @@ def is_told(job: RunningJob, process: Process, seen: int) -> bool:
 
 
 def same(job: RunningJob, seen: int, now: float) -> HeartbeatResponse:
-    """The answer to a process for which there is nothing new since the revision ``seen``."""
+    """The answer if there is nothing new since the revision ``seen``."""
     return HeartbeatResponse(alive=True, revision=seen, same=True, watched=now < job.seats.watched_until)
 
 
@@ -183,8 +181,8 @@ def _have_closed(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, 
 
 
 def _are_same(before: tuple[WantedLane, ...], after: tuple[WantedLane, ...]) -> bool:
-    """Whether both contain the same lane objects with the same orders. Only the identity of lanes is compared, because
-    there can be thousands, nearly all of them unchanged.
+    """Whether both contain the same lane objects with the same orders. Only the identity of lanes is compared, because there can be
+    thousands, nearly all of them unchanged.
     """
     if len(before) != len(after):
         return False

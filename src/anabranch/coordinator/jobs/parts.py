@@ -42,7 +42,6 @@ class Process:
     """A process that holds a seat.
 
     Attributes:
-        record: the process as it is stored.
         lease_ends: when the process's lease ends, on this coordinator's clock.
         offered: the lanes that the process may have been told to run and hasn't reported as ended.
         heard: the number of the process's last heartbeat; -1 before the first one.
@@ -91,8 +90,8 @@ class Offer:
 
 
 def _without_reports(lane: Lane) -> Lane:
-    """A lane without its state, ``ran`` and ``begun``. The container has reported these itself, or learns about them
-    from the rest of its orders."""
+    """A lane without its state, ``ran`` and ``begun``, which the container has reported itself or learns from other
+    orders."""
     return msgspec.structs.replace(lane, state=LaneState.PLANNED, ran=False, begun=False)
 
 
@@ -106,7 +105,7 @@ class RunSettings:
         expansion_check: the seconds after which the partitions of the job's inputs are counted again.
         warm_containers: how many additional processes the launcher keeps standing by.
         assignment: how tasks get seats.
-        autoscale: the limits within which the coordinator scales the job; None if it doesn't scale the job.
+        autoscale: the limits within which the coordinator scales the job; None if it doesn't.
         threads: how many buckets of a partition the job's functions can work on at once.
     """
 
@@ -137,7 +136,6 @@ class DeploymentTerms:
     """The conditions under which a deployment was started.
 
     Attributes:
-        settings: the settings that the coordinator uses.
         until_caught_up: whether the job ends by itself once it has read all records that existed at the start.
         promises: the promise of each output, by operator.
     """
@@ -196,13 +194,13 @@ class Seats:
             self.returning[process.record.execution] = returns_from
 
     def stand_by(self, registration: Registration, now: float) -> None:
-        """Record that a process stands by: it has asked for a seat, and none was free for it."""
+        """Record that a process has asked for a seat when none was free for it."""
         self.returning.pop(registration.execution, None)
         self.asked[registration.execution] = now
         self.resting[registration.execution] = registration
 
     def returning_since(self, since: float) -> dict[str, float]:
-        """The entries of ``returning`` for seats that were returned after ``since``. Other entries are forgotten."""
+        """The entries of ``returning`` after ``since``. Other entries are forgotten."""
         self.returning = {execution: at for execution, at in self.returning.items() if at > since}
         return dict(self.returning)
 
@@ -236,8 +234,8 @@ class AutoscaleState:
         looked_at: when the autosizer last examined the job.
         findings: the autosizer's findings so far.
         advised: the last generation in which the autosizer gave advice.
-        refused: the last generation for which the autosizer's factor was refused.
-        scalable: whether the job can have factors other than 1, for the deployment and generation that were last
+        refused: the last generation for which its factor was refused.
+        scalable: whether the job can have factors other than 1, in the deployment and generation that were last
             examined.
     """
 
@@ -264,9 +262,8 @@ class Progress:
             their output is then written twice.
         stays: the deployment and the generation of the last change for which an event says that it can't be undone.
         at_once: whether the job is stopped without waiting for batch boundaries.
-        drain: the requested drain.
-        drains_since: when the drain was requested, on this coordinator's clock; None if no drain was requested from
-            this coordinator.
+        drains_since: when the drain was requested, on this coordinator's clock; None if it wasn't requested from this
+            coordinator.
         drains_for: how many seconds the drain was expected to take.
     """
 

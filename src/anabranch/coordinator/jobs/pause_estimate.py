@@ -21,8 +21,8 @@ __all__ = ["Experience", "Kind", "MeasuredChange", "expected", "kind_of", "witho
 
 _SHORT, _LONG = 1.0, 10.0
 """Durations of batches, in seconds. The prediction assumes that a batch that takes less than ``_SHORT`` isn't broken
-off. If batches take less than ``_LONG``, another batch may be running by the time a plan is carried out, so the current
-batch's progress isn't used for the prediction.
+off. If batches take less than ``_LONG``, another one may be running by the time a plan is carried out, so the current
+batch's progress isn't used.
 """
 _NOTICED = 0.2
 """The assumed seconds from a change until lanes notice the change."""
@@ -41,9 +41,9 @@ _IN_STEP = 1.0
 _PATIENCE = 60.0
 """How many seconds to wait for the first output of all new lanes, once all lanes are running."""
 _NEW = 0.5
-"""The weight of the newest measurement. All earlier measurements together have the remaining weight."""
+"""The weight of the newest measurement; all earlier ones together have the rest."""
 _AT_MOST = 2.0
-"""The largest factor by which a single change can raise or lower the overhead that is expected of later changes."""
+"""The largest factor by which a single change can raise or lower the overhead that is expected of later ones."""
 
 
 class Kind(StrEnum):
@@ -65,9 +65,9 @@ class Kind(StrEnum):
 
 _STATELESS = {Kind.SAME: 0.6, Kind.FACTOR: 0.8, Kind.MOVED: 1.0, Kind.NEW: 2.2}
 _STATEFUL = {Kind.SAME: 1.2, Kind.FACTOR: 1.2, Kind.MOVED: 2.5, Kind.NEW: 5.0}
-"""The assumed overhead of a change in seconds, by kind. Measured overheads are expressed as multiples of these. The
-overhead is the time in addition to a usual batch and to copying state: lanes must report their end, successors must
-start, and the successors' first batches take longer than later batches.
+"""The assumed overhead of a change in seconds, by kind. Measured overheads are multiples of these. The overhead is the
+time in addition to a usual batch and to copying state: lanes must report their end, successors must start, and their
+first batches take longer than later ones.
 """
 
 
@@ -101,7 +101,7 @@ class Experience:
         return replace(self, speeds=found)
 
     def known(self, lane: Lane, report: LaneReport) -> Mapping[int, StoredSize]:
-        """The batch sizes of the lanes in a lane's stage and group, by factor, including the lane's own batch size."""
+        """The batch sizes of the lanes in a lane's stage and group, by factor, including its own."""
         own = {lane.factor: StoredSize(report.load.limit, _partitions(lane))} if report.load.limit else {}
         return {**self.speeds.get((lane.stage, lane.group), {}), **own}
 
@@ -132,7 +132,7 @@ def _usual(kind: Kind, stateful: bool) -> float:
 
 
 def kind_of(closing: Collection[Lane], following: Collection[Lane]) -> Kind:
-    """The kind of a change in which the lanes ``closing`` close and the lanes ``following`` start."""
+    """The kind of a change, given the lanes that close and the lanes that start."""
     former, next_seats = {lane.seat for lane in closing}, {lane.seat for lane in following}
     if not next_seats <= former or {lane.deployment for lane in closing} != {lane.deployment for lane in following}:
         return Kind.NEW
@@ -181,7 +181,7 @@ def expected(
 
 
 def _lost(report: LaneReport, cost: BatchCost | None) -> float:
-    """How many seconds of a lane's work are expected to be lost because a change at an unknown time breaks off a batch.
+    """The seconds of a lane's work that are expected to be lost because a change at an unknown time breaks off a batch.
     """
     spent, whole = _present_batch(report, cost)
     if report.load.repeats or whole < _SHORT or spent > whole:
@@ -192,8 +192,8 @@ def _lost(report: LaneReport, cost: BatchCost | None) -> float:
 
 
 def _lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: bool) -> float:
-    """The expected seconds without output before a batch is broken off, for a change at ``now``, in seconds since 1970;
-    0.0 if the change waits for the batch.
+    """The expected seconds without output before a change at ``now`` (in seconds since 1970) breaks off a batch; 0.0 if
+    it waits for the batch.
     """
     spent, whole = _present_batch(report, cost)
     is_late = spent > whole
@@ -212,7 +212,7 @@ def _lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: boo
 
 def without_output(report: LaneReport, now: float) -> float:
     """For how many seconds, at ``now`` (in seconds since 1970), a lane has written nothing although there were records
-    to read. Clocks of machines can differ, so the result is limited to what is possible according to the report.
+    to read. Clocks of machines can differ, so the result is limited to what the report makes possible.
     """
     at = report.progress.batch_progress
     if at is None and not _waiting(report):
@@ -222,8 +222,8 @@ def without_output(report: LaneReport, now: float) -> float:
 
 
 def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, float]:
-    """The age of the running batch at the time of the report, and the duration of the whole batch, in seconds. If no
-    batch was running, these are for the next one.
+    """The age of the running batch at the time of the report, and its whole duration, in seconds. If no batch was
+    running, these are for the next one.
     """
     at = report.progress.batch_progress
     if at is None:
@@ -234,7 +234,7 @@ def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, f
 
 
 def _next_batch(report: LaneReport, cost: BatchCost | None) -> float:
-    """How many seconds the batch after the running one takes; 0.0 if there are no records for it."""
+    """The seconds that the batch after the running one takes; 0.0 if there are no records for it."""
     records = _waiting(report)
     if not records:
         return 0.0
@@ -251,7 +251,7 @@ def _waiting(report: LaneReport) -> int:
 def _first_batch(
     lane: Lane, report: LaneReport, cost: BatchCost | None, following: Collection[Lane], shown: Experience
 ) -> float:
-    """How many seconds the longest of the first batches of a lane's successors takes. The time of the job's functions
+    """The seconds that the longest of the first batches of a lane's successors takes. The time of the job's functions
     depends on how many records there are, and among how many buckets they are divided; see
     :mod:`anabranch.pace.stored_sizes`.
     """
@@ -284,7 +284,6 @@ class MeasuredChange:
 
     Attributes:
         foretold: the predicted pause, in seconds.
-        closing: the lanes that the change closes.
         at: when the change was accepted, in seconds since 1970.
         kind: how the successors start.
         stateful: whether any of the closing lanes has state.

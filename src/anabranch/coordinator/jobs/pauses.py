@@ -1,6 +1,4 @@
-"""Predicts, when a change is made, how long it makes output pause, and measures the pause once the job runs again. An
-event records both.
-"""
+"""Predicts, when a change is made, how long it makes output pause, and measures the pause once the job runs again."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ def foretold(job: RunningJob, change: R, at: float, hasty: bool) -> R:
 
 
 def measured(job: RunningJob, now: float) -> tuple[float, float] | None:
-    """The pause of the last change in seconds, and the predicted pause; None if the pause isn't known yet, or has
+    """The measured and the predicted pause of the last change, in seconds; None if the pause isn't known yet, or has
     already been returned. It is 0.0 if none was seen, normally because no records arrived.
     """
     progress = job.progress

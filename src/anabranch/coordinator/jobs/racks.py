@@ -43,9 +43,7 @@ def nearest(job: RunningJob, free: Collection[str], rack: str | None) -> str:
 
 
 def misplaced(job: RunningJob) -> str:
-    """A warning about containers that aren't in the racks for which their tasks were placed; empty if there are none,
-    or if racks don't matter.
-    """
+    """A warning about containers that aren't in the racks for which their tasks were placed, if racks matter."""
     if job.settings.assignment.strategy == "none" or len(job.model.containers) == 1:
         return ""
     held = {each.record.seat: each.record.rack for each in job.seats.processes.values()}

@@ -35,8 +35,8 @@ log = logs.get_logger()
 def still_to_read(
     lanes: Collection[Lane], known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
 ) -> Positions | None:
-    """The lowest offsets that the lanes of a job still have to read. Streams that no lane reads are left out, and so
-    are partitions for which the position of any lane is unknown. None if there are no lanes.
+    """The lowest offsets that the lanes of a job still have to read; None if there are no lanes. Streams that no lane
+    reads are left out, and so are partitions for which the position of any lane is unknown.
 
     Args:
         lanes: the lanes of the deployment, and those of former deployments that aren't closed.
@@ -90,9 +90,7 @@ def _of_predecessors(
 
 
 def common(before: Mapping[int, int], now: Mapping[int, int]) -> dict[int, int]:
-    """For each partition in both mappings, the lower offset: the job had read everything before it at the time of
-    ``before``, and has now.
-    """
+    """For each partition in both mappings, the lower offset, before which the job has read everything at both times."""
     return {number: min(offset, before[number]) for number, offset in now.items() if number in before}
 
 
@@ -189,9 +187,9 @@ class ReaderPositions:
             return False
 
     def _unread(self, job: str) -> tuple[Positions | None, set[str]]:
-        """The lowest offsets that a job still has to read, and its intermediate streams. The result is None and an
-        empty set during a change, and while no lane of a deployment that replaces another has begun: if the change or
-        the deployment is undone, closed lanes may continue from where they ended.
+        """The lowest offsets that a job still has to read, and its intermediate streams. None and an empty set during a
+        change, and while no lane of a deployment that replaces another has begun: if this is undone, closed lanes may
+        continue from where they ended.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)
@@ -219,8 +217,8 @@ def _can_return(job: RunningJob) -> bool:
 
 
 def _purge(systems: Systems, system: str, stream: str, before: Mapping[int, int]) -> None:
-    """Delete an intermediate stream's records before the offsets in ``before``, by partition. After a failure, which is
-    logged as a warning, the next turn tries again.
+    """Delete an intermediate stream's records before the offsets in ``before``, by partition. A failure is logged as a
+    warning, and the next turn tries again.
     """
     wanted = {partition: offset for partition, offset in before.items() if offset > 0}
     try:

@@ -1,5 +1,5 @@
-"""Holds the jobs that a coordinator serves, and takes the durable steps that advance them. Each step is stored before
-it takes effect."""
+"""Holds the jobs that a coordinator serves, and takes the steps that advance them. Each step is stored before it takes
+effect."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class JobRegistry:
         self.grace = grace
         self.jobs: dict[str, RunningJob] = {}
         self.unsure = False
-        """Whether the store may differ from what this coordinator has in memory, because the connection to the store
-        was lost during a step. Always False if ``grace`` is None.
+        """Whether the store may differ from memory, because the connection to it was lost during a step. Always False
+        if ``grace`` is None.
         """
         self.leases = threading.Lock()
         self.polls = LongPolls()
@@ -87,7 +87,7 @@ class JobRegistry:
 
     @contextmanager
     def locked(self, job: str) -> Iterator[RunningJob]:
-        """Lock a job that is served here. If the result of an earlier write is unknown, read the jobs again first.
+        """Lock a job that is served here, like :meth:`locked_all`.
 
         Raises:
             NotFoundError: there is no such job.
@@ -234,12 +234,11 @@ class JobRegistry:
             self.announce()
 
     def _measure_pause(self, running_job: RunningJob) -> None:
-        """Record how long output paused for the last change, once the pause is known."""
         if (found := pauses.measured(running_job, self.clock())) is not None:
             self.store.note([job_events.measured(running_job.job, self.now(), *found)])
 
     def _place_stranded(self, running_job: RunningJob) -> None:
-        """Move closing lanes whose seat no longer exists to one of the existing seats, if the job runs."""
+        """If the job runs, move closing lanes whose seat no longer exists to one of the existing seats."""
         stranded = running_job.stranded()
         if not stranded or not running_job.state.runs:
             return
@@ -253,7 +252,7 @@ class JobRegistry:
             running_job.reports.pop(lane.id, None)
 
     def _undo_spoilt(self, running_job: RunningJob) -> bool:
-        """Undo a change if one of its new lanes can't start. Returns whether the change was undone."""
+        """Undo a change if one of its new lanes can't start. Returns whether it was undone."""
         if running_job.state is not DeploymentState.CHANGING or not (spoilt := running_job.spoilt()):
             return False
         present, why = self.present(running_job), f"lane {spoilt[0].id} can't start: {spoilt[0].error}"
@@ -330,7 +329,7 @@ class JobRegistry:
         running_job.progress.drain = drain
 
     def _take_drain_on(self, running_job: RunningJob) -> bool:
-        """Take the drain's steps that are due. Returns whether any step was due."""
+        """Take the drain's steps that are due. Returns whether there were any."""
         moved = False
         while running_job.state is DeploymentState.DRAINING and running_job.progress.drain is not None:
             following = draining.following(running_job.progress.drain, running_job.lanes, running_job.reports)

@@ -37,9 +37,9 @@ _FIGURES = frozenset(
         "windows",
     }
 )
-"""Fields and parts of a report that are mere figures. While the lane runs, a report that differs from the last one
-only in these figures needn't advance the job at once. A step that does depend on them, such as the next step of a
-drain, is taken when the coordinator advances all jobs (see :meth:`Coordinator.tick`).
+"""Fields and parts of a report that are mere figures. While the lane runs, new figures needn't advance the job at once.
+A step that depends on them, such as the next step of a drain, is taken when the coordinator advances all jobs (see
+:meth:`Coordinator.tick`).
 """
 _rest = attrgetter(
     *(name for name in LaneReport.__struct_fields__ if name not in PARTS.keys() | _FIGURES),
