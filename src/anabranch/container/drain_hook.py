@@ -13,9 +13,7 @@ __all__ = ["DrainHook"]
 
 
 class DrainHook:
-    """Calls a job's ``on_drain`` function, if there is one, for each task that has drained in this container.
-    Thread-safe.
-    """
+    """Calls a job's ``on_drain`` function, if there is one. Thread-safe."""
 
     def __init__(self, functions: Mapping[int, Callable[..., Any]], lanes: Callable[[], Iterable[Lane]]) -> None:
         self._function = functions.get(ON_DRAIN)

@@ -54,8 +54,7 @@ class Failure:
 
     Attributes:
         what: the root cause in one line.
-        reasons: lines that say what led to the failure, or where the failure was noticed.
-        cure: what the user can do.
+        reasons: lines that say what led to the failure, or where it was noticed.
         remedy: what may help without the user.
         awaits: what the lane waits for, if waiting is the remedy.
     """

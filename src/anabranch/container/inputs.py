@@ -52,8 +52,8 @@ class Inputs:
 
     def warnings(self, own: Collection[str]) -> tuple[str, ...]:
         """Warnings about keys that other programs have written to partitions in which anabranch doesn't expect them.
-        ``own`` are the streams that the job writes itself. Only the newest keys in the lane's first and last partition
-        of each stream are checked, and no broadcast inputs, because each task gets all of their keys.
+        Only the newest keys in the lane's first and last partition of each stream are checked. Streams in ``own``,
+        which the job writes itself, aren't checked, nor are broadcast inputs, because each task gets all of their keys.
         """
         found = []
         for name, stream in self.streams:

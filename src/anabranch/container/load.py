@@ -26,7 +26,6 @@ class _Sample:
     """The figures at one time.
 
     Attributes:
-        at: when the sample was taken.
         seconds: how long batches ran since the previous sample.
         ends: the sum of the inputs' end offsets.
         worked: how long functions worked on each bucket since the previous sample.
@@ -98,7 +97,6 @@ class Load:
         return True
 
     def _more(self, worked: Worked) -> Worked:
-        """How long functions have worked on each bucket since the last sample of the batch."""
         return {bucket: max(0.0, seconds - self._worked.get(bucket, 0.0)) for bucket, seconds in worked.items()}
 
     def _add(self, report: LaneReport, now: float, seconds: float, worked: Worked) -> None:

@@ -22,11 +22,6 @@ _PATIENCE = 5.0
 class Preparations(Generic[T]):
     """Takes over the outputs of each coming lane, and analyzes its query, in a separate thread. If the outputs can't be
     taken over yet, the lane itself tries again later.
-
-    Args:
-        take: takes over the outputs of a lane that no process has owned yet.
-        done: called whenever the preparation of a lane has ended.
-        foresee: returns the analyzed query of a lane whose outputs were taken over.
     """
 
     def __init__(

@@ -54,7 +54,6 @@ class Container:
     Args:
         period: the longest time between two turns of the loop, in seconds.
         replaced: the replacements of this process so far; None if it can't be replaced.
-        trace: called with the errors with which lanes fail.
 
     Attributes:
         standbys: the standbys that the container maintains, with or without a seat.
@@ -200,7 +199,6 @@ class Container:
         return None if self._replaced is None else self._replaced.after(lane, self.batches, why)
 
     def _check_process(self) -> None:
-        """Raises ProcessBrokenError if a lane needs a new process."""
         for lane, keeper in self._keepers.items():
             if keeper.needs_process:
                 following = self._restarts_for(

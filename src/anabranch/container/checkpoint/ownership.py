@@ -52,7 +52,6 @@ class Claim(Document, frozen=True, kw_only=True):
         process: a random name for the process.
         machine: an identifier that is the same for all processes whose process ids can be compared; '' if unknown.
         pid: the id of the process that writes to the folder.
-        started: when that process was started.
     """
 
     process: str
@@ -95,8 +94,6 @@ class Ownership:
     """The folders of one job that one process owns. Thread-safe.
 
     Args:
-        folder: the folder of the job.
-        me: the claim that this process makes.
         clock: seconds on a clock that keeps running while the process is frozen.
         has_ended: whether the process of a claim is known to have ended, and can't be writing any more.
     """

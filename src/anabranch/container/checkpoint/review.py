@@ -34,7 +34,6 @@ class Finding:
 
     Attributes:
         part: the lane, stream or table.
-        path: the file or folder, if there is one.
         problem: what is wrong, as the rest of a sentence that begins with the ``path``, if there is one.
         lost: what can't be recovered without a backup.
         mends: what ``--repair`` does about the problem; empty if nothing.

@@ -33,7 +33,6 @@ class Fault:
     """A file that a lane needs and that is unusable.
 
     Attributes:
-        name: the file's name in the lane's folder.
         role: what the file contains.
         problem: what is wrong, as the rest of a sentence that begins with the file's path.
     """
@@ -57,7 +56,6 @@ class Checkpoint:
 
     Args:
         sizes: the sizes of all files, in bytes, by their names in the folder.
-        read: returns a file's content.
         partitions: how many partitions the state of each operator has; 0 if the lane has no state.
         thorough: whether large files are also compared with their checksums.
     """

@@ -31,9 +31,9 @@ __all__ = [
 ]
 
 _PATIENCE, _OVERDUE = 0.5, 2.0
-"""The seconds for which a batch whose remaining time is unknown may go on before it is broken off: if it is unknown how
-long batches usually take, and if this batch takes longer. A batch is usually late because the machine is busy, above
-all while the successors' queries start, and then it soon ends.
+"""The seconds for which a batch whose remaining time is unknown may go on: if the usual duration of batches is unknown,
+and if this batch takes longer. A late batch usually ends soon: the machine is busy, above all while the successors'
+queries start.
 """
 _BRIEF = 1.0
 """In seconds. A shorter batch hardly delays a change, and the successors' queries can start while it runs."""
@@ -109,7 +109,6 @@ class BreakOff:
         gate: what the batch must pass before it publishes anything. Once the gate is shut, nothing passes any more.
         wanted: whether the batch may be broken off because the lane should end.
         now: whether to break the batch off even if much work is lost, or if at-least-once outputs are written twice.
-        writing: whether the batch is being written.
         hurry: whether everything must end at once. The next process then continues the batch.
         keeps: returns why the batch with this number can't be broken off; empty if no reason is known.
         left: given the batch's number and the seconds for which it has run, returns the expected seconds until its end;

@@ -55,7 +55,6 @@ class Drain:
     Args:
         starting: the start offsets of inputs that the lane has never read.
         wanted: returns how the lane should drain; None if it shouldn't any more.
-        upstream_ended: returns whether all lanes that write the lane's inputs have ended.
         leaving: returns whether the lane must end without having drained.
         run: runs the planned batch.
         begin: runs a first batch, which reads nothing.
@@ -112,7 +111,6 @@ class Drain:
         return last >= 0 and self.folder.entry(last).drains
 
     def _take_in(self, until: Mapping[str, int]) -> bool:
-        """Run another batch. Returns False if there is nothing to read."""
         begins, ends = self._held(), self._ends(until)
         if all(begins[ssp] >= end for ssp, end in ends.items()):
             return False

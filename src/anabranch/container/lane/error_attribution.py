@@ -71,7 +71,6 @@ def operator_error(text: str, first: str, nodes: Sequence[Node], ranges: Ranges)
     Args:
         text: the complete text of Spark's error.
         first: the reason in one line.
-        nodes: the operators of the lane.
         ranges: the batch's first offset and end offset, by SSP.
     """
     sql = [found.strip() for found in _SQL.findall(text)]

@@ -133,6 +133,7 @@ class LifeState:
 
     @property
     def needs_sources(self) -> bool:
+        """Whether ``reads_sources`` must be looked up now."""
         decides = self.phase in _MAY_DRAIN or (self.phase is Phase.REPORTED and not self.closing)
         return decides and self.acknowledged and self.drain is not None and not self.reads_sources
 
@@ -143,6 +144,7 @@ class LifeState:
 
     @property
     def waits(self) -> bool:
+        """Whether the lane waits until the coordinator knows its folder."""
         return self.phase is Phase.REPORTED and not (self.acknowledged or self.leaving)
 
     @property

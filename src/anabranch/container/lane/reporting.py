@@ -25,7 +25,6 @@ class Reporter:
 
     Args:
         wake: called when the report contains news for which the container or the coordinator waits.
-        number: the number of the attempt.
     """
 
     def __init__(self, lane: Lane, wake: Callable[[], None], number: int = 1) -> None:

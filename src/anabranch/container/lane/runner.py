@@ -61,8 +61,7 @@ class LaneRunner:
         standstill: decides when the lane must fail because it makes no progress.
         taken: whether this process has taken over the outputs of a new lane.
         wake: called when the report contains news for which the container or the coordinator waits.
-        drained: called when the lane has drained.
-        trace: called with the lane's id and the error with which it has failed, to record all details.
+        trace: records the details of the error with which the lane has failed.
         life: the life of a lane that was started before; by default, a new one.
 
     Attributes:
@@ -156,7 +155,6 @@ class LaneRunner:
                 result = None if self.life.state.ended else events.AttemptFailed(error)
 
     def _perform_all(self, due: tuple[Action, ...]) -> Event | None:
-        """Perform the actions in order. Returns the result of the last one."""
         result: Event | None = None
         for action in due:
             if isinstance(action, actions.FailLane):

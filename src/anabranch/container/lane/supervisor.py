@@ -151,8 +151,8 @@ class LaneSupervisor:
         self._life.tell(Leave(unwanted=True, at_once=at_once))
 
     def leave(self) -> None:
-        """End the lane in the same way, because the container ends. If it has failed and can be tried again, another
-        container gives it its next attempt.
+        """End the lane, like :meth:`stop` without ``at_once``, because the container ends. If the lane has failed and
+        can be tried again, another container gives it its next attempt.
         """
         self._life.tell(Leave(unwanted=False))
 

@@ -78,7 +78,6 @@ class Access:
 
     Args:
         operations: all operations of the coordinator. The role ``read`` allows only those that aren't private.
-        trail: records requests to change something, requests for something private, and refused requests.
     """
 
     def __init__(

@@ -1,6 +1,5 @@
 """Limits for clients, which could otherwise occupy connections or memory needlessly: how slowly they may send requests,
-and how many refused requests they may send per minute. The largest size of a request is declared with its operation, in
-:mod:`anabranch.coordinator.api.operations`.
+and how many refused requests they may send per minute. The largest size of a request is declared with its operation.
 """
 
 from __future__ import annotations

@@ -94,5 +94,5 @@ def listen(host: str = _LOOPBACK, port: int = 0) -> socket.socket:
 
 
 def serve(coordinator: Coordinator, port: int = 0, token: str | None = None, trail: AuditTrail | None = None) -> Server:
-    """Make the only coordinator of a store listen on 127.0.0.1, like :func:`listen`."""
+    """Make the only coordinator of a store listen on 127.0.0.1. For ``port`` and errors, see :func:`listen`."""
     return Server(app(coordinator, token=token, trail=trail), listen(port=port))

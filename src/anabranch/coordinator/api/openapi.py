@@ -69,7 +69,6 @@ def _operation(each: Operation[..., Any]) -> dict[str, Any]:
 
 
 def _security(each: Operation[..., Any]) -> list[dict[str, list[str]]]:
-    """The token of the lowest role that may use an operation."""
     if each.path == "/healthz":
         return []
     return [{"token": ["operate" if each.private else "read"]}]
@@ -83,7 +82,6 @@ def _parameter(each: Parameter) -> dict[str, Any]:
 
 
 def _document(kind: Any) -> Any:
-    """The type of a collection's elements; any other type itself."""
     return kind if get_origin(kind) is None else get_args(kind)[-1]
 
 

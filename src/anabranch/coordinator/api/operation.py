@@ -78,18 +78,15 @@ class Operation(Generic[P, R]):
 
     Attributes:
         name: the name of the method, and of the command's module, if there is a command.
-        summary: the description in OpenAPI.
         parameters: the parameters in the path and in the query. A path parameter that isn't in the signature is a field
             of the request; for example, a heartbeat names its container.
         request: the type of the body; None if there is none.
         result: the type of the result: one or several documents, a dict, bytes, text, a number or a bool; NoneType if
             there is no result.
         field: the field of the response that contains the result; empty if the response is the result itself.
-        changes: whether the operation changes anything.
         private: whether the operation requires the role ``operate``. If not, the role ``read`` suffices.
         by_leader: whether only the coordinator that leads may carry out the operation.
         asks_systems: whether the operation may wait for answers from the systems that a job reads.
-        max_bytes: the largest body that is read.
         waits: the parameter that says how many seconds the coordinator may wait before it answers; empty if none.
         by_generation: whether the answer stays the same as long as the job has the same generation.
         fresh_for: the seconds for which an answer is reused for all clients; 0.0 if answers aren't reused, or are

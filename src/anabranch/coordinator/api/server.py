@@ -101,7 +101,6 @@ def app(
         read_token: a token that suffices for operations with ``private=False``.
         hosts: names by which requests may address the coordinator, in addition to loopback names and the address at
             which a request arrives.
-        trail: records requests to change something, requests for something private, and refused requests.
         clock: a clock in seconds, which determines how long answers are reused.
     """
     endpoints = _Endpoints(coordinator, AlwaysLeads(coordinator) if leader is None else leader, ResponseCache(clock))
@@ -289,7 +288,6 @@ class _News:
 
 
 async def _arguments(operation: Operation[..., Any], request: Request) -> list[Any]:
-    """The arguments in a request, in the order of the operation's signature."""
     found = {each.name: _argument(each, request) for each in operation.parameters if each.in_path}
     if operation.body is not None:
         content = await _body(request, operation.max_bytes)

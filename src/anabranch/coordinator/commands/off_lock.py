@@ -122,7 +122,6 @@ def check_expected(
     """Raises ConflictError if the request expects another state of the job, or another result.
 
     Args:
-        basis: identifies the job's current state.
         result: the planned result; if None, only the job's state is compared.
     """
     expected = request.expect

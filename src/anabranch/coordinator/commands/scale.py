@@ -79,8 +79,6 @@ def plan(
 
     Args:
         alone: see :func:`check`.
-        who: who requested the change.
-        reason: why the change was requested.
     """
     factor = present.factor if request.factor is None else request.factor
     containers = present.containers if request.containers is None else request.containers

@@ -49,7 +49,6 @@ def records(events: Iterable[Event], deployment: int = 0) -> list[ChangeRecord]:
 
 
 def _undone(change: ChangeRecord, event: Event, step: ChangeStep) -> ChangeRecord:
-    """A change that was under way when another one began with ``event``."""
     return msgspec.structs.replace(change, outcome="undone", ended=event.at, reason=step.undone_because or event.why)
 
 

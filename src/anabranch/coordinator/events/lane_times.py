@@ -25,7 +25,6 @@ class Span:
     """The span of time from ``since`` to ``until``. All times are seconds since 1970.
 
     Args:
-        now: the current time.
         stopped: when the job stopped running; None if it is running.
     """
 

@@ -40,11 +40,8 @@ class NextDeployment:
     """The next deployment of a job.
 
     Attributes:
-        result: the answer for the client.
         ending: the lanes of the current deployment that end, as they should be stored.
-        who: who requested the deployment, for the event.
-        what: what happens, for the event.
-        why: the reason, for the event.
+        who: who requested the deployment, for the event, like ``what`` happens and ``why``.
     """
 
     start: StartRequest

@@ -173,7 +173,6 @@ def _have_caught_up(job: RunningJob, lanes: Iterable[str], followers: Mapping[st
 
 
 def _have_closed(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, Sequence[str]]) -> bool:
-    """Whether lanes and all lanes that continue from them are closed."""
     return all(
         job.known[lane].state is LaneState.CLOSED and _have_closed(job, followers.get(lane, ()), followers)
         for lane in lanes
@@ -181,9 +180,7 @@ def _have_closed(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, 
 
 
 def _are_same(before: tuple[WantedLane, ...], after: tuple[WantedLane, ...]) -> bool:
-    """Whether both contain the same lane objects with the same orders. Only the identity of lanes is compared, because there can be
-    thousands, nearly all of them unchanged.
-    """
+    """Whether the orders are the same. Lanes are compared by identity, because there can be thousands."""
     if len(before) != len(after):
         return False
     for one, other in zip(before, after, strict=True):

@@ -46,7 +46,6 @@ class Process:
         offered: the lanes that the process may have been told to run and hasn't reported as ended.
         heard: the number of the process's last heartbeat; -1 before the first one.
         doomed: whether it is certain that the process loses its seat. The store may already have recorded the loss.
-        copies: the standbys that the process maintains.
     """
 
     record: ContainerRecord
@@ -104,7 +103,6 @@ class RunSettings:
         runs_in_real_time: whether the job runs in real time, and so needs a Spark task slot for each Spark task.
         expansion_check: the seconds after which the partitions of the job's inputs are counted again.
         warm_containers: how many additional processes the launcher keeps standing by.
-        assignment: how tasks get seats.
         autoscale: the limits within which the coordinator scales the job; None if it doesn't.
         threads: how many buckets of a partition the job's functions can work on at once.
     """
@@ -158,7 +156,6 @@ class Seats:
         resting: the last registration of each process that stands by, by execution.
         returning: when processes returned their seats in order to replace themselves with new processes, by execution.
             An entry is kept until the new process asks for a seat, or is overdue.
-        revision: the latest revision of any offer.
         begun: when this coordinator began to serve the deployment, or told the job's launcher to try again.
         sure_from: the time by which all live processes must have reported.
         watched_until: until when processes are asked for the watermark of each SSP, because somebody is looking at
@@ -231,8 +228,6 @@ class AutoscaleState:
     """What the autosizer remembers about a job.
 
     Attributes:
-        looked_at: when the autosizer last examined the job.
-        findings: the autosizer's findings so far.
         advised: the last generation in which the autosizer gave advice.
         refused: the last generation for which its factor was refused.
         scalable: whether the job can have factors other than 1, in the deployment and generation that were last
@@ -257,7 +252,6 @@ class Progress:
         changing_since: when the job last entered the state CHANGING, on this coordinator's clock.
         rescale_seconds: how many seconds the last change took; None if this coordinator hasn't seen a change end.
         pause: the change whose pause is being measured.
-        shown: what has been measured of the job's changes so far.
         hasty: whether the change that is under way breaks off the running batches of closing lanes, even if part of
             their output is then written twice.
         stays: the deployment and the generation of the last change for which an event says that it can't be undone.
@@ -323,7 +317,6 @@ class Inputs:
     Attributes:
         look_from: when the inputs should be checked again, on this coordinator's clock.
         counts: the inputs' partition counts, by ``system/stream``.
-        replicas: the racks of the inputs' partitions.
         warning: why the job can't be adapted to its inputs, or why their partitions can't be counted; otherwise empty.
     """
 

@@ -156,7 +156,6 @@ def expected(
     lane closes.
 
     Args:
-        kind: how the successors start.
         shown: what was measured during earlier changes.
         starting: the seconds until all successors have a container.
         following: the successors. If they aren't given, their first batches are predicted as for the same factor.
@@ -242,7 +241,6 @@ def _next_batch(report: LaneReport, cost: BatchCost | None) -> float:
 
 
 def _waiting(report: LaneReport) -> int:
-    """How many records are left that the running batch doesn't read."""
     at, progress = report.progress.batch_progress, report.progress
     behind = sum(max(0, end - progress.positions.get(ssp, end)) for ssp, end in progress.ends.items())
     return max(0, behind - (0 if at is None else at.planned))
@@ -285,8 +283,6 @@ class MeasuredChange:
     Attributes:
         foretold: the predicted pause, in seconds.
         at: when the change was accepted, in seconds since 1970.
-        kind: how the successors start.
-        stateful: whether any of the closing lanes has state.
         state_bytes: the largest size of a closing lane's state, in bytes.
         spent: the longest time, in seconds, for which a closing lane had written nothing when the change was accepted,
             although there were records to read. It is part of the pause if the running batch is broken off.

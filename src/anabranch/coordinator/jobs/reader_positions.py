@@ -41,7 +41,6 @@ def still_to_read(
     Args:
         lanes: the lanes of the deployment, and those of former deployments that aren't closed.
         known: all lanes of the job, by id.
-        reports: the latest reports of lanes, by id.
     """
     followed = {name for lane in known.values() for name in lane.predecessors}
     reading = open_lanes(lanes) or [lane for lane in lanes if lane.id not in followed]
@@ -118,8 +117,7 @@ class _Place:
 
 @dataclass
 class ReaderPositions:
-    """Every minute, stores the positions that the lanes of the served jobs had a minute earlier, and deletes the
-    records before them from the jobs' intermediate streams. Thread-safe.
+    """Once a minute, stores the positions of a minute ago, and deletes the records before them. Thread-safe.
 
     The reason for the delay is that a power cut can destroy the last batches in a lane's folder, and the lane then
     reads their records once more. The delay also keeps the records that a job should read again after a rewind, until
@@ -188,8 +186,8 @@ class ReaderPositions:
 
     def _unread(self, job: str) -> tuple[Positions | None, set[str]]:
         """The lowest offsets that a job still has to read, and its intermediate streams. None and an empty set during a
-        change, and while no lane of a deployment that replaces another has begun: if this is undone, closed lanes may
-        continue from where they ended.
+        change, and while no lane of a deployment that replaces another has begun: if the change or the deployment is
+        undone, closed lanes may continue from where they ended.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)

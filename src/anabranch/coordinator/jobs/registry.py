@@ -252,7 +252,6 @@ class JobRegistry:
             running_job.reports.pop(lane.id, None)
 
     def _undo_spoilt(self, running_job: RunningJob) -> bool:
-        """Undo a change if one of its new lanes can't start. Returns whether it was undone."""
         if running_job.state is not DeploymentState.CHANGING or not (spoilt := running_job.spoilt()):
             return False
         present, why = self.present(running_job), f"lane {spoilt[0].id} can't start: {spoilt[0].error}"
@@ -279,7 +278,6 @@ class JobRegistry:
         return bool(void)
 
     def _open(self, running_job: RunningJob) -> bool:
-        """Store the start offsets that can now be determined. Returns whether there were any."""
         opened = [running_job.as_held(rewind.opened(lane, running_job.known)) for lane in running_job.opening()]
         self._put(running_job, opened, "has its start offsets")
         return bool(opened)
@@ -329,7 +327,6 @@ class JobRegistry:
         running_job.progress.drain = drain
 
     def _take_drain_on(self, running_job: RunningJob) -> bool:
-        """Take the drain's steps that are due. Returns whether there were any."""
         moved = False
         while running_job.state is DeploymentState.DRAINING and running_job.progress.drain is not None:
             following = draining.following(running_job.progress.drain, running_job.lanes, running_job.reports)
