@@ -22,8 +22,8 @@ class DrainHook:
         self._lock = threading.Lock()
 
     def drained(self, lane: Lane) -> None:
-        """Record that a lane has drained. Calls the function for each of the lane's tasks whose other lanes in this
-        container have also drained, and passes its exceptions on."""
+        """Record that a lane has drained. For each of its tasks whose other lanes in this container have also drained,
+        calls the function, and passes exceptions on."""
         if self._function is None:
             return
         with self._lock:

@@ -105,8 +105,8 @@ def task_slots(spark: SparkSession) -> int:
 
 
 def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) -> None:
-    """Check that executors can import the packages that lanes need, and can write to the shared folders. There are
-    twice as many Spark tasks as task slots, to reach all executors."""
+    """Check, with two Spark tasks per task slot, that executors can import the packages that lanes need,
+    and can write to the shared folders."""
     with ExitStack() as probing:
         shared = [probing.enter_context(_probed(*each)) for each in _shared(settings, graph)]
         look = partial(_look, [str(each.probe) for each in shared])
@@ -155,7 +155,7 @@ def _probed(what: str, folder: Path, cure: str) -> Iterator[_Folder]:
 
 
 def _look(probes: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs on an executor: yields a row with the files to which the executor can't write."""
+    """Runs on an executor: yields a row for each file to which the executor can't write."""
     import anabranch.spark.query.sink  # noqa: F401
 
     for _ in batches:

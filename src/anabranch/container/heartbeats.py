@@ -24,8 +24,8 @@ from anabranch.protocol.standby import StandbyReport
 __all__ = ["BackgroundHeartbeats", "Coordination", "DirectHeartbeats", "Heartbeats"]
 
 _SHORTEST = 0.75
-"""The shortest poll, as a share of the period. The length of polls varies; otherwise, containers that were once delayed
-together would keep sending heartbeats at the same time.
+"""The shortest poll, as a share of the period. If polls didn't vary, containers that were once delayed together would
+keep sending heartbeats at the same time.
 """
 
 _LIVE = 1.0
@@ -74,8 +74,8 @@ class Heartbeats(Protocol):
 
 
 class DirectHeartbeats:
-    """Sends a heartbeat in every turn of the container's loop. Errors of the coordinator are passed on, unless its
-    store is unavailable: then lanes continue with their last orders, and a heartbeat is tried every second.
+    """Sends a heartbeat in every turn of the container's loop. If the coordinator's store is unavailable, lanes
+    continue with their last orders, and a heartbeat is tried every second. Other errors are passed on.
 
     Args:
         say: called with a message when the store becomes unavailable, and when it is available again.

@@ -16,9 +16,9 @@ _SAMPLE = 20
 def bases(lane: Lane, stream: str, count: int) -> int:
     """The partition count that a stream had when its state was first written, as far as a lane's partitions show.
 
-    In an expansion, a lane gets new partitions whose numbers are higher than those of its old ones by multiples of the
-    old partition count. If it has none, the smallest count that is compatible with its partitions is assumed, because
-    the stream may have been expanded all the same.
+    An expansion gives a lane partitions whose numbers are higher than those of its old ones by multiples of the old
+    partition count. If there are none, the stream may have been expanded all the same: then the smallest count that is
+    compatible with the lane's partitions is assumed.
     """
     its = {(ssp.partition, lane.base.get(str(ssp), ssp).partition) for ssp in lane.ssps if ssp.stream == stream}
     known = [partition - base for partition, base in its if partition > base]

@@ -174,7 +174,7 @@ class Container:
                 yield each
 
     def _close_prepared(self) -> None:
-        """Close the lanes that were kept running whose successors are prepared, or take too long to prepare."""
+        """Close the lanes that were kept running, if their successors are prepared, or take too long to prepare."""
         held, self._closing = self._closing, []
         for each, following in held:
             if self._preparations.under_way(following):

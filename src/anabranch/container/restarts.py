@@ -2,8 +2,8 @@
 Spark.
 
 If the Java process is broken, further attempts in it can't help. So if a lane fails repeatedly, for an unknown reason
-or because of the Java process, both the Java process and the Python process are replaced before the lane counts as
-failed. Lanes then continue as after a crash.
+or because of the Java process, both processes, Java and Python, are replaced before the lane counts as failed. Lanes
+then continue as after a crash.
 """
 
 from __future__ import annotations

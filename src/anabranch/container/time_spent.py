@@ -1,4 +1,5 @@
-"""Divides the time of a running batch among its phases, by the reports of its Spark tasks. Pure."""
+"""Divides the time of a running batch among its phases, by the reports of its Spark tasks. No clock, no threads, no
+Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Computes how long a lane whose surroundings have failed waits before the next attempt. Pure."""
+"""Computes how long a lane whose surroundings have failed waits before the next attempt. No clock, no threads, no
+randomness."""
 
 from __future__ import annotations
 

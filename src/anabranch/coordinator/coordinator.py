@@ -114,7 +114,7 @@ class Coordinator(Operations):
 
     def adopt(self, job: str) -> bool:
         """Serve a job in the state in which another coordinator left it. The leases of its processes begin anew.
-        Returns whether there is anything to serve: a job that runs, or should run, in separate processes.
+        Returns False if there is nothing to serve: no job that runs, or should run, in separate processes.
         """
         with self.registry.locked_as_seen():
             return self.registry.adopt(job)

@@ -45,8 +45,8 @@ class LaneFolders:
 
         A new lane gets a new folder, or a copy of a predecessor's folder if it takes over the predecessor's state. Any
         other lane gets its existing folder, or a copy if the owner was lost. Leftovers of killed processes are removed,
-        because Spark would refuse the folder otherwise. A copy that an earlier attempt in this process has made is made
-        again, unless :meth:`note_used` was called for it.
+        because Spark would refuse the folder otherwise. A copy from an earlier attempt in this process is made again,
+        unless :meth:`note_used` was called for it.
 
         Args:
             unless: returns whether to stop waiting for a process that has the folder.

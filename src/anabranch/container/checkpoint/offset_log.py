@@ -27,8 +27,8 @@ class Entry:
     """The content of a file ``offsets/N``: metadata, and one offset per source, in the order of the query's plan (None
     if the source hasn't been read yet).
 
-    An offset of the embedded log names its stream in ``stream``. The offset of the source for event time has neither a
-    stream nor positions. An offset of Spark's Kafka source is ``{topic: {partition: offset}}``.
+    An offset of the embedded log names its stream in ``stream``. The offset for event time has neither a stream nor
+    positions. An offset of Spark's Kafka source is ``{topic: {partition: offset}}``.
     """
 
     metadata: dict[str, Any]

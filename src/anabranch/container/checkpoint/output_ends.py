@@ -1,7 +1,7 @@
 """Checks that a lane's outputs exist, and contain everything that the lane has written to them.
 
 Without these checks, a query would try for minutes to write to a stream that is gone. And records would be missing
-permanently from a stream that was set back, because the lane never writes committed batches again.
+permanently from a stream that was set back, because committed batches are never written again.
 """
 
 from __future__ import annotations

@@ -2,15 +2,15 @@
 
 A claim of a folder is a numbered file next to the folder. The file is created exclusively: if two processes try, only
 one succeeds. The claim with the highest number counts. Its process shows that it is alive by rewriting a file of its
-own every few seconds; it has one such file for all lanes of a job.
+own, the same for all lanes of a job, every few seconds.
 
 Another process makes the next claim only if the owner has released the folder, has ended, or hasn't rewritten its file
 for ``EXPIRES`` seconds. (An owner that ends normally removes its file. The end of a killed owner is visible only on the
 same machine.)
 
 An owner that hasn't rewritten its file for ``LEASE`` seconds, a shorter time, writes nothing before it has checked that
-its claims still count. From then on, it repeats this check whenever it extends its lease, because a process that has
-seen the silence may still be about to make a claim. No clocks are compared: each process measures with its own.
+its claims still count. It then repeats this check whenever it extends its lease, because a process that has seen the
+silence may still be about to make a claim. Each process measures with its own clock.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def of_lane(
 
 def of_streams(systems: Systems, streams: Iterable[tuple[str, str]]) -> list[Finding]:
     """The problems with the files of these streams, given as pairs of system and stream. Missing streams are reported
-    for the lanes that use them.
+    for their lanes.
     """
     findings = []
     for system, stream in sorted(streams):

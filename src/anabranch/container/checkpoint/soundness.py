@@ -22,8 +22,8 @@ _VERSIONED = re.compile(
 _SCHEMA = re.compile(r"state/(?:\d+/_metadata/metadata|\d+/\d+/(?:[^/_][^/]*/)?_metadata/schema)")
 _SNAPSHOTS = ("zip", "snapshot")
 _MOST_READ = 4 << 20
-"""The size in bytes up to which files are always compared with their checksums. Larger files are compared only if the
-check is thorough."""
+"""The size in bytes up to which files are always compared with their checksums. Larger files are compared only in a
+thorough check."""
 _FARTHEST = 1000
 """How many batches to go back in search of an intact batch. By default, Spark keeps the last hundred batches."""
 

@@ -38,7 +38,7 @@ one_at_a_time = threading.Lock()
 
 @dataclass
 class Counts:
-    """Counts of dropped records and late rows in an attempt. ``late`` counts late rows by SSP in former queries only,
+    """Counts of dropped records and late rows. ``late`` counts late rows by SSP in former queries of the attempt only,
     because the current query keeps its own count."""
 
     dropped: int = 0
@@ -132,8 +132,8 @@ class Attempt:
         }
 
     def pending_ranges(self) -> dict[str, tuple[int, int]]:
-        """The pending batch's first offset and end offset, by SSP; {} if no batch is pending, no query has been made
-        for the folder, or the folder can't be read."""
+        """The pending batch's first offset and end offset, by SSP; {} if no batch is pending, or this can't be found
+        out."""
         try:
             folder = self.folder_in_use
             return (

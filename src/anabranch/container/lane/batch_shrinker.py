@@ -51,7 +51,7 @@ class BatchShrinker:
 
     def break_off(self, started: StreamingQuery, progress: BatchProgress) -> bool:
         """Stop the query in a batch that will take too long, unless part of the batch is visible. Returns whether the
-        query was stopped; if so, another query must be started.
+        query was stopped; then another one must be started.
         """
         query = self._attempt.current
         if query.gate.shut():

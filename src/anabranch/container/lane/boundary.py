@@ -35,8 +35,8 @@ class Boundary:
         self._queries = queries
 
     def reach(self, started: StreamingQuery, turn: Callable[[], None] | None = None) -> None:
-        """End the query after the running batch, or after the one that is being planned. A closing lane whose batches
-        are brief may run one more, during which its successors' queries are prestarted. A batch of a closing or leaving
+        """End the query after the running batch, or after the one that is being planned. A closing lane with brief
+        batches may run one more, during which its successors' queries are prestarted. A batch of a closing or leaving
         lane may be broken off. A query with the real-time trigger is stopped at once.
 
         Args:
@@ -112,7 +112,8 @@ class Boundary:
         return breaking_off.taken_back(attempt.lane_folders, attempt.lane, attempt.epoch, folder)
 
     def _breaking(self, may: bool) -> BreakOff:
-        """Decides whether the running batch is broken off. If ``may`` is False, only if everything must end at once."""
+        """Decides whether the running batch is broken off. If ``may`` is False, it is broken off only if everything
+        must end at once."""
         query, life, reporter = self._attempt.current, self._life, self._attempt.reporter
         return BreakOff(
             query.gate,

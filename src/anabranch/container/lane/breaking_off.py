@@ -31,9 +31,9 @@ __all__ = [
 ]
 
 _PATIENCE, _OVERDUE = 0.5, 2.0
-"""The seconds for which a batch whose remaining time is unknown may go on: if the usual duration of batches is unknown,
-and if this batch takes longer. A late batch usually ends soon: the machine is busy, above all while the successors'
-queries start.
+"""The seconds for which a batch whose remaining time is unknown may go on before it is broken off: if the usual
+duration of batches is unknown, and if it is known and exceeded. A late batch usually ends soon: the machine is busy,
+above all while the successors' queries start.
 """
 _BRIEF = 1.0
 """In seconds. A shorter batch hardly delays a change, and the successors' queries can start while it runs."""
@@ -86,7 +86,7 @@ def estimated(
 
 
 def is_brief(usual: float) -> bool:
-    """Whether batches are so short that a closing lane runs another one, during which the successors' queries can be
+    """Whether batches are so short that a closing lane runs one more, during which the successors' queries can be
     started. The running batch may end too soon for that.
 
     Args:

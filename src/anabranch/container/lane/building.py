@@ -57,8 +57,8 @@ class QueryBuilder:
         )
 
     def take(self, lane: Lane) -> None:
-        """Take over the outputs of a new lane: no process with a lower epoch can write for it any more. Raises
-        StateError if they already contain a batch of the lane."""
+        """Take over the outputs of a new lane, to shut out lower epochs. Raises StateError if they already contain a
+        batch of the lane."""
         self.query(lane, self.lane_folders.at(lane, lane.epoch)).outputs.take(new=True)
         self.lane_folders.check_new(lane, self.lane_folders.published(lane))
 
@@ -92,9 +92,8 @@ class QueryBuilder:
         belongs to an intermediate stream or no lane has read its partition before (``fresh``); otherwise where its
         ``read`` declares.
 
-        If the lane hasn't run yet, retention keeps the current records of streams whose offsets are chosen here until
-        the lane has read them. (This requires a system that knows the readers of its streams, such as the embedded
-        log.)
+        If the lane hasn't run yet, streams whose offsets are chosen here keep their current records until the lane has
+        read them, if their system knows the readers of its streams, as the embedded log does.
 
         Raises:
             LogError: the job couldn't be recorded as a reader of a stream.

@@ -1,7 +1,7 @@
 """Starts the queries of lanes before the lanes themselves start.
 
-Where a lane ends is known as soon as its last batch is planned. While the predecessors' last batches are being written,
-the first batch of the new lane can already be planned.
+Where a lane ends is known as soon as its last batch is planned. While this batch is being written, the first batch of a
+successor can already be planned.
 """
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ class Prestarter:
                     self._prestarts[key].start()
 
     def take(self, lane: Lane) -> PrestartedQuery | None:
-        """The prestarted query of a lane under its current epoch; None if there is none, or if it couldn't be started.
-        Each query is returned only once."""
+        """The prestarted query of a lane under its current epoch, once; None if there is none, or if it couldn't be
+        started."""
         with self._lock:
             beginning = self._prestarts.pop((lane.id, lane.epoch), None)
         return None if beginning is None else beginning.result()

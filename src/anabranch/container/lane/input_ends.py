@@ -1,5 +1,4 @@
-"""The end offsets of a lane's inputs. The last known offsets are kept, because some systems are slow to answer, or
-can't be reached for a while."""
+"""The end offsets of a lane's inputs."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ _EVERY = 0.5
 
 
 class InputEnds:
-    """The end offsets of a lane's inputs. The last known ones are kept, because some systems are slow to answer, or
-    can't be reached for a while.
+    """Looks up end offsets, and keeps the last known ones, because some systems are slow to answer, or can't be reached
+    for a while.
 
     Args:
         until: the offsets beyond which the lane doesn't read, by whole SSP; None if the lane keeps running.

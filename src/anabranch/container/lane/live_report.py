@@ -111,8 +111,8 @@ class Live:
         return {phase: round(seconds * report.load.seconds / total, 3) for phase, seconds in progress.spent.items()}
 
     def _times(self, report: LaneReport, spent: Mapping[str, float]) -> BatchTimes | None:
-        """Record the batch that has just ended. Returns the fixed time of a batch and the time per record, estimated
-        from recent batches; None if unknown."""
+        """Record the batch that has just ended. Returns the fixed time of a batch and the time per record, as far as
+        recent batches show them."""
         rows, self._rows = report.progress.rows - self._rows, report.progress.rows
         self._recent.ran(report.load.seconds, rows, spent.get(BatchPhase.FUNCTIONS, 0.0) if spent else None)
         cost = self._recent.cost

@@ -145,7 +145,7 @@ class Monitor:
 
     def _look_for_idle(self, time: Clock) -> None:
         """Note in the file with the lane's event time which inputs are idle. If the attempt has end offsets
-        (``until``), none is, because results must not depend on how long the lane takes to reach them.
+        (``until``), no input counts as idle, because results must not depend on how long the lane takes to reach them.
         """
         if self._attempt.until is not None:
             return

@@ -80,8 +80,8 @@ class Queries:
             prestarted.abandon()
 
     def make(self) -> LaneQuery:
-        """Make the query for the current content of the folder. The plan of a pending batch is corrected: its time if
-        the clock was set back, and its size if it took too long."""
+        """Make the query for the current content of the folder. The plan of a pending batch is corrected if the clock
+        was set back, or if the batch took too long."""
         query = self._made()
         self.mend_time(query)
         self._shrinker.shrink(query)

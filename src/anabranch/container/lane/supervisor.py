@@ -88,9 +88,9 @@ class LaneSupervisor:
 
     @property
     def report(self) -> LaneReport:
-        """The lane's report. It says that the lane is starting if the next attempt will be made here or in a new
-        process in place of this one. It says that the lane has ended and left work unfinished if the next attempt will
-        be made by another container, or at the next start of the job."""
+        """The lane's report. While the lane waits for its next attempt here, or in a new process in place of this one,
+        the report says that it is starting. If the next attempt will be made by another container, or at the next start
+        of the job, the report says that it has ended and left work unfinished."""
         state, report = self._state, self._runner.report
         report = report.changed(
             begun=self._query_has_begun or report.attempt.begun, stalls=self._stalls + self._runner.stalled

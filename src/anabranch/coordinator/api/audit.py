@@ -69,9 +69,8 @@ class AuditTrail(Protocol):
 
 
 class Audit:
-    """An audit trail in a file that only its owner can read. A full file is renamed, with the suffix ``.1``, and
-    replaces an older one. Only the first 100 refused requests of an address in a minute are recorded; the others are
-    counted.
+    """An audit trail in a file that only its owner can read. A full file gets the suffix ``.1``, and replaces an older
+    one. Only the first 100 refused requests of an address in a minute are recorded; the others are counted.
 
     Args:
         note: adds an event to a job; raises AnabranchError if the job doesn't exist, or the event can't be added now.

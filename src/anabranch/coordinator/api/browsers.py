@@ -2,8 +2,8 @@
 entering an address, or that open the coordinator's page.
 
 Any web page can make a visitor's browser send requests to addresses that only this browser can reach. The page can't
-read the answers, but a request that changes something is carried out all the same. By rebinding its own host name to
-the coordinator's address, the page could even read the answers.
+read the answers, but what it requests is done all the same. By rebinding its own host name to the coordinator's
+address, the page could even read the answers.
 
 So a request is refused if its ``Host`` isn't a name of this coordinator, or if its ``Origin`` or ``Sec-Fetch-Site``
 shows that it comes from another page. (A link on another page may open the coordinator's page in a tab.) A request
@@ -109,9 +109,8 @@ def _is_link(method: str, path: str, headers: Headers) -> bool:
 
 
 def wrong_kind(method: str, path: str, headers: Headers) -> Refusal | None:
-    """The refusal of a request whose ``Content-Type`` is wrong; None if it fits, or if the request only reads. It must
-    be JSON, but may be missing if there is no body. A request that stores an artifact must declare a ZIP file or bytes,
-    or nothing.
+    """The refusal of a request whose ``Content-Type`` is wrong; None if it fits, or if the request only reads. JSON
+    fits, or nothing if there is no body; for a request that stores an artifact, a ZIP file, bytes or nothing.
     """
     if method in _SAFE:
         return None

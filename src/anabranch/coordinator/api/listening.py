@@ -60,8 +60,8 @@ class Server:
         return AnabranchError(f"the coordinator can't listen on {self.url}", "see its log")
 
     def end(self) -> None:
-        """Refuse new requests after a short time in which polling clients can still learn how a job ended. Running
-        requests get a second to finish. Returns at once.
+        """Refuse new requests, but not at once: polling clients can still learn how a job ended. Running requests then
+        get a second to finish. Returns at once.
         """
         ending = threading.Timer(HEARD_WITHIN, self._refuse)
         ending.daemon = True

@@ -352,8 +352,8 @@ def _log(request: Request, status: int, why: str) -> None:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """The response to a request that can't be fulfilled. If a GET asks about something that doesn't exist, this isn't
-    logged as a refusal: for example, ``anabranch start`` asks whether the job is new.
+    """The response to a request that can't be fulfilled. A GET of something that doesn't exist isn't logged as a
+    refusal: for example, ``anabranch start`` asks whether the job is new.
     """
     assert isinstance(error, AnabranchError)
     if request.method != "GET" or not isinstance(error, NotFoundError):

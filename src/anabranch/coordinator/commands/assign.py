@@ -23,9 +23,8 @@ __all__ = ["apply", "check", "explain", "plan", "run"]
 
 
 def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
-    """Move the tasks to suit the racks of the job's containers and of its inputs' replicas. The job is changing until
-    all of its lanes are running. A repeated request does nothing. If all tasks are in place, no lane closes; at most,
-    the racks are recorded.
+    """Move the tasks to suit the racks of the job's containers and of its inputs' replicas. If all tasks are in place,
+    no lane closes; at most, the racks are recorded.
 
     Raises:
         NotFoundError: there is no such job.

@@ -24,8 +24,7 @@ __all__ = ["already", "apply", "change", "check", "plan", "present", "run"]
 
 
 def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
-    """Deploy the version. A running job is changing until all of its lanes are running; another job is started. A
-    repeated request does nothing.
+    """Deploy the version. A job that doesn't run is started.
 
     Raises:
         NotFoundError: there is no such job.

@@ -22,8 +22,7 @@ __all__ = ["apply", "check", "follow_inputs", "look", "plan", "run"]
 
 
 def run(context: Context, job: str, request: ExpandRequest) -> ScaleResult:
-    """Adapt the job, which is changing until all of its lanes are running. If the request is repeated, or there are no
-    new partitions or streams, nothing happens.
+    """Adapt the job, if there are new partitions or streams.
 
     Raises:
         NotFoundError: there is no such job.
@@ -143,8 +142,8 @@ def look(context: Context) -> None:
 
 
 def _follow(registry: JobRegistry, running_job: RunningJob, snapshot: JobSnapshot, counts: Mapping[str, int]) -> None:
-    """Like :func:`follow_inputs`, but plans without locking the job. If the job changes meanwhile, nothing is done, and
-    the next check is due at once.
+    """Like :func:`follow_inputs`, but plans without locking the job. If the job changes meanwhile, the next check is
+    due at once.
     """
     planned, refused = None, None
     try:

@@ -1,5 +1,5 @@
-"""Plans changes for a snapshot of a job, without locking the job. If a plan isn't valid any more when it is ready, a
-new one is made.
+"""Plans changes for a snapshot of a job, without locking the job, and again if the plan isn't valid any more when it is
+ready.
 """
 
 from __future__ import annotations

@@ -17,11 +17,10 @@ __all__ = ["apply", "check", "is_scalable", "plan", "run"]
 
 
 def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
-    """Change the factor or the number of containers: lanes close, and others continue from them. The job is changing
-    until all of its lanes are running.
+    """Change the factor or the number of containers: lanes close, and others continue from them.
 
-    If the request is repeated, or nothing would change, nothing happens. But if the request has ``now``, a change that
-    is under way stops waiting for batches.
+    If the job already has this factor and number of containers, nothing happens. But if the request has ``now``, a
+    change that is under way stops waiting for batches.
 
     Raises:
         NotFoundError: there is no such job.
@@ -98,8 +97,8 @@ def apply(
     planned: NextGeneration | None,
     request: ScaleRequest,
 ) -> ScaleResult:
-    """Enter the planned generation. If nothing is planned, but the request has ``now``, let a change that is under way
-    stop waiting for batches.
+    """Enter the planned generation. If nothing is planned, and the request has ``now``, hasten a change that is under
+    way.
     """
     if planned is None and request.now and not request.dry:
         registry.hasten(running_job)

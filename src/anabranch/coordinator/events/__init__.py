@@ -1,1 +1,1 @@
-"""What can be derived from a job's events: its changes, and when its lanes ran. Pure."""
+"""What can be derived from a job's events: its changes, and when its lanes ran. Pure functions."""

@@ -1,7 +1,7 @@
-"""The changes of a job, reconstructed from its events, with predictions and measurements. Pure.
+"""The changes of a job, reconstructed from its events, with predictions and measurements. Pure functions.
 
 The changes are known as long as the store keeps the events, even if another coordinator or an older version of
-anabranch has stored these.
+anabranch stored them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When lanes ran, reconstructed from a job's events. Pure."""
+"""When lanes ran, reconstructed from a job's events. Pure functions."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ def fence(lane: Lane, settings: Mapping[str, Any]) -> None:
     """Fence a lane under its epoch. This can be repeated, for example after an error.
 
     Streams with at-least-once output and functions of ``foreach_batch`` can't be fenced. They are skipped, because the
-    process that writes to them or calls them stops within its lease. Tables of a user's class are also skipped, because
-    the class isn't available here: the process that gets the lane fences them before it writes.
+    process that uses them stops within its lease. Tables of a user's class are also skipped, because the class isn't
+    available here: the process that gets the lane fences them before it writes.
 
     Raises:
         AnabranchError: a system doesn't answer, or a process with a higher epoch owns the lane.

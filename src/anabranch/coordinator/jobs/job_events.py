@@ -1,5 +1,5 @@
 """The events from which the records of changes and the times of lanes are made; see
-:mod:`anabranch.coordinator.events`. Pure. ``at`` is the current time in seconds since 1970.
+:mod:`anabranch.coordinator.events`. Pure functions. ``at`` is the current time in seconds since 1970.
 """
 
 from __future__ import annotations

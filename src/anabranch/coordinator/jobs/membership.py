@@ -263,8 +263,8 @@ class Membership:
         other.
 
         If processes can be expelled, either kind of heartbeat renews the process's lease, unless the process is doomed,
-        or has no seat under the heartbeat's epoch. So the lease counts from the heartbeat's arrival, even if the
-        heartbeat is processed later.
+        or has no seat under the heartbeat's epoch. So the lease counts from the arrival of a heartbeat that is
+        processed later.
         """
         running_job, process = self._registry.holder(beat.container)
         if self._grace is None:  # a step may have become due, and only heartbeats advance the job

@@ -41,7 +41,7 @@ class NextDeployment:
 
     Attributes:
         ending: the lanes of the current deployment that end, as they should be stored.
-        who: who requested the deployment, for the event, like ``what`` happens and ``why``.
+        who: who requested the deployment. The event says this, ``what`` happens, and ``why``.
     """
 
     start: StartRequest

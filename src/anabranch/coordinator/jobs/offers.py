@@ -1,5 +1,4 @@
-"""Determines the offer for each seat of a job: what the process in the seat should run. Also keeps track of the lanes
-that the process has.
+"""Determines the offer for each seat of a job: what the process in the seat should run. Also keeps track of its lanes.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ def _offered(job: RunningJob, process: Process, news: Sequence[LaneReport], seen
     """The lanes that a process has, according to its reports.
 
     A lane that isn't wanted any more stays in the result until the process has reported its end. But if the process has
-    seen the current revision and doesn't report the lane at all, it never started the lane, which is then left out.
+    seen the current revision and doesn't report the lane at all, it never started the lane, which is left out.
     """
     live = {report.lane for report in news if report.phase in LIVE_PHASES}
     offered = (process.offered | live) - {report.lane for report in news if report.phase in LAST_PHASES}

@@ -21,8 +21,8 @@ __all__ = ["Experience", "Kind", "MeasuredChange", "expected", "kind_of", "witho
 
 _SHORT, _LONG = 1.0, 10.0
 """Durations of batches, in seconds. The prediction assumes that a batch that takes less than ``_SHORT`` isn't broken
-off. If batches take less than ``_LONG``, another one may be running by the time a plan is carried out, so the current
-batch's progress isn't used.
+off. If batches take less than ``_LONG``, another one may be running when a plan is carried out, so the current batch's
+progress isn't used.
 """
 _NOTICED = 0.2
 """The assumed seconds from a change until lanes notice the change."""
@@ -250,8 +250,7 @@ def _first_batch(
     lane: Lane, report: LaneReport, cost: BatchCost | None, following: Collection[Lane], shown: Experience
 ) -> float:
     """The seconds that the longest of the first batches of a lane's successors takes. The time of the job's functions
-    depends on how many records there are, and among how many buckets they are divided; see
-    :mod:`anabranch.pace.stored_sizes`.
+    depends on the number of records per bucket; see :mod:`anabranch.pace.stored_sizes`.
     """
     known = shown.known(lane, report)
     if cost is None or not known or not following:

@@ -89,7 +89,7 @@ def _of_predecessors(
 
 
 def common(before: Mapping[int, int], now: Mapping[int, int]) -> dict[int, int]:
-    """For each partition in both mappings, the lower offset, before which the job has read everything at both times."""
+    """For each partition in both mappings, the lower offset: at both times, the job had read everything before it."""
     return {number: min(offset, before[number]) for number, offset in now.items() if number in before}
 
 
@@ -159,8 +159,7 @@ class ReaderPositions:
 
     def _turn(self, job: str) -> bool:
         """From the positions of a job now and in the previous turn, store positions and delete records. Returns whether
-        there are any streams for this. After an error, which is logged as a warning, streams keep more records than
-        necessary.
+        there are any streams for this. After an error, which is logged, streams keep more records than necessary.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)
@@ -215,8 +214,8 @@ def _can_return(job: RunningJob) -> bool:
 
 
 def _purge(systems: Systems, system: str, stream: str, before: Mapping[int, int]) -> None:
-    """Delete an intermediate stream's records before the offsets in ``before``, by partition. A failure is logged as a
-    warning, and the next turn tries again.
+    """Delete an intermediate stream's records before the offsets in ``before``, by partition. After a failure, which is
+    logged, the next turn tries again.
     """
     wanted = {partition: offset for partition, offset in before.items() if offset > 0}
     try:
