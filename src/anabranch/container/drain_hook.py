@@ -13,12 +13,7 @@ __all__ = ["DrainHook"]
 
 
 class DrainHook:
-    """Calls a job's ``on_drain`` function, if the job has this function. Thread-safe.
-
-    Args:
-        functions: the functions of the job, by node.
-        lanes: returns the container's current lanes.
-    """
+    """Calls a job's ``on_drain`` function, if there is one. Thread-safe."""
 
     def __init__(self, functions: Mapping[int, Callable[..., Any]], lanes: Callable[[], Iterable[Lane]]) -> None:
         self._function = functions.get(ON_DRAIN)
@@ -27,8 +22,8 @@ class DrainHook:
         self._lock = threading.Lock()
 
     def drained(self, lane: Lane) -> None:
-        """Record that a lane has drained, and call the function for each of the lane's tasks whose other lanes in this
-        container have also drained. Exceptions from the function are passed on."""
+        """Record that a lane has drained. For each of its tasks whose other lanes in this container have also drained,
+        calls the function, and passes exceptions on."""
         if self._function is None:
             return
         with self._lock:

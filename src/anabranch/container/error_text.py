@@ -1,5 +1,5 @@
-"""Makes the error text that a user sees when a lane fails, and determines what may help. The text is anabranch's own
-message if there is one, otherwise the root cause.
+"""Makes the error text for a failed lane: anabranch's own message, otherwise the root cause. Also determines what may
+help.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Remedy(enum.Enum):
     ATTEMPT = "another attempt"
     """The cause is known, and lies outside the Java process: in data, a function, another system or a disk."""
     WAIT = "time"
-    """The cause is outside the job (a disk, a broker, a database). The lane continues once the cause is gone, unless it
-    has waited too long by then."""
+    """The cause is outside the job (a disk, a broker, a database). The lane continues once the cause is gone, unless
+    the lane has waited too long by then."""
     PROCESS = "a new process"
     """The cause is unknown, or it is the Java process, so further attempts in the same process may fail, too."""
 
@@ -54,8 +54,7 @@ class Failure:
 
     Attributes:
         what: the root cause in one line.
-        reasons: lines that say what led to the failure, or where the failure was noticed.
-        cure: what the user can do.
+        reasons: lines that say what led to the failure, or where it was noticed.
         remedy: what may help without the user.
         awaits: what the lane waits for, if waiting is the remedy.
     """
@@ -74,9 +73,8 @@ class Failure:
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of failure with a known remedy. ``of`` is called with each cause of a failure, the deepest first, and
-    returns whether the cause is of this kind. ``what`` is the root cause in our words, if Spark's words are hard to
-    read.
+    """A kind of failure with a known remedy. ``of`` recognizes its causes. ``what`` says the root cause in our words,
+    if Spark's are hard to read.
     """
 
     of: Callable[[Cause], bool]
@@ -178,8 +176,8 @@ def _kinds() -> Iterator[_Kind]:
 
 
 def failure(error: BaseException, home: str = "") -> Failure:
-    """The failure to report for an error. ``home`` is the job's folder: a stack frame in this folder shows which line
-    of the job's code failed.
+    """The failure to report for an error. A stack frame in the job's folder, ``home``, shows which line of the job's
+    code failed.
     """
     failed = _failure(error, home)
     if isinstance(error, DamagedError | FencedError | UsageError):
@@ -192,8 +190,7 @@ def failure(error: BaseException, home: str = "") -> Failure:
 
 
 def _is_of_job(text: str, home: str) -> bool:
-    """Whether the job's own code has failed. If so, it isn't known whether the services that the code calls will
-    recover."""
+    """Whether the job's own code has failed. Then nobody knows whether the services that it calls will recover."""
     return bool(home) and root_cause.parsed(text).frame_in(home) is not None
 
 
@@ -209,18 +206,17 @@ def _failure(error: BaseException, home: str) -> Failure:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether an error's message quotes one of anabranch's own errors, as messages of Spark's errors can."""
+    """Whether an error's message quotes one of anabranch's own errors."""
     return _OURS.search(root_cause.said(error)) is not None
 
 
 def is_fenced(error: BaseException) -> bool:
-    """Whether the error, which a Python worker may have reported, says that this process no longer has its seat or the
-    lane."""
+    """Whether an error, perhaps of a Python worker, says that this process has lost its seat or the lane."""
     return isinstance(error, FencedError) or f"anabranch.errors.{FencedError.__name__}" in root_cause.said(error)
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether another attempt would fail in the same way, because lanes, streams, settings and files don't change by
+    """Whether another attempt would fail in the same way: lanes, streams, settings and files don't change by
     themselves.
     """
     if isinstance(error, _FINAL):
@@ -241,7 +237,6 @@ def _family(kind: type[AnabranchError]) -> Iterator[type[AnabranchError]]:
 
 
 def _ours(text: str) -> list[str] | None:
-    """The lines of the first error of anabranch's own in a text; None if there is none."""
     found = _OURS.search(text)
     if found is None:
         return None

@@ -41,9 +41,7 @@ _PYTHON_SAID = re.compile(r"(?:Error from python worker:.*?(?=\w+Error: )|java\.
 
 @dataclass(frozen=True)
 class _Folder:
-    """A folder that this process and all executors must share. ``probe`` is a file that exists in the folder during the
-    check.
-    """
+    """A folder that this process and all executors must share. ``probe`` is a file in it during the check."""
 
     what: str
     probe: Path
@@ -76,9 +74,8 @@ def ready(
 
 
 def wait_for_slots(spark: SparkSession, cores: int, say: Callable[[str], None], unless: Callable[[], bool]) -> int:
-    """Wait until the cluster provides at least ``cores`` of Spark's task slots, and at least one. Returns the number of
-    task slots; 0 if ``unless`` has ended the wait. Raises ConfigError if there are still too few task slots
-    ``SLOTS_WITHIN`` seconds after the first executor has appeared."""
+    """Wait for at least ``cores`` of Spark's task slots, and at least one. Returns their number; 0 if ``unless`` has
+    ended the wait. Raises ConfigError if there are too few ``SLOTS_WITHIN`` seconds after the first one."""
     master = spark.sparkContext.master
     begun = time.monotonic()
     next_word, first = begun + SAY_AFTER, 0.0
@@ -108,8 +105,8 @@ def task_slots(spark: SparkSession) -> int:
 
 
 def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) -> None:
-    """Check, with twice as many Spark tasks as there are task slots, that executors can import the packages that lanes
-    need, and can write to the shared folders. Raises AnabranchError if they can't."""
+    """Check, with two Spark tasks per task slot, that executors can import the packages that lanes need,
+    and can write to the shared folders."""
     with ExitStack() as probing:
         shared = [probing.enter_context(_probed(*each)) for each in _shared(settings, graph)]
         look = partial(_look, [str(each.probe) for each in shared])
@@ -130,8 +127,8 @@ def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) ->
 
 
 def why_no_python(error: Exception) -> str:
-    """The reason why executors can't run Python functions: Python's own message if Python couldn't start, otherwise the
-    error's root cause."""
+    """Why executors can't run Python functions: Python's own message if Python couldn't start, otherwise the root
+    cause."""
     found = _PYTHON_SAID.search(str(error))
     return found[1] if found is not None else error_text.failure(error).what
 
@@ -148,7 +145,6 @@ def _shared(settings: Settings, graph: Graph) -> Iterator[tuple[str, Path, str]]
 
 @contextmanager
 def _probed(what: str, folder: Path, cure: str) -> Iterator[_Folder]:
-    """The folder, with a new file in it during the block."""
     own_files.make_folder(folder)
     probe = folder / f".anabranch-shared-{uuid.uuid4().hex}"
     probe.touch()
@@ -159,7 +155,7 @@ def _probed(what: str, folder: Path, cure: str) -> Iterator[_Folder]:
 
 
 def _look(probes: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs on an executor: yields a row for each of the files that the executor can't write to."""
+    """Runs on an executor: yields a row for each file to which the executor can't write."""
     import anabranch.spark.query.sink  # noqa: F401
 
     for _ in batches:

@@ -24,8 +24,8 @@ from anabranch.protocol.standby import StandbyReport
 __all__ = ["BackgroundHeartbeats", "Coordination", "DirectHeartbeats", "Heartbeats"]
 
 _SHORTEST = 0.75
-"""The shortest poll, as a share of the period. The length of polls varies; otherwise, containers that were once delayed
-together would keep sending heartbeats at the same time.
+"""The shortest poll, as a share of the period. If polls didn't vary, containers that were once delayed together would
+keep sending heartbeats at the same time.
 """
 
 _LIVE = 1.0
@@ -67,15 +67,15 @@ class Heartbeats(Protocol):
         ...
 
     def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
-        """Return the seat. Call this once all lanes have ended. ``returns`` says whether a new process will ask for a
-        seat in place of this process.
+        """Return the seat, once all lanes have ended. If the container ``returns``, a new process will ask for a seat
+        in its place.
         """
         ...
 
 
 class DirectHeartbeats:
-    """Sends a heartbeat in every turn of the container's loop. Errors of the coordinator are passed on, unless its
-    store is unavailable: then lanes continue with their last orders, and a heartbeat is tried every second.
+    """Sends a heartbeat in every turn of the container's loop. If the coordinator's store is unavailable, lanes
+    continue with their last orders, and a heartbeat is tried every second. Other errors are passed on.
 
     Args:
         say: called with a message when the store becomes unavailable, and when it is available again.
@@ -131,20 +131,20 @@ class DirectHeartbeats:
 
 @dataclass(frozen=True)
 class Departure:
-    """A container's notice that it returns its seat. ``returns`` says whether a new process will ask for a seat in
-    place of this process."""
+    """A container's notice that it returns its seat. If it ``returns``, a new process will ask for a seat in its place.
+    """
 
     returns: bool
 
 
 class BackgroundHeartbeats:
-    """A context manager that sends heartbeats from its own threads: long polls, which wait for news, and a heartbeat as
-    soon as the state of a lane or a standby changes.
+    """Sends heartbeats from its own threads: long polls, which wait for news, and a heartbeat whenever the state of a
+    lane or a standby changes.
 
-    A heartbeat that fails for any reason counts as missed, and the threads continue.
+    A failed heartbeat counts as missed, and the threads continue.
 
     Args:
-        period: the longest time in seconds that a poll waits; also the time between two attempts while the coordinator
+        period: the longest time in seconds that a poll waits, and the time between two attempts while the coordinator
             can't be reached.
         say: called with a message when the coordinator can't be reached any more, and when it can be reached again.
     """
@@ -210,8 +210,8 @@ class BackgroundHeartbeats:
         return answer
 
     def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
-        """Return the seat. Call this once all lanes have ended. If the coordinator can't be reached, the seat becomes
-        free only after the end of the lease."""
+        """Return the seat. If the coordinator can't be reached, the seat becomes free only after the end of the lease.
+        """
         with self._lock:
             self._reports, self._departure = tuple(reports), Departure(returns)
         self._beat(0.0)
@@ -238,7 +238,6 @@ class BackgroundHeartbeats:
             return bool(self._seat_lease.must_stop) or (answer is not None and answer.done)
 
     def _beat(self, wait: float) -> bool:
-        """Send a heartbeat. Returns whether it was answered."""
         try:
             return self._asked(wait)
         except Exception:

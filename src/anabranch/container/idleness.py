@@ -1,4 +1,4 @@
-"""Finds the idle SSPs of a lane: those that were read to their ends, and have had no new records for a long time."""
+"""Finds the idle SSPs of a lane."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ class Idleness:
 
     Args:
         patience: the seconds without a new record after which an SSP is idle. The time before the SSP was first seen
-            doesn't count, because it isn't known when earlier records arrived. (For SSPs that were idle when the lane
-            last ended, see :meth:`carry`.)
+            doesn't count, unless the SSP was idle when the lane last ended: see :meth:`carry`.
     """
 
     def __init__(self, patience: float) -> None:
@@ -24,16 +23,16 @@ class Idleness:
         self._seen: dict[str, tuple[int, float]] = {}
 
     def carry(self, idle: Collection[str], positions: Positions, ends: Positions) -> dict[str, int]:
-        """Mark as idle the SSPs that were idle when the lane last ended and that have no new records. Returns these
-        SSPs with their positions.
+        """Mark as idle the SSPs that were idle when the lane last ended and have no new records. Returns them with
+        their positions.
         """
         still = {ssp: positions[ssp] for ssp in idle if ssp in positions and positions[ssp] >= ends.get(ssp, -1)}
         self._seen |= {ssp: (at, -self._patience) for ssp, at in still.items()}
         return still
 
     def seen(self, positions: Positions, ends: Positions, now: float) -> dict[str, int]:
-        """The idle SSPs with their positions. An SSP whose end isn't known isn't idle. ``now`` is in seconds on a
-        monotonic clock.
+        """The idle SSPs with their positions. An SSP whose end offset isn't known isn't idle. ``now`` is in seconds on
+        a monotonic clock.
         """
         found = {}
         for ssp, at in positions.items():

@@ -1,5 +1,5 @@
-"""Checks that a lane's inputs are still the streams that the lane has read so far, and still contain the records that
-are yet to be read."""
+"""Checks that a lane's inputs are still the streams that it has read so far, and still contain what it has yet to read.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ log = logs.get_logger()
 
 
 class Inputs:
-    """The streams that a lane reads. ``starting`` are the lane's start offsets, which apply until the lane has planned
-    a batch.
-    """
+    """The streams that a lane reads. ``starting`` are its start offsets, which apply until it has planned a batch."""
 
     def __init__(self, systems: Systems, lane: Lane, starting: Mapping[SSP, int]) -> None:
         self._systems = systems
@@ -42,7 +40,7 @@ class Inputs:
 
     def tell(self, positions: Mapping[SSP, int]) -> None:
         """Commit positions to the systems of the inputs, for the consumer group ``<job>.<stage>``. Only tools that show
-        lag use these positions."""
+        lag use them."""
         told: dict[str, dict[str, dict[int, int]]] = {}
         for ssp, offset in positions.items():
             told.setdefault(ssp.system, {}).setdefault(ssp.stream, {})[ssp.partition] = offset
@@ -53,9 +51,9 @@ class Inputs:
                 log.debug("positions could not be committed", lane=self._lane.id, system=name, error=str(error))
 
     def warnings(self, own: Collection[str]) -> tuple[str, ...]:
-        """Warnings about keys that other programs have written to partitions in which anabranch doesn't expect these
-        keys. ``own`` are the streams that the job writes itself. For each stream, only the newest keys in the lane's
-        first and last partition are checked. Broadcast inputs aren't checked, because each task gets all of their keys.
+        """Warnings about keys that other programs have written to partitions in which anabranch doesn't expect them.
+        Only the newest keys in the lane's first and last partition of each stream are checked. Streams in ``own``,
+        which the job writes itself, aren't checked, nor are broadcast inputs, because each task gets all of their keys.
         """
         found = []
         for name, stream in self.streams:
@@ -72,11 +70,10 @@ class Inputs:
         return tuple(warning for warning in found if warning)
 
     def take(self, folder: Folder) -> None:
-        """If the lane is new, record in its folder which streams it reads. In systems that know the readers of their
-        streams, prevent retention from deleting records that the lane has yet to read. Then check the streams, like
-        :meth:`check`.
+        """Record in a new lane's folder which streams the lane reads. Where systems know the readers of their streams,
+        prevent retention from deleting records that the lane has yet to read. Then :meth:`check` the streams.
 
-        Raises the same errors as :meth:`check`, and:
+        Raises the errors of :meth:`check`, and:
             LogError: the job couldn't be recorded as a reader of a stream.
         """
         folder.note_streams(self.ids())
@@ -88,19 +85,18 @@ class Inputs:
         self.check(folder)
 
     def _begins(self, name: str, stream: str, read: Mapping[int, int]) -> dict[int, int]:
-        """The offset at which the lane continues in each partition of a stream; 0 if this offset isn't known."""
+        """The offsets at which the lane continues in a stream's partitions; 0 if unknown."""
         mine = [ssp for ssp in self.ssps if (ssp.system, ssp.stream) == (name, stream)]
         return {ssp.partition: read.get(ssp.partition, self._starting.get(ssp, 0)) for ssp in mine}
 
     def check(self, folder: Folder) -> None:
-        """Check the streams. (The query also checks them, but a lane that has nothing left to read may end before its
-        query does so.)
+        """Check the streams. The query also checks them, but a lane with nothing left to read may end before its query
+        does so.
 
         Raises:
             NotFoundError: a stream is gone.
-            StateError: a stream was deleted and created again, or has lost records that were read, or that have yet to
-                be read. (If ``on_data_loss`` isn't "fail", the loss of records that have yet to be read only causes a
-                warning.)
+            StateError: a stream was deleted and created again, or has lost records. (If ``on_data_loss`` isn't "fail",
+                losing records that have yet to be read only causes a warning.)
         """
         known, read = folder.stream_ids(), folder.positions()
         for name, stream in self.streams:

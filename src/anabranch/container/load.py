@@ -1,5 +1,5 @@
-"""A lane's load: the share of the time for which the lane works, and the rate at which records arrive. Pure: no clock,
-no threads, no Spark.
+"""A lane's load: for which share of the time it works, and how fast records arrive. Pure: no clock, no threads, no
+Spark.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ class _Sample:
     """The figures at one time.
 
     Attributes:
-        at: when the sample was taken.
         seconds: how long batches ran since the previous sample.
         ends: the sum of the inputs' end offsets.
         worked: how long functions worked on each bucket since the previous sample.
@@ -39,7 +38,7 @@ class _Sample:
 
 
 class Load:
-    """The load of a lane in the last half minute, from the reports of its batches, including the running one.
+    """The load of a lane in the last half minute, including the running batch.
 
     Attributes:
         busy: the share of the time that batches took, from 0 to 1.
@@ -98,7 +97,6 @@ class Load:
         return True
 
     def _more(self, worked: Worked) -> Worked:
-        """How long functions have worked on each bucket since the last sample of the batch."""
         return {bucket: max(0.0, seconds - self._worked.get(bucket, 0.0)) for bucket, seconds in worked.items()}
 
     def _add(self, report: LaneReport, now: float, seconds: float, worked: Worked) -> None:

@@ -1,5 +1,4 @@
-"""Checks that a stream's producers assign keys to partitions in the same way as anabranch does. This is necessary
-because state is kept by partition."""
+"""Checks that a stream's producers assign keys to partitions as anabranch does, because state is kept by partition."""
 
 from __future__ import annotations
 
@@ -17,12 +16,9 @@ _SAMPLE = 20
 def bases(lane: Lane, stream: str, count: int) -> int:
     """The partition count that a stream had when its state was first written, as far as a lane's partitions show.
 
-    In an expansion, a lane gets new partitions whose numbers are higher than those of its old partitions by multiples
-    of the old partition count. If a lane has no such partitions, the stream may still have been expanded since the lane
-    was planned; then the smallest count that is compatible with the lane's partitions is assumed.
-
-    Args:
-        count: the current partition count.
+    An expansion gives a lane partitions whose numbers are higher than those of its old ones by multiples of the old
+    partition count. If there are none, the stream may have been expanded all the same: then the smallest count that is
+    compatible with the lane's partitions is assumed.
     """
     its = {(ssp.partition, lane.base.get(str(ssp), ssp).partition) for ssp in lane.ssps if ssp.stream == stream}
     known = [partition - base for partition, base in its if partition > base]
@@ -34,8 +30,8 @@ def disagreeing(system: System, stream: str, partitions: Iterable[int], base: in
     """Check the keys of the newest records in these partitions. Returns the first problem; empty if there is none.
 
     Args:
-        base: the stream's original partition count. After an expansion, newer records can be in a different partition
-            than older records with the same key, but the numbers of these partitions are equal modulo ``base``.
+        base: the stream's original partition count. After an expansion, records with the same key can be in different
+            partitions, but the numbers of these are equal modulo ``base``.
     """
     count = system.partitions(stream)
     starts, ends = system.starts(stream), system.ends(stream)

@@ -1,4 +1,4 @@
-"""Prepares a lane before it can start, while its predecessors are still running, so that the change takes less time."""
+"""Prepares lanes while their predecessors are still running, which makes changes faster."""
 
 from __future__ import annotations
 
@@ -20,13 +20,8 @@ _PATIENCE = 5.0
 
 
 class Preparations(Generic[T]):
-    """Prepares each lane that will start soon, in a separate thread: takes over the lane's outputs, and analyzes its
-    query. If the outputs can't be taken over yet, the lane itself tries again later.
-
-    Args:
-        take: takes over the outputs of a lane that no process has owned yet.
-        done: called whenever the preparation of a lane has ended.
-        foresee: returns the analyzed query of a lane whose outputs were taken over.
+    """Takes over the outputs of each coming lane, and analyzes its query, in a separate thread. If the outputs can't be
+    taken over yet, the lane itself tries again later.
     """
 
     def __init__(
@@ -49,15 +44,15 @@ class Preparations(Generic[T]):
                 self._begun[key].start()
 
     def under_way(self, coming: Iterable[Lane]) -> bool:
-        """Whether any of these lanes is being prepared, and its preparation began less than ``_PATIENCE`` seconds ago.
-        If so, the lane's predecessors should keep running.
+        """Whether the preparation of any of these lanes is under way, and began less than ``_PATIENCE`` seconds ago. If
+        so, the predecessors should keep running.
         """
         begun = [self._begun.get((lane.id, lane.epoch)) for lane in coming]
         return any(each is not None and each.is_under_way for each in begun)
 
     def taken(self, lane: Lane) -> bool:
-        """Whether the preparation of a lane has taken over the lane's outputs under the lane's current epoch. Waits
-        until the preparation has ended; False if none was begun."""
+        """Whether a lane's outputs were taken over under its current epoch. Waits for the preparation to end; False if
+        none was begun."""
         preparation = self._begun.get((lane.id, lane.epoch))
         if preparation is None:
             return False
@@ -65,7 +60,7 @@ class Preparations(Generic[T]):
         return preparation.taken
 
     def foreseen(self, lane: Lane) -> T | None:
-        """The analyzed query of a lane under its current epoch; None if the query isn't ready. Doesn't wait."""
+        """The analyzed query of a lane under its current epoch; None if it isn't ready. Doesn't wait."""
         preparation = self._begun.get((lane.id, lane.epoch))
         return None if preparation is None else preparation.foreseen
 

@@ -1,7 +1,7 @@
 """Limits how many queries start at the same time, because a query starts a Python process for each of its sources.
 
-Spark gives such a process ten seconds to connect; this limit can't be configured. On a cluster, each of these processes
-imports its modules itself. With only a few cores, many such imports at the same time take longer than ten seconds.
+Spark gives such a process ten seconds to connect; this limit can't be configured. On a cluster, each process imports
+its modules itself. With few cores, many imports at the same time take longer than ten seconds.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Starts:
 
     @contextmanager
     def place(self) -> Iterator[Callable[[Query], None]]:
-        """Wait until another query can be started. Yields a function that must be called with the started query. This
-        function waits, for a limited time, until the query's sources have started or the query has ended.
+        """Wait until another query can be started. Yields a function to call with the started query: it waits, for a
+        limited time, until the query's sources have started or the query has ended.
         """
         with self._places:
             yield self._wait

@@ -1,5 +1,4 @@
-"""The container's loop: it reports on lanes, and starts and stops them according to the coordinator's answers, until
-nothing is left to do."""
+"""The container's loop: it reports on lanes, and starts and stops them according to the coordinator's answers."""
 
 from __future__ import annotations
 
@@ -55,7 +54,6 @@ class Container:
     Args:
         period: the longest time between two turns of the loop, in seconds.
         replaced: the replacements of this process so far; None if it can't be replaced.
-        trace: called with the errors with which lanes fail.
 
     Attributes:
         standbys: the standbys that the container maintains, with or without a seat.
@@ -163,8 +161,8 @@ class Container:
         self.standbys.want(answer.copies)
 
     def _not_too_early(self, answer: HeartbeatResponse) -> Iterator[WantedLane]:
-        """The wanted lanes. A lane that should close is kept running while its successors are being prepared, so that
-        output doesn't pause meanwhile.
+        """The wanted lanes. A lane that should close is kept running while its successors are being prepared, to
+        shorten the pause in output.
         """
         self._closing = []
         for each in answer.wanted:
@@ -176,8 +174,7 @@ class Container:
                 yield each
 
     def _close_prepared(self) -> None:
-        """Close each lane that was kept running while its successors were being prepared, once the preparation is over
-        or has taken too long."""
+        """Close the lanes that were kept running, if their successors are prepared, or take too long to prepare."""
         held, self._closing = self._closing, []
         for each, following in held:
             if self._preparations.under_way(following):
@@ -197,12 +194,11 @@ class Container:
         )
 
     def _restarts_for(self, lane: str, why: str = "") -> Restarts | None:
-        """The replacements of this process so far, plus the one that the lane needs now; None if the process can't be
-        replaced for the lane."""
+        """The replacements of this process so far, plus the one that the lane needs now; None if it can't be replaced.
+        """
         return None if self._replaced is None else self._replaced.after(lane, self.batches, why)
 
     def _check_process(self) -> None:
-        """Raises ProcessBrokenError if a lane needs a new process."""
         for lane, keeper in self._keepers.items():
             if keeper.needs_process:
                 following = self._restarts_for(
@@ -254,8 +250,8 @@ class Container:
         return self._builder.prestarted(lane, starting, self._preparations.foreseen(lane))
 
     def _prestarted(self, lane: Lane, starting: Offsets) -> PrestartedQuery | None:
-        """The lane's prestarted query, if it is the query that the lane needs, and starts at the lane's start offsets.
-        Otherwise, the prestarted query is abandoned, and the result is None."""
+        """The lane's prestarted query. If it doesn't fit the lane or starts at other offsets, it is abandoned, and the
+        result is None."""
         ahead = self._prestarter.take(lane)
         if ahead is None:
             return None

@@ -2,8 +2,8 @@
 Spark.
 
 If the Java process is broken, further attempts in it can't help. So if a lane fails repeatedly, for an unknown reason
-or because of the Java process, the lane's Python process is replaced, together with the Java process, before the lane
-counts as failed. In the new process, lanes continue as after a crash.
+or because of the Java process, both processes, Java and Python, are replaced before the lane counts as failed. Lanes
+then continue as after a crash.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ class Step(enum.Enum):
 
 
 def step(remedy: Remedy, *, attempts_left: bool, processes_left: bool) -> Step:
-    """What follows a failure with this remedy. ``attempts_left`` and ``processes_left`` say whether the lane can have
-    another attempt, and whether it can have another process.
-    """
+    """What follows a failure, given what may help, and whether the lane can have another attempt or another process."""
     if remedy is Remedy.NONE:
         return Step.FAILED
     if attempts_left or remedy is Remedy.WAIT:  # the length of a wait is limited elsewhere
@@ -55,11 +53,10 @@ class Restarts:
     why: str = ""
 
     def after(self, lane: str, batches: Mapping[str, int], why: str) -> Restarts | None:
-        """The replacements including the next one, which a failed lane needs; None if the process was already replaced
-        too often without progress of this lane.
+        """The replacements including the next one; None if there were too many without progress of the failed lane.
 
         Args:
-            lane: the lane; empty if the Java process has ended, in which case progress of any lane counts.
+            lane: the failed lane; empty if the Java process has ended. Then progress of any lane counts.
             batches: the last committed batch of each lane now.
         """
         failed = [lane] if lane else [*batches]
@@ -72,14 +69,12 @@ class Restarts:
 
     @classmethod
     def of_text(cls, text: str) -> Restarts:
-        """The inverse of :meth:`to_text`. An empty text stands for a process that hasn't replaced another process."""
+        """The inverse of :meth:`to_text`. An empty text stands for a process that hasn't replaced another one."""
         return cls(**json.loads(text)) if text else cls()
 
 
 class ProcessBrokenError(AnabranchError):
-    """No further attempt in this process helps its lanes, but a new process can continue them. ``restarts`` is passed
-    on to the new process.
-    """
+    """Only a new process, to which ``restarts`` is passed on, may help the lanes of this process."""
 
     def __init__(self, restarts: Restarts) -> None:
         super().__init__(f"the lanes need a new process: {restarts.why}", "start the process again")

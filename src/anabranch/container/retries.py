@@ -11,7 +11,7 @@ _MOST_DOUBLINGS = 6
 
 
 class Retries:
-    """Counts the consecutive failures of one lane: those with no committed batch between them.
+    """Counts the consecutive failures of one lane, with no committed batch between them.
 
     Args:
         most: the number of failures after which there is no further attempt.
@@ -23,7 +23,7 @@ class Retries:
         self._failures = 0
 
     def again(self, batch: int) -> float | None:
-        """The pause in seconds between a failure and the next attempt; None if there is no further attempt.
+        """The pause in seconds between a failure and the next attempt; None if there is none.
 
         Args:
             batch: the last committed batch, -1 for none.
@@ -43,8 +43,8 @@ class Retries:
 
 
 class Standstill:
-    """Detects a lane that no longer makes progress. Each detection doubles the time that is allowed before the next
-    detection (up to 64 times the first), because the lane's batches may simply take a long time.
+    """Detects a lane that makes no progress. Each detection doubles the time until the next (up to 64 times the first),
+    because batches may simply take long.
 
     Args:
         after: the seconds for which an SSP with records to read must have kept the same position to count as stalled.
@@ -56,7 +56,7 @@ class Standstill:
         self._since: dict[str, tuple[int, float]] = {}
 
     def begin(self) -> None:
-        """Forget all positions that were seen, because the lane starts or isn't expected to make progress."""
+        """Forget all positions, because the lane starts or isn't expected to make progress."""
         self._since.clear()
 
     def seen(self, report: LaneReport, now: float) -> str:

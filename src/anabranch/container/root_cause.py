@@ -1,8 +1,7 @@
-"""Finds the root cause of a failure in the text of an exception, in which Python and Java quote each other. Needs no
-Spark.
+"""Finds the root cause of a failure in the text of an exception. Needs no Spark.
 
-Spark, py4j and Python put the text of an inner error into the message of the outer one. For example, a Python error
-contains a Java error with its ``Caused by:``, which in turn contains the traceback of a Python worker.
+Spark, py4j and Python put the text of an inner error into the message of the outer one: a Python error can contain a
+Java error, which contains the traceback of a Python worker.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ __all__ = ["Cause", "Frame", "RootCause", "parsed", "said", "text_of"]
 
 _MOST_LINKS = 20
 _LONGEST = 400_000
-"""The largest number of characters that are examined: half of them from the beginning of a text, and half from its end.
-A message can contain a record of 50 MB.
+"""The largest number of characters that are examined: half from the beginning of a text, and half from its end. A
+message can contain a record of 50 MB.
 """
 _LONGEST_LINE = 4000
 
@@ -73,8 +72,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Cause:
-    """One exception of a chain. ``kind`` is the printed name of its class. ``frames`` are the frames of its Python
-    traceback.
+    """One exception of a chain. ``kind`` is the printed name of its class; ``frames`` come from its Python traceback.
     """
 
     kind: str
@@ -83,8 +81,8 @@ class Cause:
 
     @property
     def name(self) -> str:
-        """The name of the class without its package. Classes of Kafka get a prefix, because some of them have the same
-        names as Java's own."""
+        """The name of the class without its package. Kafka's classes get a prefix, because some have names of Java's
+        own."""
         short = re.split(r"[.$]", self.kind)[-1]
         return f"Kafka's {short}" if self.kind.startswith("org.apache.kafka.") else short
 
@@ -133,7 +131,7 @@ class RootCause:
         return self.causes[-1] if self.causes else None
 
     def frame_in(self, home: str) -> Frame | None:
-        """The innermost frame whose file is in ``home``, the job's folder; None if there is none."""
+        """The innermost frame whose file is in ``home``, the job's folder."""
         for cause in reversed(self.causes):
             for frame in reversed(cause.frames):
                 if home and frame.file.startswith(home.rstrip("/") + "/"):
@@ -142,8 +140,7 @@ class RootCause:
 
 
 def text_of(error: BaseException) -> str:
-    """The texts of an exception and of its causes (up to ``_MOST_LINKS`` exceptions), with Java's stack traces. Never
-    raises an exception."""
+    """The texts of an exception and of its causes, with Java's stack traces. Raises nothing."""
     printed: list[str] = []
     seen: set[int] = set()
     current: BaseException | None = error
@@ -175,7 +172,6 @@ def parsed(text: str) -> RootCause:
 
 
 def _behind(error: BaseException) -> BaseException | None:
-    """The cause of an exception, as Spark, py4j or Python store it."""
     for kept in (getattr(error, "_cause", None), getattr(error, "cause", None), error.__cause__):
         if isinstance(kept, BaseException):
             return kept
@@ -183,7 +179,7 @@ def _behind(error: BaseException) -> BaseException | None:
 
 
 def said(error: BaseException) -> str:
-    """The exception's own message; empty if the exception fails to produce one."""
+    """The exception's own message; empty if it fails to produce one."""
     try:
         return str(error)
     except Exception:  # perhaps the message comes from a Java process that has ended
@@ -191,7 +187,6 @@ def said(error: BaseException) -> str:
 
 
 def _printed(error: BaseException, outermost: bool) -> str:
-    """An exception as Python prints it, with Java's stack trace."""
     kind, text = type(error), said(error)
     trace = getattr(error, "_stackTrace", None)
     if isinstance(trace, str) and trace not in text:
@@ -204,8 +199,8 @@ def _printed(error: BaseException, outermost: bool) -> str:
 
 
 def _groups(lines: Sequence[str]) -> Iterator[list[Cause]]:
-    """The causes in each printed chain of exceptions, from the outermost to the deepest. (Python prints the deepest
-    cause first, Java last.)"""
+    """The causes in each printed chain, from the outermost to the deepest. (Python prints the deepest first, Java
+    last.)"""
     group: list[Cause] = []
     frames: list[Frame] | None = None
     chained = False
@@ -258,7 +253,6 @@ def _head(line: str, first: bool) -> tuple[str, str] | None:
 
 
 def _message(first: str, following: Sequence[str]) -> str:
-    """A message of at most ``_MESSAGE_LINES`` lines, which ends where a stack trace or another exception begins."""
     said = [first.split(f" {_TRACEBACK}", maxsplit=1)[0].removesuffix(_TRACEBACK).rstrip()]
     for line in following[: _MESSAGE_LINES - 1]:
         if _AFTER.match(line) or _CAUSED.match(line) or _BARE.match(line) or line.endswith(_TRACEBACK):
@@ -272,7 +266,6 @@ def _first(text: str) -> str:
 
 
 def _cut(line: str) -> str:
-    """The line; if it is too long, without its middle."""
     return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 2 :]}"
 
 

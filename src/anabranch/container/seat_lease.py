@@ -1,5 +1,5 @@
-"""What a container knows about its seat: its heartbeats, its lease, and when the container must stop. No threads, no
-network, no Spark.
+"""What a container knows about its seat: its heartbeats, its lease, and when it must stop. No threads, no network, no
+Spark.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class SeatLease:
     Args:
         registered_at: when the seat was requested, on ``clock``.
         clock: seconds on a clock that keeps running while the machine sleeps.
-        stops_because: why the container stops before its lease ends if it can't reach its coordinator. Empty if it
+        stops_because: why the container stops before its lease ends if it can't reach its coordinator; empty if it
             continues. A container in a process of its own continues only if ``[job] on_coordinator_loss`` is
-            "continue", and if all of the job's outputs can be fenced.
+            "continue", and all of the job's outputs can be fenced.
     """
 
     def __init__(
@@ -58,20 +58,20 @@ class SeatLease:
 
     @property
     def lease_left(self) -> float:
-        """The seconds until the lease ends; negative once it has ended. The lease is counted from the moment at which
-        the last answered heartbeat was sent or, before the first answer, from ``registered_at``.
+        """The seconds until the lease ends; negative afterwards. The lease begins when the last answered heartbeat was
+        sent or, before the first answer, at ``registered_at``.
         """
         return self._lease_until - self._clock()
 
     @property
     def orphaned(self) -> str:
-        """Why the coordinator can't be reached, if the lease has ended for that reason; otherwise empty."""
+        """Why the coordinator can't be reached, once the lease has ended for that reason; otherwise empty."""
         return self._missed if self._missed and self.lease_left <= 0 else ""
 
     @property
     def must_stop(self) -> str:
-        """Why everything must end now; empty as long as the container can continue. Once there is a reason, it never
-        becomes empty again."""
+        """Why everything must end now; empty as long as the container can continue. Once there is a reason, it stays.
+        """
         keep = self.me.lease * _STOPPING
         if not self._refused and self._stops_because and self.lease_left <= keep:
             silence = f"the coordinator was not heard for {self.me.lease - keep:.0f} s"
@@ -86,8 +86,8 @@ class SeatLease:
         returns: bool = False,
         copies: Sequence[StandbyReport] = (),
     ) -> SentHeartbeat:
-        """The next heartbeat. ``leaving`` says whether the heartbeat returns the seat. ``returns`` says whether a new
-        process will ask for a seat in place of this process.
+        """The next heartbeat. ``leaving`` says whether it returns the seat, and ``returns`` whether a new process will
+        ask for a seat in place of this one.
         """
         self._number += 1
         seen = -1 if self._answer is None else self._answer.revision
@@ -105,7 +105,7 @@ class SeatLease:
 
     def hear(self, sent: SentHeartbeat, answer: HeartbeatResponse) -> None:
         """Process the answer to a heartbeat. If a later heartbeat has already been answered, the orders in this answer
-        don't count. The answer still renews the lease, or says that the seat is lost."""
+        don't count, but it still renews the lease, or says that the seat is lost."""
         if not answer.alive:
             self._refused = answer.reason or "the coordinator says so"
             return

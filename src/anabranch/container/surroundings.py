@@ -1,6 +1,4 @@
-"""Determines whether a failure comes from a lane's surroundings, and what the lane then waits for. Pure, except for the
-check of how full disks are.
-"""
+"""Determines whether a failure comes from a lane's surroundings, and what the lane then waits for."""
 
 from __future__ import annotations
 
@@ -12,14 +10,14 @@ from dataclasses import dataclass
 __all__ = ["Surrounding", "awaited", "full_disks"]
 
 _FULL_BELOW = 0.005
-"""A disk counts as full if no more than this share of it is free, because a large file may no longer fit. A disk
-without free inodes also counts as full."""
+"""A disk counts as full if no more than this share of it is free, because a large file may no longer fit; or if it has
+no free inodes."""
 
 
 @dataclass(frozen=True)
 class Surrounding:
-    """Something on which lanes depend. ``name`` says what a lane waits for, ``cure`` says what a user can do, and
-    ``pattern`` matches the texts of its failures.
+    """Something on which lanes depend. ``name`` says what a lane waits for, ``cure`` what a user can do; ``pattern``
+    matches the texts of failures.
     """
 
     name: str
@@ -111,8 +109,7 @@ _KINDS = (
 
 
 def awaited(text: str) -> Surrounding | None:
-    """What a lane waits for after a failure; None if waiting won't help. ``text`` is the complete text of the
-    failure.
+    """What a lane waits for after a failure; None if waiting won't help. ``text`` is the complete text of the failure.
     """
     return next((kind for kind in _KINDS if kind.pattern.search(text)), None)
 

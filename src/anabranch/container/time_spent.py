@@ -1,6 +1,5 @@
-"""Divides the time of a running batch among its phases, according to the reports of its Spark tasks. No clock, no
-threads, no Spark.
-"""
+"""Divides the time of a running batch among its phases, by the reports of its Spark tasks. No clock, no threads, no
+Spark."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ class Operator:
 
 
 class TimeSpent:
-    """The times that one batch, whose writing began at ``since``, has spent in its phases."""
+    """The time that one batch, whose writing began at ``since``, has spent in each phase."""
 
     def __init__(self, since: float) -> None:
         self._since = since
@@ -50,10 +49,10 @@ class TimeSpent:
     ) -> tuple[dict[str, float], str]:
         """The seconds of each phase until ``now``, and the current phase.
 
-        The driver's times are known: ``stepped`` is when the driver reached its current ``step``. The time of Spark
-        tasks is divided according to their reports. Time that a Spark task spends in Java counts as state if the Spark
-        task gets rows that were brought together by key, and otherwise as reading. Time before publishing in which no
-        Spark task runs also counts as reading.
+        The driver's times are known: ``stepped`` is when it reached its current ``step``. The time of Spark tasks is
+        divided according to their reports. Time that a Spark task spends in Java counts as state if the task gets rows
+        that were brought together by key, and otherwise as reading. So does time before publishing in which no Spark
+        task runs.
         """
         if step != COMPUTING:
             self._steps.setdefault(step, stepped)
@@ -80,8 +79,8 @@ class TimeSpent:
 
 
 def _weights(operators: Iterable[Operator], now: float) -> tuple[dict[str, float], float]:
-    """The weights by which the time of Spark tasks is divided among phases, and the seconds during which any Spark task
-    ran."""
+    """The weights by which the time of Spark tasks is divided among phases, and the seconds during which any task ran.
+    """
     by_task: dict[tuple[int, int], list[tuple[Operator, TaskCounts]]] = defaultdict(list)
     for operator in operators:
         for task in operator.tasks:
@@ -106,7 +105,6 @@ def _weights(operators: Iterable[Operator], now: float) -> tuple[dict[str, float
 
 
 def _union(spans: Iterable[tuple[float, float]]) -> float:
-    """The seconds that are covered by at least one of these spans of time."""
     covered, reached = 0.0, float("-inf")
     for begun, ended in sorted(spans):
         covered += max(0.0, ended - max(begun, reached))

@@ -1,4 +1,4 @@
-"""Plans a batch again with fewer rows if the batch takes longer than a transaction is allowed to take."""
+"""Plans a batch again with fewer rows if it takes longer than a transaction is allowed to take."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def is_too_long(error: BaseException) -> bool:
 
 
 def outlasts(progress: BatchProgress | None, allowed: float) -> bool:
-    """Whether a batch will probably take longer than ``allowed`` seconds. False once the batch is publishing or
-    committing, because the slow part is then over.
+    """Whether a batch will probably take longer than ``allowed`` seconds. False once it is publishing or committing,
+    because the slow part is then over.
     """
     if progress is None or progress.left is None or progress.phase in _WRITTEN:
         return False
@@ -31,9 +31,8 @@ def outlasts(progress: BatchProgress | None, allowed: float) -> bool:
 
 
 def shrink(folder: Folder, starting: Mapping[str, Mapping[int, int]], most: int) -> int:
-    """Plan the pending batch again with at most ``most`` offsets. Returns how many offsets the batch had. If the batch
-    had no more than ``most``, nothing is changed, and the result is 0. Call this only if no output contains any part of
-    the batch.
+    """Plan the pending batch again with at most ``most`` offsets. Returns how many it had; 0 if it had no more and
+    wasn't changed. Call this only if no output contains any part of the batch.
 
     Args:
         starting: the offsets at which the lane's first batch begins.

@@ -1,4 +1,4 @@
-"""Computes how long a lane waits before the next attempt if its surroundings have failed. No clock, no threads, no
+"""Computes how long a lane whose surroundings have failed waits before the next attempt. No clock, no threads, no
 randomness."""
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ _MOST_DOUBLINGS = 10
 
 @dataclass(frozen=True)
 class Wait:
-    """A lane's wait: what the lane waits for, since when (in seconds on any clock), and how many times the lane has
-    failed since then."""
+    """What a lane waits for, since when (in seconds on any clock), and how many times it has failed since then."""
 
     awaited: str
     since: float
@@ -25,18 +24,18 @@ class Wait:
 
 
 def begun_or_continued(wait: Wait | None, awaited: str, now: float) -> Wait:
-    """The wait after a failure. As long as the lane has made no progress, the same wait continues, even if the lane now
-    waits for something else.
+    """The wait after a failure. Without progress, the same wait continues, even if the lane now waits for something
+    else.
     """
     return Wait(awaited, now) if wait is None else Wait(awaited, wait.since, wait.attempts + 1)
 
 
 def pause(wait: Wait, now: float, longest: float, chance: float) -> float | None:
-    """The pause in seconds before the next attempt; None if the lane has waited too long, and so counts as failed.
+    """The seconds before the next attempt; None if the lane has waited too long, and counts as failed.
 
     Args:
         longest: the seconds after which a waiting lane counts as failed.
-        chance: a random number from 0 to 1, so that lanes that wait for the same thing don't all try again at once.
+        chance: a random number from 0 to 1, by which the attempts of lanes that wait for the same thing are spread.
     """
     left = longest - max(0.0, now - wait.since)
     if left <= 0 and not math.isinf(longest):

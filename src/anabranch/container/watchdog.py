@@ -27,12 +27,12 @@ def watch(
     patience: Callable[[], float],
     code: int = FencedError.exit_code,
 ) -> None:
-    """Check in a separate thread, until ``ended`` is set, whether the process must stop. If it must stop, but doesn't
-    stop in time, print the stacks of its threads and end it.
+    """In a separate thread, until ``ended`` is set, watch whether the process must stop. If it doesn't stop in time,
+    print the stacks of its threads and end it.
 
     Args:
         must_stop: returns why the process must stop; empty as long as it can continue.
-        patience: returns the seconds within which the process must have stopped; called when the process must stop.
+        patience: called when the process must stop; returns the seconds that it has for that.
         code: the exit code with which the process is ended.
     """
 
@@ -61,8 +61,8 @@ Replace = Callable[[str], None]
 
 
 def watch_java(is_gone: Callable[[], bool], ended: threading.Event, replace: Replace) -> None:
-    """Check in a separate thread, until ``ended`` is set, whether the Java process has ended. If so, nothing can run
-    any more, and the Python process is replaced or ended."""
+    """In a separate thread, until ``ended`` is set, watch the Java process. If it has ended, nothing can run any more,
+    and the Python process is replaced or ended."""
 
     def look() -> None:
         while not ended.wait(_EVERY):

@@ -1,3 +1,3 @@
-"""The coordinator: decides what each job should run, and stores these decisions. A coordinator uses no Spark, and runs
-no code of users.
+"""The coordinator: decides what each job should run, and stores these decisions. It uses no Spark, and runs no code of
+users.
 """

@@ -57,7 +57,7 @@ MOST_WAIT = 30.0
 _LAST_ID = 2**62
 _LOOK_AGAIN = 1.0
 _LOST_SHOWN = 5
-"""The largest number of processes without their former seats that are shown in a job's status."""
+"""The largest number of processes without their former seats in a job's status."""
 
 
 class Coordinator(Operations):
@@ -70,11 +70,11 @@ class Coordinator(Operations):
         clock: a clock in seconds, for leases.
         lease: how long a process counts as alive after a heartbeat, in seconds.
         now: returns the seconds since 1970, for stored times.
-        grace: the seconds from the end of a silent process's lease until the process loses its seat. Its lanes are
-            then fenced (see :meth:`fences`) and given to other processes. If None, the process keeps its seat until
-            another process takes the seat.
-        first: returns the revision from which this coordinator counts when it begins to serve a job: a number that
-            is unlikely to be near another coordinator's revisions.
+        grace: the seconds from the end of a silent process's lease until the process loses its seat. Its lanes are then
+            fenced (see :meth:`fences`) and given to other processes. If None, it keeps its seat until another process
+            takes it.
+        first: returns the revision from which this coordinator counts when it begins to serve a job: a number that is
+            unlikely to be near another coordinator's revisions.
         systems: the systems of the only job, which runs in this process; None for the systems that jobs' settings name.
         counting: looks up how many partitions streams have; see :func:`input_monitor.counted`.
         locating: looks up the racks of partitions; see :func:`input_monitor.located`.
@@ -113,15 +113,14 @@ class Coordinator(Operations):
     # Who serves which job
 
     def adopt(self, job: str) -> bool:
-        """Serve a job in the state in which another coordinator left it. The leases of the job's processes
-        begin anew. Returns whether there is anything to serve: a job that runs, or should run, in separate
-        processes.
+        """Serve a job in the state in which another coordinator left it. The leases of its processes begin anew.
+        Returns False if there is nothing to serve: no job that runs, or should run, in separate processes.
         """
         with self.registry.locked_as_seen():
             return self.registry.adopt(job)
 
     def release(self, job: str) -> bool:
-        """Stop serving a job if it has ended and no process has a seat. Returns whether the job is no longer served."""
+        """Stop serving a job if it has ended and no process has a seat. Returns whether it is no longer served."""
         with self.registry.locked_as_seen():
             running_job = self.registry.jobs.get(job)
             if running_job is not None and (running_job.state.active or running_job.seats.processes):
@@ -164,8 +163,8 @@ class Coordinator(Operations):
         return [self.status(job) for job in self._store.jobs()]
 
     def status(self, job: str) -> JobStatus:
-        """The status of a job; if the job isn't served here, the last stored status. Raises NotFoundError if the job
-        doesn't exist."""
+        """The status of a job; if it isn't served here, the last stored one. Raises NotFoundError if there is no such
+        job."""
         check_name("job", job)
         with self.registry.locked_as_seen():
             if job not in self.registry.jobs:
@@ -243,7 +242,7 @@ class Coordinator(Operations):
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
         """See :meth:`Reads.events`. An ``after``, ``before``, ``since`` or ``until`` of 0 means no bound. If there are
-        no such events, waits up to ``wait`` seconds for one, but at most :data:`MOST_WAIT` seconds."""
+        no such events, waits for one, for ``wait`` seconds but at most :data:`MOST_WAIT`."""
         above, below = min(after, _LAST_ID) or None, min(before, _LAST_ID) or None
         wanted = EventRange(after=above, before=below, since=since or None, until=until or None, kind=kind, lane=lane)
         end = time.monotonic() + min(wait, MOST_WAIT)
@@ -265,7 +264,7 @@ class Coordinator(Operations):
         return self._early_output.newest(job, stream, limit)
 
     def known_formats(self, job: str) -> dict[str, Format]:
-        """The stored formats of a job's streams, by stream; empty if the store doesn't know the job."""
+        """The stored formats of a job's streams, by stream; empty for an unknown job."""
         return stored_jobs.known_formats(self._store, job)
 
     def known_lanes(self, job: str, lane: str = "") -> dict[str, Lane]:
@@ -297,8 +296,8 @@ class Coordinator(Operations):
     # Periodic checks
 
     def tick(self) -> None:
-        """Expel processes that have been silent for too long, advance and autoscale the served jobs, sample figures for
-        histories, and delete old history. Call this several times a second.
+        """Expel silent processes, advance and autoscale the served jobs, sample figures for histories, and delete old
+        history. Call this several times a second.
 
         Raises:
             StoreUnavailableError: a step can't be stored at the moment; call this again.
@@ -331,8 +330,8 @@ class Coordinator(Operations):
             return found
 
     def fenced(self, lane: Lane) -> None:
-        """Record that a lane was fenced under its epoch, so other processes can run the lane. Does nothing if the lane
-        has another epoch by now, or needs no fence any more, or if its job isn't served any more."""
+        """Record that a lane was fenced under its epoch; other processes can now run it. Does nothing if the lane has
+        another epoch by now or needs no fence any more, or if its job isn't served any more."""
         with self.registry.locked_all():
             running_job = self.registry.jobs.get(lane.job)
             held = None if running_job is None else running_job.known.get(lane.id)
@@ -383,13 +382,12 @@ class Coordinator(Operations):
             )
 
     def put_artifact(self, sha256: str, content: bytes) -> None:
-        """Store the code of a job. Raises UsageError if the hash doesn't match the content, or the code is too
-        large."""
+        """Store the code of a job. Raises UsageError if the hash doesn't match, or the code is too large."""
         artifact.check(sha256, content)
         self._store.put_artifact(sha256, content)
 
     def artifact(self, sha256: str) -> bytes:
-        """The code of a job. Raises NotFoundError if there is no such code, UsageError if ``sha256`` isn't a hash."""
+        """The code of a job. Raises NotFoundError if there is none, UsageError if ``sha256`` isn't a hash."""
         content = self._store.artifact(artifact.check_sha(sha256))
         if content is None:
             raise NotFoundError(f"there is no artifact {sha256}", "start the job again with its file")

@@ -31,7 +31,7 @@ _POLL = 0.1
 
 @dataclass(frozen=True)
 class LaneFolders:
-    """The folders of lanes. ``clocks`` is a local folder for files with the event times of lanes."""
+    """The folders of lanes. ``clocks`` is a local folder for the files with the lanes' event times."""
 
     spark: SparkSession
     root: str
@@ -43,16 +43,15 @@ class LaneFolders:
     ) -> Folder:
         """Take a lane's folder.
 
-        A new lane gets a new folder, or a copy of a predecessor's folder if the lane takes over the predecessor's
-        state. Any other lane gets its existing folder, or a copy of this folder if the owner was lost. The outputs must
-        not contain a batch that the existing folder doesn't know. Leftovers of killed processes are removed, because
-        Spark would refuse the folder otherwise. A copy that an earlier attempt in this process has made is made again,
-        unless :meth:`note_used` was called for the copy.
+        A new lane gets a new folder, or a copy of a predecessor's folder if it takes over the predecessor's state. Any
+        other lane gets its existing folder, or a copy if the owner was lost. Leftovers of killed processes are removed,
+        because Spark would refuse the folder otherwise. A copy from an earlier attempt in this process is made again,
+        unless :meth:`note_used` was called for it.
 
         Args:
             unless: returns whether to stop waiting for a process that has the folder.
-            checked: whether this process has already taken over the outputs of a new lane, and found nothing from the
-                lane in them.
+            checked: whether this process has taken over the outputs of a new lane, and found no batch of the lane in
+                them.
             ahead: whether the lane's query was already started in the folder.
 
         Raises:
@@ -101,12 +100,11 @@ class LaneFolders:
         return folder
 
     def note_used(self, folder: Folder) -> None:
-        """Record that a lane uses its folder from now on, so a copy isn't made again."""
+        """Record that a lane uses its folder from now on: a copy isn't made again."""
         copying.note_used(folder)
 
     def explained(self, failed: Failure) -> Failure:
-        """The failure. If the cause is a full disk, a message about each full disk is added, because most errors of
-        this kind name no file."""
+        """The failure. If a disk is full, each full disk is named, because most such errors name no file."""
         if failed.awaits != surroundings.DISK.name:
             return failed
         folders = (str(folder.path) for system in self.systems.all for folder in system.folders())
@@ -122,8 +120,8 @@ class LaneFolders:
             )
 
     def _split(self, lane: Lane, folder: Folder) -> Folder:
-        """A copy of the predecessor's folder, adapted to the lane. Raises StateError if the predecessor's folder is
-        gone, or doesn't end with the batch before the lane's first batch."""
+        """A copy of the predecessor's folder, adapted to the lane. Raises StateError if that folder is gone, or doesn't
+        end with the batch before the lane's first batch."""
         parent, epoch = _parent(lane)
         kept: dict[str, list[int]] = {}
         for ssp in (*lane.ssps, *lane.broadcast):
@@ -157,8 +155,8 @@ class LaneFolders:
         return copy
 
     def _new_streams(self, lane: Lane) -> list[NewStream]:
-        """For each input that is bound to a pattern, all of its streams except the first. The lane may already read
-        some of them."""
+        """The streams that match the lane's patterns, without the first of each pattern. The lane may already read
+        some."""
         systems = {ssp.stream: ssp.system for ssp in lane.ssps}
         found = []
         for streams in lane.matched.values():
@@ -169,9 +167,7 @@ class LaneFolders:
         return found
 
     def inherited(self, lane: Lane) -> Progress:
-        """The event time that a lane takes over from its predecessors. Raises StateError if the event time isn't stored
-        in a predecessor's folder.
-        """
+        """The event time that a lane takes over. Raises StateError if a predecessor's folder doesn't contain it."""
         found = [self.of(lane.job, name, epoch).left() for name, epoch in lane.inherits.items()]
         before = progress.joined(found)
         if lane.drained is not None:
@@ -196,15 +192,12 @@ class LaneFolders:
 
     def withdrawn(self, lane: Lane, epoch: int, *, began: bool) -> int:
         """Make the exactly-once output streams refuse everything from a lane whose query has ended, until the lane
-        takes its outputs again. Returns the last batch that is in an output, at least in part, -1 if none. ``began``
-        says whether the lane has committed a batch of its own.
+        takes its outputs again. Returns what :meth:`published` does.
         """
         return self.systems.withdraw(lane, epoch, new=False if began else None)
 
     def seen(self, lane: Lane) -> int:
-        """The last batch that is known to be in an exactly-once output stream of a running lane, at least in part, -1
-        if none. Later batches may have arrived since.
-        """
+        """Like :meth:`published`, but for the exactly-once output streams of a running lane."""
         return self.systems.seen(lane)
 
     def published(self, lane: Lane) -> int:
@@ -220,7 +213,6 @@ def _has_former_state(lane: Lane) -> bool:
 
 
 def _parent(lane: Lane) -> tuple[str, int]:
-    """The id of the predecessor whose state a lane takes over, and the epoch of the predecessor's folder."""
     if lane.drained is not None:
         return lane.drained.state, lane.inherits[lane.drained.state]
     ((parent, epoch),) = lane.inherits.items()

@@ -1,6 +1,4 @@
-"""The files that a killed process can leave in a lane's folder, and that must be removed before a query starts. Pure
-functions of file names.
-"""
+"""Tells which files a killed process has left in a lane's folder. They must be removed before a query starts."""
 
 from __future__ import annotations
 
@@ -18,8 +16,7 @@ OF_BATCHES = ("offsets", "commits", "state")
 
 _OURS = re.compile(rf"\.?.+\.[0-9a-f]{{32}}{re.escape(PART)}(?:\.crc)?")
 _SPARKS = re.compile(r"\.{1,2}[^.].*\.tmp(?:\.crc)?")
-"""Matches temporary files of Spark, such as ``.0.85a21cef-2c22-49c8-b909-e9ca04a59a10.tmp``. Nothing in them is needed.
-"""
+"""Matches temporary files of Spark, such as ``.0.85a21cef-2c22-49c8-b909-e9ca04a59a10.tmp``."""
 _CHECKSUM = re.compile(r"\.(?P<of>.+)\.crc")
 _VERSION = re.compile(r"state/\d+/\d+/(?:[^/]+/)?(\d+)(?:_[^/]+)?\.(?:changelog|zip|delta|snapshot)")
 """Matches a file with the state after a batch. The number in its name is the number of the next batch."""
@@ -39,9 +36,9 @@ class Kind(enum.Enum):
 
 
 def classify(names: Collection[str]) -> dict[str, Kind]:
-    """The leftovers among the files of a folder in which no process is working. All other files must be kept.
+    """The leftovers in a folder in which no process is working.
 
-    ``names`` are the names of all files below the folder, with "/" between their parts.
+    ``names`` are the paths of all files in the folder, relative to it.
     """
     there = set(names)
     planned, committed = _last("offsets", names), _last("commits", names)
@@ -71,7 +68,7 @@ def is_temporary(name: str) -> bool:
 
 
 def _is_of_state_after(name: str, batch: int, *, whole: bool) -> bool:
-    """Whether a file belongs to the state of a batch after ``batch``. With ``whole``, every file of state counts."""
+    """Whether a file belongs to the state of a batch after ``batch``; with ``whole``, to the state of any batch."""
     if whole:
         return name.startswith("state/")
     version, schema = _VERSION.fullmatch(name), _SCHEMA.fullmatch(name)
@@ -81,6 +78,5 @@ def _is_of_state_after(name: str, batch: int, *, whole: bool) -> bool:
 
 
 def _last(folder: str, names: Collection[str]) -> int:
-    """The last batch that has an entry in a log, -1 if none."""
     entries = (name.rpartition("/") for name in names)
     return max((int(file) for place, _, file in entries if place == folder and file.isdecimal()), default=-1)

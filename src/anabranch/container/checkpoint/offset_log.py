@@ -1,4 +1,4 @@
-"""Entries of Spark's offset log as plain data. By editing entries, anabranch plans batches, and changes what a copied
+"""Entries of Spark's offset log as plain data. By editing them, anabranch plans batches, and changes what a copied
 checkpoint reads."""
 
 from __future__ import annotations
@@ -27,16 +27,15 @@ class Entry:
     """The content of a file ``offsets/N``: metadata, and one offset per source, in the order of the query's plan (None
     if the source hasn't been read yet).
 
-    An offset of the embedded log has the stream's name in ``stream``. The offset of the source for event time has
-    neither a stream nor positions. An offset of Spark's Kafka source is ``{topic: {partition: offset}}``; the topic
-    stands for its stream.
+    An offset of the embedded log names its stream in ``stream``. The offset for event time has neither a stream nor
+    positions. An offset of Spark's Kafka source is ``{topic: {partition: offset}}``.
     """
 
     metadata: dict[str, Any]
     sources: tuple[dict[str, Any] | None, ...]
 
     def positions(self, source: int) -> dict[int, int]:
-        """The positions of one source, by partition; {} if the source hasn't been read yet."""
+        """The positions of a source, by partition; {} if it hasn't been read yet."""
         offset = self.sources[source]
         if offset is None:
             return {}
@@ -113,14 +112,12 @@ def _is_progress(offset: Mapping[str, Any] | None) -> bool:
 
 
 def _has_stream(offset: Mapping[str, Any]) -> bool:
-    """Whether the offset names its stream. An offset from Spark's Kafka connector doesn't: its keys are topics. (A
-    topic can itself be named "stream".)
-    """
+    """Whether the offset names its stream. In Spark's Kafka source, "stream" can be the name of a topic."""
     return isinstance(offset.get("stream"), str)
 
 
 def _name(offset: Mapping[str, Any]) -> str | None:
-    """The stream, or topic, to which an offset belongs; None for the offset of event time."""
+    """The stream, or topic, of an offset; None for the offset of event time."""
     if _has_stream(offset):
         return str(offset["stream"])
     return None if "source" in offset and not isinstance(offset["source"], dict) else next(iter(offset), None)

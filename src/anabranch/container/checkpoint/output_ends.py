@@ -1,8 +1,7 @@
-"""Checks that the outputs of a lane exist, and contain everything that the lane has written to them.
+"""Checks that a lane's outputs exist, and contain everything that the lane has written to them.
 
-Without these checks, a query would try for minutes to write to a stream that is gone. And if a stream was set back,
-records would be missing from it permanently, because the lane has committed the batches of these records and never
-writes them again.
+Without these checks, a query would try for minutes to write to a stream that is gone. And records would be missing
+permanently from a stream that was set back, because committed batches are never written again.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ class Outputs:
         self._asked = float("-inf")
 
     def check(self) -> None:
-        """Check that the streams exist. Raises StateError if one is gone and was also gone in the previous check. If a
-        system doesn't answer, nothing is checked."""
+        """Raise StateError if an output stream is gone and was gone in the previous check. If a system doesn't answer,
+        nothing is checked."""
         lane = self._lane
         streams = self._streams
         systems = {lane.system(stream) for stream in streams}
@@ -55,9 +54,8 @@ class Outputs:
         self._gone = gone
 
     def note(self, folder: Folder, *, last: bool = False) -> None:
-        """After a batch was committed, store in the lane's folder where the lane's outputs end. Tables, and streams
-        that are reached over a network, are included only every few seconds, unless ``last`` says that no other batch
-        follows for now.
+        """After a commit, store in the lane's folder where the lane's outputs end. Tables, and streams that are reached
+        over a network, are included only every few seconds, unless no other batch follows for now (``last``).
         """
         far = last or self._clock() >= self._asked + _FAR_EVERY
         streams = [stream for stream in self._streams if far or not self._of(stream).remote]
@@ -78,12 +76,11 @@ class Outputs:
             self._noted = noted
 
     def compare(self, folder: Folder) -> None:
-        """Check, before the lane continues, that the outputs still contain what they contained when the lane's last
-        batches were committed.
+        """Check, before the lane continues, that the outputs still contain the lane's committed batches.
 
         Raises:
-            StateError: an output stream is gone, or an output was set back, so that records are missing from it. (If
-                ``on_data_loss`` of a stream isn't "fail", missing records only cause a warning.)
+            StateError: an output stream is gone or was set back. (If ``on_data_loss`` of a stream isn't "fail", missing
+                records only cause a warning.)
         """
         noted = folder.outputs()
         for stream, partitions in noted.get("streams", {}).items():
@@ -121,7 +118,6 @@ class Outputs:
             )
 
     def _way_on(self, stream: str) -> str:
-        """What the user can do if there is no newest copy of the stream to restore."""
         if "on_data_loss" in self._of(stream).stream_settings:
             name = self._systems.bound_as(stream)
             return (
@@ -145,13 +141,12 @@ class Outputs:
         return self._systems.named(self._lane.system(stream))
 
     def _last_batches(self) -> dict[str, int]:
-        """For each table, the last batch of the lane that the table contains."""
         tables = self._systems.tables(self._lane)
         return {output: table.last(self._lane.job, self._lane.id) for output, table in tables.items()}
 
 
 def gone_error(stream: str, job: str, system: System) -> StateError:
-    """The error for an output stream that a job wrote before, and that no longer exists."""
+    """The error for an output stream that no longer exists."""
     return StateError(
         f"the output stream {stream!r} of job {job!r} is gone from {system}",
         f"restore it; or, to start as a new job: anabranch reset {job}",

@@ -1,18 +1,16 @@
 """Decides, by claims and leases, which process owns a lane's folder in storage without locks.
 
-A claim of a folder is a numbered file next to the folder, created exclusively: if two processes try to create the same
-file at the same time, only one of them succeeds. The claim with the highest number counts. The process that made this
-claim shows that it is alive by rewriting a file of its own every few seconds. A process has only one such file for all
-lanes of a job.
+A claim of a folder is a numbered file next to the folder. The file is created exclusively: if two processes try, only
+one succeeds. The claim with the highest number counts. Its process shows that it is alive by rewriting a file of its
+own, the same for all lanes of a job, every few seconds.
 
-Another process makes the next claim only if the former owner has released the folder, has ended, or hasn't rewritten
-its file for ``EXPIRES`` seconds. (An owner that ends normally removes its file. The end of an owner that was killed is
-visible only on the same machine.)
+Another process makes the next claim only if the owner has released the folder, has ended, or hasn't rewritten its file
+for ``EXPIRES`` seconds. (An owner that ends normally removes its file. The end of a killed owner is visible only on the
+same machine.)
 
-An owner that hasn't rewritten its file for ``LEASE`` seconds (a shorter time) writes nothing before it has checked that
-its claims still count. So a process that was frozen learns of a newer claim when it continues. From then on, it checks
-its claims each time it extends its lease, because a process that has seen the silence may still be about to make a
-claim. No clocks are compared: each process measures with its own clock.
+An owner that hasn't rewritten its file for ``LEASE`` seconds, a shorter time, writes nothing before it has checked that
+its claims still count. It then repeats this check whenever it extends its lease, because a process that has seen the
+silence may still be about to make a claim. Each process measures with its own clock.
 """
 
 from __future__ import annotations
@@ -54,7 +52,6 @@ class Claim(Document, frozen=True, kw_only=True):
         process: a random name for the process.
         machine: an identifier that is the same for all processes whose process ids can be compared; '' if unknown.
         pid: the id of the process that writes to the folder.
-        started: when that process was started.
     """
 
     process: str
@@ -68,8 +65,7 @@ class Files(Protocol):
     """Access to the files in a storage, by path."""
 
     def create(self, path: str, text: str) -> bool:
-        """Create a file, unless it exists. Returns whether it was created: if several processes try at the same time,
-        exactly one succeeds.
+        """Create a file. Returns False if it exists. If several processes try at the same time, exactly one succeeds.
         """
         ...
 
@@ -90,7 +86,7 @@ class Files(Protocol):
         ...
 
     def lease(self, folder: str, seconds: float) -> None:
-        """Allow this process to write below a folder for ``seconds`` seconds; 0 forbids this at once."""
+        """Allow this process to write below a folder for ``seconds``; 0 forbids this at once."""
         ...
 
 
@@ -98,10 +94,8 @@ class Ownership:
     """The folders of one job that one process owns. Thread-safe.
 
     Args:
-        folder: the folder of the job.
-        me: the claim that this process makes.
         clock: seconds on a clock that keeps running while the process is frozen.
-        has_ended: whether the process of a claim is known to have ended, so that it can't be writing any more.
+        has_ended: whether the process of a claim is known to have ended, and can't be writing any more.
     """
 
     def __init__(
@@ -130,13 +124,13 @@ class Ownership:
 
     def take(self, folder: str, unless: Callable[[], bool] = lambda: False) -> None:
         """Take a folder, or check that this process still has it. If the owner is silent, this takes ``EXPIRES``
-        seconds, and ``LEASE`` seconds more if the owner shows another sign of life before the new claim is made.
+        seconds, and ``LEASE`` seconds more if the owner shows a sign of life before the new claim is made.
 
         Raises:
             FencedError: another process has the folder, and is alive.
             ConflictError: ``unless`` became true before it was known whether the owner is alive.
             ConfigError: the storage lets two processes create the same file.
-            UnsupportedFormatError: the owner runs a newer version of anabranch, whose claims this one can't read.
+            UnsupportedFormatError: a newer version of anabranch has written the owner's claim.
         """
         with self._lock:
             taking = self._taking[folder]
@@ -161,7 +155,7 @@ class Ownership:
             self._have(folder, number)
 
     def check(self, folder: str) -> None:
-        """Check that this process still owns a folder. While the lease lasts, this accesses no files.
+        """Check that this process still owns a folder. While the lease lasts, no files are accessed.
 
         Raises:
             FencedError: another process has taken the folder.
@@ -178,7 +172,7 @@ class Ownership:
                 self._renew()
 
     def release(self, folder: str) -> None:
-        """Release a folder, because nothing in this process writes to it any more."""
+        """Release a folder, to which this process writes nothing more."""
         with self._lock:
             number = self._held.pop(folder, None)
             if number is None or folder in self._lost:
@@ -187,7 +181,7 @@ class Ownership:
             self._files.create(f"{_claim_path(folder, number)}{_RELEASED}", "")
 
     def end(self) -> None:
-        """Release all folders, because the process is ending."""
+        """Release all folders at the end of the process."""
         with self._lock:
             if self._renewed is None:
                 return
@@ -206,8 +200,7 @@ class Ownership:
         return self._renewed is not None and self._clock() < self._renewed + LEASE
 
     def _begin(self) -> None:
-        """Show for the first time that this process is alive. Raises ConfigError if the storage doesn't refuse to
-        create an existing file."""
+        """Write this process's file for the first time. Raises ConfigError if the storage lets it be created again."""
         with self._lock:
             if self._renewed is not None:
                 return
@@ -232,7 +225,6 @@ class Ownership:
             self._files.lease(folder, 0 if folder in self._lost else LEASE - (self._clock() - begun))
 
     def _look_for_claims(self) -> None:
-        """Find out which of this process's folders other processes have taken."""
         for folder, number in self._held.items():
             last = None if folder in self._lost else self._last(folder)
             if last is not None and last > number:
@@ -261,8 +253,7 @@ class Ownership:
         return max((int(name) for name in self._files.names(_claims(folder)) if name.isdecimal()), default=None)
 
     def _claim(self, folder: str, number: int) -> Claim | None:
-        """The claim with this number; None if it was only written in part. Raises UnsupportedFormatError if a newer
-        version of anabranch has written it."""
+        """A claim; None if it was only written in part. Raises UnsupportedFormatError if a newer version wrote it."""
         try:
             return decode(self._files.read(_claim_path(folder, number)).encode(), Claim)
         except UnknownVersionError:
@@ -271,19 +262,17 @@ class Ownership:
             return None
 
     def _owner(self, folder: str, number: int) -> str:
-        """The process that has made a claim, in words."""
         try:
             return _named(self._claim(folder, number))
         except UnsupportedFormatError:
             return _named(None)
 
     def _is_released(self, folder: str, number: int) -> bool:
-        """Whether the process that made a claim has released the folder."""
         return f"{number}{_RELEASED}" in self._files.names(_claims(folder))
 
     def _await_end(self, folder: str, claim: Claim | None, unless: Callable[[], bool]) -> str | None:
-        """Wait until the owner of a folder no longer has it. Returns None if the owner has certainly ended. If it has
-        only been silent for too long, returns its last sign of life. Raises the errors of :meth:`take`.
+        """Wait until the owner no longer has the folder. Returns its last sign of life if it has been silent for too
+        long, None if it has certainly ended. Raises the errors of :meth:`take`.
         """
         said, since = self._sign(claim), self._clock()
         while True:
@@ -305,15 +294,14 @@ class Ownership:
 
     def _yields(self, folder: str) -> bool:
         """Whether this process gives way to a living owner at once. If two processes have each taken some of the same
-        folders, the process with the alphabetically first folder continues; the other one can't get that folder, and
-        ends.
+        folders, the one with the alphabetically first folder continues, and the other ends.
         """
         with self._lock:
             return not any(held < folder for held in self._held)
 
     def _sign(self, claim: Claim | None) -> str:
-        """A value that changes with each sign of life of the process that made a claim; '' if the process has ended.
-        Always the same value if the claim can't be read (None)."""
+        """A value that changes with each sign of life of a claim's process; '' if the process has ended; constant if
+        the claim can't be read (None)."""
         if claim is None:
             return "unknown"
         return self._files.names(f"{self._folder}/{_PROCESSES}").get(claim.process, "")
@@ -326,8 +314,7 @@ class Ownership:
 
 
 def _claims(folder: str) -> str:
-    """The folder that contains the claims of ``folder``. It is next to ``folder``, so copies of ``folder`` have no
-    claims."""
+    """The folder with the claims of ``folder``, next to it, so that copies of ``folder`` have no claims."""
     lane, _, epoch = folder.rpartition("/")
     return f"{lane}/{_CLAIMS}{epoch}"
 

@@ -1,5 +1,5 @@
-"""The plans of the batches of a running query. The plans of the last few batches are kept in memory, because on an
-object store, reading a file takes two calls, and finding out whether the file exists takes another.
+"""Keeps the plans of a running query's last few batches in memory, because on an object store, reading a file takes two
+calls, and finding out whether it exists takes another.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ needed."""
 
 
 def planned_batches(folder: Folder) -> Callable[[int], Batch]:
-    """A function that returns the plan of a batch. Each query needs a new function, because the function assumes that
-    entries that it has read don't change."""
+    """Returns a function that returns the plan of a batch. Each query needs a new one, because it assumes that entries
+    don't change."""
     known: dict[int, tuple[Batch, Entry]] = {}
 
     def planned(number: int) -> Batch:

@@ -1,5 +1,5 @@
-"""Checks the folders of a job's lanes, and the job's inputs and outputs. Changes nothing, and needs no Spark if the
-folders are on a local disk.
+"""Checks the folders of a job's lanes, and the job's inputs and outputs. Changes nothing. Needs no Spark if the folders
+are on a local disk.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ class Finding:
 
     Attributes:
         part: the lane, stream or table.
-        path: the file or folder, if there is one.
-        problem: what is wrong. If there is a ``path``, this is the rest of a sentence that begins with the path.
+        problem: what is wrong, as the rest of a sentence that begins with the ``path``, if there is one.
         lost: what can't be recovered without a backup.
         mends: what ``--repair`` does about the problem; empty if nothing.
     """
@@ -49,15 +48,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class LaneFiles:
-    """A lane and its folder. ``uri`` is the folder's URI; ``files`` is None if the folder is gone."""
+    """A lane and its folder. ``files`` is None if the folder is gone."""
 
     lane: Lane
     uri: str
     files: Checkpoint | None
 
     def document(self, name: str) -> dict[str, Any]:
-        """The content of one of anabranch's own JSON files; {} if the file doesn't exist. Raises ValueError if the file
-        is damaged."""
+        """The content of one of anabranch's JSON files; {} if it doesn't exist. Raises ValueError if it is damaged."""
         assert self.files is not None
         if name not in self.files.sizes:
             return {}
@@ -68,7 +66,7 @@ class LaneFiles:
 
 
 def local_files(root: str, lane: Lane) -> LaneFiles | None:
-    """The files of a lane whose folder is on a local disk; None if the storage root is elsewhere."""
+    """The files of a lane; None if the storage root isn't on a local disk."""
     place = local_folder(root)
     if place is None:
         return None
@@ -122,8 +120,8 @@ def of_lane(
 
 
 def of_streams(systems: Systems, streams: Iterable[tuple[str, str]]) -> list[Finding]:
-    """The problems with the files of these streams, which are given as pairs of system and stream. (Missing streams are
-    reported for the lanes that use them.)
+    """The problems with the files of these streams, given as pairs of system and stream. Missing streams are reported
+    for their lanes.
     """
     findings = []
     for system, stream in sorted(streams):

@@ -1,8 +1,4 @@
-"""Determines which files of a lane's folder a restart needs, which of these are unusable, and from which batch the lane
-can continue.
-
-All of this is decided from the names, sizes and contents of files, without Spark or access to storage.
-"""
+"""Determines which files that a restart needs are unusable, and from which batch the lane can continue."""
 
 from __future__ import annotations
 
@@ -26,8 +22,8 @@ _VERSIONED = re.compile(
 _SCHEMA = re.compile(r"state/(?:\d+/_metadata/metadata|\d+/\d+/(?:[^/_][^/]*/)?_metadata/schema)")
 _SNAPSHOTS = ("zip", "snapshot")
 _MOST_READ = 4 << 20
-"""The size in bytes up to which files are always compared with their checksums. Larger files are compared only if the
-check is thorough."""
+"""The size in bytes up to which files are always compared with their checksums. Larger files are compared only in a
+thorough check."""
 _FARTHEST = 1000
 """How many batches to go back in search of an intact batch. By default, Spark keeps the last hundred batches."""
 
@@ -37,7 +33,6 @@ class Fault:
     """A file that a lane needs and that is unusable.
 
     Attributes:
-        name: the file's name in the lane's folder.
         role: what the file contains.
         problem: what is wrong, as the rest of a sentence that begins with the file's path.
     """
@@ -49,9 +44,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Resumption:
-    """Where a lane continues. ``batch`` is the last batch that counts, or -1 if the lane starts over. ``pending`` says
-    whether this batch must be run again.
-    """
+    """Where a lane continues: after ``batch`` (-1: from the start) or, if it is ``pending``, by running it again."""
 
     batch: int
     pending: bool
@@ -63,7 +56,6 @@ class Checkpoint:
 
     Args:
         sizes: the sizes of all files, in bytes, by their names in the folder.
-        read: returns a file's content.
         partitions: how many partitions the state of each operator has; 0 if the lane has no state.
         thorough: whether large files are also compared with their checksums.
     """
@@ -118,7 +110,6 @@ class Checkpoint:
 
     @cached_property
     def _stores(self) -> dict[tuple[str, str, str], dict[int, list[str]]]:
-        """The files of each part of the state, by the version to which they belong."""
         stores: dict[tuple[str, str, str], dict[int, list[str]]] = {}
         for name in self.sizes:
             if (match := _VERSIONED.fullmatch(name)) is not None:
@@ -127,8 +118,7 @@ class Checkpoint:
         return stores
 
     def _store(self, place: tuple[str, str, str], version: int) -> Fault | None:
-        """Why one part of the state can't be reconstructed from its last snapshot and the changes since then; None if
-        it can."""
+        """Why one part of the state can't be reconstructed from its last snapshot and the changes since then."""
         files = self._stores[place]
         for number in range(version, -1, -1):
             names = files.get(number, [])
@@ -196,8 +186,7 @@ class Checkpoint:
 
 
 def faults(checkpoint: Checkpoint) -> list[Fault]:
-    """The files that a restart from this folder needs but can't use; empty if there is no such file. Of the files with
-    the state, at most one is included."""
+    """The files that a restart from this folder needs but can't use. At most one of them contains state."""
     planned, committed = checkpoint.planned, checkpoint.committed
     if planned < 0 and committed < 0:
         return []
@@ -212,9 +201,8 @@ def faults(checkpoint: Checkpoint) -> list[Fault]:
 def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption | None:
     """The last batch from which the lane can continue without losing or repeating anything; None if there is none.
 
-    If no output contains any part of a batch, the batch can be forgotten as if it had never been planned. A planned
-    batch can be run again even if part of it is in an output, because the outputs know which parts they contain. So a
-    lane can go back to an intact batch if no output contains any part of a later batch.
+    No output may contain any part of a later batch. A pending batch can be run again even if part of it is in an
+    output, because the outputs know which parts they contain.
 
     Args:
         first: the lane's first batch; earlier batches belonged to another lane.
@@ -234,7 +222,6 @@ def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption
 
 
 def _before(checkpoint: Checkpoint, batch: int) -> list[Fault | None]:
-    """The problems with the batch before ``batch``, which must be intact if ``batch`` is to be run again."""
     return [checkpoint.offsets(batch - 1), checkpoint.commit(batch - 1)] if batch else []
 
 

@@ -1,6 +1,4 @@
-"""The standbys that a process maintains: copies of the folders of lanes that run elsewhere. A standby is refreshed
-whenever its lane has committed batches.
-"""
+"""Maintains the standbys of a process: copies of the folders of lanes that run elsewhere."""
 
 from __future__ import annotations
 
@@ -27,13 +25,12 @@ _Key = tuple[str, int, int]
 
 
 class Standbys:
-    """Maintains standbys in a thread, one after another. Each standby is refreshed when its lane has committed more
-    batches.
+    """Maintains standbys in a thread, and refreshes them when their lanes have committed more batches.
 
-    An error is reported, and the standby is refreshed or removed later. Nothing else depends on standbys.
+    After an error, which is reported, a standby is tried again later. Nothing else depends on standbys.
 
     Args:
-        folder: returns the folder of a lane, given the lane's id and the folder's epoch.
+        folder: returns a lane's folder, given the lane's id and the folder's epoch.
         wake: called when there is something new to report.
         every: the seconds between two checks.
     """
@@ -84,7 +81,7 @@ class Standbys:
         self._news.set()
 
     def turn(self) -> None:
-        """Go through all standbys once, and refresh or remove those for which this is due."""
+        """Refresh or remove the standbys for which this is due."""
         with self._lock:
             due = [copy for key, copy in self._wanted.items() if key in self._kept]
         for copy in due:

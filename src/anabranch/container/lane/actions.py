@@ -1,5 +1,4 @@
-"""The actions in a lane's life. If an action has a result, the action's docstring says which event this is ("Returns
-…")."""
+"""The actions in a lane's life. "Returns …" names the event that is an action's result."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ class TakeFolder:
 
 @dataclass(frozen=True)
 class AwaitAcknowledgement:
-    """Report the folder, check the inputs, and wait as long as ``LaneState.waits`` is true. Returns
-    AcknowledgementAwaited."""
+    """Report the folder, check the inputs, and wait while ``LaneState.waits`` is true. Returns AcknowledgementAwaited.
+    """
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,7 @@ class StopQuery:
 
 @dataclass(frozen=True)
 class DrainHeld:
-    """Hold the running query, and drain with it. Returns DrainEnded. If the lane has drained, the query has ended,
-    too."""
+    """Hold the running query, and drain with it; if the lane drains, the query ends. Returns DrainEnded."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,8 @@ class FinishPending:
 
 @dataclass(frozen=True)
 class EndLane:
-    """Record and report where the lane ends. Returns LaneEnded. ``has_begun`` says whether the lane has done anything
-    in this attempt; otherwise, its pending work is left to the next process.
+    """Record and report where the lane ends. Returns LaneEnded. Unless the attempt ``has_begun``, pending work is left
+    to the next process.
     """
 
     has_begun: bool = True

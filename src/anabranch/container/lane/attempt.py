@@ -29,8 +29,8 @@ POLL = 0.1
 Offsets = dict[SSP, int]
 
 Build = Callable[[Folder, str, Offsets, Callable[[int], None]], LaneQuery]
-"""Makes a query. The arguments are the lane's folder, the file with the lane's event time, the lane's start offsets,
-and a function that counts dropped records."""
+"""Makes a query, from the lane's folder, the file with its event time, its start offsets, and a function that counts
+dropped records."""
 
 one_at_a_time = threading.Lock()
 """The lock under which Spark analyzes or starts a query, because all lanes share one session."""
@@ -38,8 +38,8 @@ one_at_a_time = threading.Lock()
 
 @dataclass
 class Counts:
-    """Counts of dropped records and late rows in an attempt. ``dropped`` covers all queries of the attempt. ``late``
-    counts late rows by SSP in former queries only, because the current query keeps its own count."""
+    """Counts of dropped records and late rows. ``late`` counts late rows by SSP in former queries of the attempt only,
+    because the current query keeps its own count."""
 
     dropped: int = 0
     late: Counter[str] = field(default_factory=Counter)
@@ -50,14 +50,13 @@ class Counts:
 
 @dataclass
 class Attempt:
-    """The state of one attempt. It is used by the lane's own thread. The thread that analyzes the query builds a query
-    with it; other threads only read ``query`` and ``report``.
+    """The state of one attempt, for the lane's own thread and the thread that analyzes the query. Other threads only
+    read ``query`` and ``report``.
 
     Args:
-        build: makes the query for a folder.
         starting: the lane's start offsets, by whole SSP.
-        until: by whole SSP, the offsets at which the lane ends; None to keep running. See
-            :meth:`QueryBuilder.until <anabranch.container.lane.building.QueryBuilder.until>`.
+        until: by whole SSP, the offsets at which the lane ends; None to keep running. See :meth:`QueryBuilder.until
+            <anabranch.container.lane.building.QueryBuilder.until>`.
     """
 
     lane_folders: LaneFolders
@@ -102,8 +101,8 @@ class Attempt:
         return self.reporter.shown(self.query, self.life.state)
 
     def take_folder(self, folder: Folder) -> None:
-        """Use a folder. If the folder contains start offsets from an earlier attempt, these replace the current start
-        offsets, except where the lane itself prescribes its start offsets (``begins``)."""
+        """Use a folder. Start offsets that an earlier attempt has stored in it replace the current ones, except those
+        that the lane prescribes (``begins``)."""
         noted = parsed(folder.note_starting(texts(self.starting)))
         own = {ssp: offset for ssp, offset in noted.items() if ssp in self.starting}
         self.starting = {**self.starting, **own, **self.lane.begins}
@@ -111,7 +110,7 @@ class Attempt:
         self.folder_taken = folder
 
     def build_query(self) -> LaneQuery:
-        """A new query for the current content of the folder. :meth:`use` makes it the lane's query."""
+        """A new query for the current content of the folder."""
         return self.build(self.folder, str(self.clock), self.starting, self.counts.drop)
 
     def use(self, query: LaneQuery) -> LaneQuery:
@@ -126,16 +125,15 @@ class Attempt:
         return self.wholes(self.folder.positions())
 
     def wholes(self, positions: Mapping[str, Mapping[int, int]]) -> Offsets:
-        """The positions of all inputs, by whole SSP. The position of an input that has never been read is its start
-        offset."""
+        """The positions of all inputs, by whole SSP: start offsets for inputs that have never been read."""
         return {
             ssp.whole: positions.get(ssp.stream, {}).get(ssp.partition, self.starting.get(ssp.whole, 0))
             for ssp in (*self.lane.ssps, *self.lane.broadcast)
         }
 
     def pending_ranges(self) -> dict[str, tuple[int, int]]:
-        """For each SSP, the first offset that the pending batch reads, and the end offset at which it stops; {} if no
-        batch is pending, no query has been made for the folder, or the folder can't be read."""
+        """The pending batch's first offset and end offset, by SSP; {} if no batch is pending, or this can't be found
+        out."""
         try:
             folder = self.folder_in_use
             return (

@@ -1,4 +1,4 @@
-"""Plans a batch again with fewer rows if the batch takes longer than allowed and no part of it was published."""
+"""Plans a batch again with fewer rows if it takes longer than allowed and no part of it was published."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logs.get_logger()
 
 
 class BatchShrinker:
-    """Reduces batches that take longer than a transaction is allowed to take. Used by the lane's own thread."""
+    """Plans batches again with fewer rows if they take longer than a transaction may. Used by the lane's own thread."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
@@ -28,8 +28,8 @@ class BatchShrinker:
         """The most rows for the pending batch, if it must be planned again; otherwise 0."""
 
     def goes_on_smaller(self, error: Exception) -> bool:
-        """Whether a batch has failed with ``error`` because it took too long, and can be run again with fewer rows. If
-        so, the next :meth:`shrink` reduces the batch."""
+        """Whether a batch has failed because it took too long, and can be run again with fewer rows. If so, the next
+        :meth:`shrink` reduces it."""
         if not too_long_batches.is_too_long(error) or self._attempt.query is None or not self._can_shrink():
             return False
         rows = sum(end - begin for begin, end in self._attempt.pending_ranges().values())
@@ -40,8 +40,7 @@ class BatchShrinker:
         return True
 
     def outlasting(self) -> BatchProgress | None:
-        """The progress of the running batch, if it will probably take longer than allowed and can be run again with
-        fewer rows; otherwise None."""
+        """The progress of the running batch, if it will probably take too long and can be run again with fewer rows."""
         query = self._attempt.query
         if query is None or query.plan.stateful or math.isinf(query.outputs.allowed):
             return None
@@ -51,8 +50,8 @@ class BatchShrinker:
         return progress if self._can_shrink() else None
 
     def break_off(self, started: StreamingQuery, progress: BatchProgress) -> bool:
-        """Stop the query in a batch that will take too long, unless part of the batch is already visible. Returns
-        whether the query was stopped; if so, another query must be started.
+        """Stop the query in a batch that will take too long, unless part of the batch is visible. Returns whether the
+        query was stopped; then another one must be started.
         """
         query = self._attempt.current
         if query.gate.shut():
@@ -72,7 +71,7 @@ class BatchShrinker:
         return True
 
     def shrink(self, query: LaneQuery) -> None:
-        """Plan a pending batch again with fewer rows if it took too long and no part of it was published."""
+        """If the pending batch took too long, and no part of it was published, plan it again with fewer rows."""
         most, self._most = self._most, 0
         if not most or query.plan.real_time or not self._can_shrink():
             return

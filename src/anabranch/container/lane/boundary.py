@@ -35,13 +35,13 @@ class Boundary:
         self._queries = queries
 
     def reach(self, started: StreamingQuery, turn: Callable[[], None] | None = None) -> None:
-        """End the query after the running batch, or after the batch that is being planned at the moment. A closing lane
-        whose batches are brief may run one more batch, during which its successors' queries are prestarted. A batch of
-        a closing or leaving lane may be broken off. A query with the real-time trigger is stopped at once.
+        """End the query after the running batch, or after the one that is being planned. A closing lane with brief
+        batches may run one more, during which its successors' queries are prestarted. A batch of a closing or leaving
+        lane may be broken off. A query with the real-time trigger is stopped at once.
 
         Args:
-            turn: called repeatedly while waiting, instead of a check of the query's progress. With ``turn``, a batch is
-                broken off only if everything must end at once.
+            turn: called repeatedly while waiting, instead of a check of the query's progress. A batch is then broken
+                off only if everything must end at once.
         """
         attempt, query, life = self._attempt, self._attempt.current, self._life
         ending = self._breaking(turn is None)
@@ -72,8 +72,8 @@ class Boundary:
             last.awaitTermination()
 
     def finish(self, *, seen: bool = False) -> None:
-        """If a former query has left a pending batch, finish or forget this batch, without beginning another one.
-        ``seen`` says whether part of the batch is already visible.
+        """Finish or forget the pending batch of a former query, without beginning another one. If part of it is
+        ``seen``, it is finished.
         """
         attempt, folder = self._attempt, self._attempt.folder
         attempt.folder_in_use = folder
@@ -99,7 +99,7 @@ class Boundary:
 
     def _takes_back(self, query: LaneQuery) -> bool:
         """Forget the batch that a former query has begun, if this is allowed and no reader can have seen any part of
-        the batch. Returns whether the batch was forgotten."""
+        it. Returns whether it was forgotten."""
         attempt, folder = self._attempt, self._attempt.folder
         repeats = query.outputs.repeats and not self._life.closes_now()
         if (
@@ -112,9 +112,8 @@ class Boundary:
         return breaking_off.taken_back(attempt.lane_folders, attempt.lane, attempt.epoch, folder)
 
     def _breaking(self, may: bool) -> BreakOff:
-        """The object that decides whether the running batch is broken off. If ``may`` is False, the batch is broken off
-        only if everything must end at once.
-        """
+        """Decides whether the running batch is broken off. If ``may`` is False, it is broken off only if everything
+        must end at once."""
         query, life, reporter = self._attempt.current, self._life, self._attempt.reporter
         return BreakOff(
             query.gate,
@@ -136,8 +135,8 @@ class Boundary:
         )
 
     def _why_kept(self, number: int) -> str:
-        """Why a running batch can't be broken off; empty if no reason is known here. (The gate can have further
-        reasons.)"""
+        """Why a running batch can't be broken off; empty if no reason is known here. (The gate can have further ones.)
+        """
         attempt, query = self._attempt, self._attempt.current
         if not self._life.closes():
             return ""  # the batch stays planned
@@ -149,8 +148,8 @@ class Boundary:
             return f"can't be looked at: {error.what}"
 
     def _broken_off(self) -> None:
-        """Called after the query was stopped in the middle of a batch. If the lane closes, the batch is forgotten, or
-        finished if part of it is visible. Otherwise, the batch stays pending."""
+        """If the lane closes, forget the batch that was broken off, or finish it if part of it is visible. Otherwise,
+        it stays pending."""
         attempt, folder, closes = self._attempt, self._attempt.folder, self._life.closes
         quiet.wait(attempt)
         if folder.pending and not closes():
@@ -162,8 +161,8 @@ class Boundary:
             attempt.handover.ends_at(attempt.positions())
 
     def _tell_end(self) -> None:
-        """If the lane closes, announce where its last planned batch ends, because successors continue from there.
-        Called once it is decided that this batch isn't broken off."""
+        """If the lane closes, announce where its last planned batch, which isn't broken off, ends: successors continue
+        there."""
         attempt, folder = self._attempt, self._attempt.folder
         if self._life.closes() and not self._life.leaves_at_once() and folder.planned() >= 0:
             attempt.handover.ends_at(attempt.wholes(folder.planned_positions(folder.planned())))

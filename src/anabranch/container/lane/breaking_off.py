@@ -1,5 +1,4 @@
-"""Decides whether a lane that must end breaks off its running batch, which no reader sees yet, instead of waiting for
-the batch's end."""
+"""Decides whether a lane that must end breaks off its running batch instead of waiting for the batch's end."""
 
 from __future__ import annotations
 
@@ -32,18 +31,15 @@ __all__ = [
 ]
 
 _PATIENCE, _OVERDUE = 0.5, 2.0
-"""The seconds for which a batch whose remaining time is unknown may go on before it is broken off: if it is unknown how
-long batches usually take, and if it is known and this batch takes longer. A batch is usually late because the machine
-is busy, above all while the successors' queries start, and then it soon ends.
+"""The seconds for which a batch whose remaining time is unknown may go on before it is broken off: if the usual
+duration of batches is unknown, and if it is known and exceeded. A late batch usually ends soon: the machine is busy,
+above all while the successors' queries start.
 """
 _BRIEF = 1.0
-"""In seconds. A batch that takes less time than this hardly delays a change, and the successors' queries can start
-while the batch runs."""
+"""In seconds. A shorter batch hardly delays a change, and the successors' queries can start while it runs."""
 _LOOK = 0.02
 _writers: dict[str, threading.Event] = {}
-"""For each folder in which this process has run a query: an event that is set while the newest of these queries is
-writing a batch.
-"""
+"""By folder, an event that is set while the newest query that this process has run there is writing a batch."""
 
 log = logs.get_logger()
 
@@ -79,8 +75,8 @@ def estimated(
 ) -> float | None:
     """The expected seconds until the end of a batch; None if unknown, or if the expected time has passed.
 
-    If possible, the prediction is based on the batch's progress. Otherwise, it is based on the number of the batch's
-    records and the ``cost`` of batches or, if these aren't known, on the usual duration of a batch.
+    The estimate is based on the batch's progress, otherwise on its records and the ``cost`` of batches, otherwise on
+    the usual duration.
     """
     if at is not None and at.number == number:
         if at.left is not None:
@@ -90,8 +86,8 @@ def estimated(
 
 
 def is_brief(usual: float) -> bool:
-    """Whether batches are so short that a closing lane runs another batch after the running one. While this additional
-    batch is being written, the successors' queries can be started; the running batch may end too soon for that.
+    """Whether batches are so short that a closing lane runs one more, during which the successors' queries can be
+    started. The running batch may end too soon for that.
 
     Args:
         usual: the usual duration of a batch in seconds; 0.0 if unknown.
@@ -113,14 +109,12 @@ class BreakOff:
         gate: what the batch must pass before it publishes anything. Once the gate is shut, nothing passes any more.
         wanted: whether the batch may be broken off because the lane should end.
         now: whether to break the batch off even if much work is lost, or if at-least-once outputs are written twice.
-        writing: whether the batch is being written.
         hurry: whether everything must end at once. The next process then continues the batch.
-        keeps: given the number of the batch, returns why the batch can't be broken off; empty if no reason is known.
-        left: given the number of the batch and the seconds for which it has run, returns the expected seconds until its
-            end; None if unknown.
+        keeps: returns why the batch with this number can't be broken off; empty if no reason is known.
+        left: given the batch's number and the seconds for which it has run, returns the expected seconds until its end;
+            None if unknown.
         usual: the usual duration of a batch in seconds; 0.0 if unknown.
-        tell: called with a message about what keeps the lane from ending, at each call of :meth:`due`. An empty message
-            means that nothing keeps the lane any longer.
+        tell: called with what keeps the lane from ending; with an empty message once nothing does.
         stays: called at most once, when it is decided that the running batch is the last one and isn't broken off.
     """
 
@@ -167,7 +161,7 @@ class BreakOff:
         return self.broken
 
     def decided(self) -> None:
-        """Record that no other batch will begin. If no batch is being written, none will be broken off."""
+        """Record that no other batch will begin."""
         self._is_last = True
         if not self.due() and not self.writing():
             self._stay()
@@ -192,7 +186,7 @@ def runs(folder: Folder, writing: threading.Event) -> None:
 
 def is_quiet(folder: Folder, within: float = 0.0) -> bool:
     """Whether no thread of this process is still writing a batch in this folder for a query that has ended. Waits up to
-    ``within`` seconds for such a thread, because Spark doesn't wait for it.
+    ``within`` seconds for such a thread, because Spark doesn't.
     """
     writing, deadline = _writers.get(folder.uri), monotonic() + within
     while writing is not None and writing.is_set():
@@ -204,11 +198,10 @@ def is_quiet(folder: Folder, within: float = 0.0) -> bool:
 
 def taken_back(lane_folders: LaneFolders, lane: Lane, epoch: int, folder: Folder) -> bool:
     """Forget the pending batch of a closing lane, because its successors will read the records. Returns False if part
-    of the batch is already visible, in which case the batch must be finished.
+    of the batch is visible: then it must be finished.
 
-    Call this only if no query of the lane is running in this process, and no thread can publish anything for the lane
-    any more. If the process is killed during the call, the lane either still has the batch or has forgotten it, and the
-    next process decides again.
+    Call this only if no query of the lane is running in this process, and no thread can publish anything for it any
+    more. If the process is killed meanwhile, the next one decides again.
     """
     batch = folder.planned()
     crash_points.reach(crash_points.BROKEN, lane.id, batch)

@@ -57,8 +57,8 @@ class QueryBuilder:
         )
 
     def take(self, lane: Lane) -> None:
-        """Take over the outputs of a new lane, so that no process with a lower epoch can write for the lane. Raises
-        StateError if the outputs already contain a batch of this lane."""
+        """Take over the outputs of a new lane, to shut out lower epochs. Raises StateError if they already contain a
+        batch of the lane."""
         self.query(lane, self.lane_folders.at(lane, lane.epoch)).outputs.take(new=True)
         self.lane_folders.check_new(lane, self.lane_folders.published(lane))
 
@@ -69,9 +69,8 @@ class QueryBuilder:
             return preanalysis.foreseen(query)
 
     def prestarted(self, lane: Lane, starting: Offsets, foreseen: PreanalyzedQuery | None) -> PrestartedQuery | None:
-        """Start, at these offsets, the query of a lane that will start soon. Partitions that no lane has read before
-        are read from their beginning. Returns None if the query wasn't analyzed in advance, or if the analysis doesn't
-        fit the lane.
+        """Start the query of a lane that will start soon, at these offsets; partitions that no lane has read before are
+        read from their beginning. Returns None if no analysis in advance fits the lane.
         """
         starting = self.starting(lane, starting)
         folder = self.lane_folders.at(lane, lane.epoch)
@@ -89,13 +88,12 @@ class QueryBuilder:
         return ahead
 
     def starting(self, lane: Lane, begins: Offsets) -> Offsets:
-        """A lane's start offsets, by whole SSP. An SSP in ``begins`` starts at the offset given there. Any other SSP
-        starts at its beginning if it belongs to an intermediate stream, or if no lane has read its partition before
-        (``fresh``); otherwise, it starts where its ``read`` declares.
+        """A lane's start offsets, by whole SSP: those in ``begins``. Any other SSP starts at its beginning if it
+        belongs to an intermediate stream or no lane has read its partition before (``fresh``); otherwise where its
+        ``read`` declares.
 
         If the lane hasn't run yet, streams whose offsets are chosen here keep their current records until the lane has
-        read them, even if the streams' retention would delete the records. (This requires a system that knows the
-        readers of its streams, such as the embedded log.)
+        read them, if their system knows the readers of its streams, as the embedded log does.
 
         Raises:
             LogError: the job couldn't be recorded as a reader of a stream.
@@ -117,16 +115,15 @@ class QueryBuilder:
         return given
 
     def _hold(self, lane: Lane, chosen: Iterable[SSP]) -> None:
-        """Make streams keep their current records, because a lane is about to choose its start offsets in these
-        streams."""
+        """Make streams keep their current records, because a lane is about to choose its start offsets."""
         for name, stream in sorted({(ssp.system, ssp.stream) for ssp in chosen}):
             readers = self.lane_folders.systems.named(name).readers()
             if readers is not None:
                 readers.hold_all(stream, lane.job)
 
     def until(self, lane: Lane) -> Offsets:
-        """The end offsets, by whole SSP, of the inputs that the job doesn't write itself. A stream's end offsets are
-        looked up when a lane of this container first needs them, and are then the same for all lanes of the container.
+        """The end offsets, by whole SSP, of the inputs that the job doesn't write itself. They are looked up once per
+        stream, so they are the same for all lanes of the container.
         """
         own = {stages.stream_of(self.job.graph, n) for n in self.job.graph.nodes if is_boundary(n)}
         found: Offsets = {}

@@ -26,8 +26,8 @@ def has_caught_up(attempt: Attempt) -> bool:
 
 
 def _has_read_all(attempt: Attempt) -> bool:
-    """Whether the inputs that the job doesn't write itself have been read up to the offsets in ``until``, and
-    intermediate streams have been read completely and have no writers left.
+    """Whether inputs that the job doesn't write itself have been read up to ``until``, and intermediate streams
+    completely, with no writers left.
     """
     if attempt.until is None:
         return False

@@ -1,4 +1,4 @@
-"""Drains a lane with the running query, if the query can be held, and otherwise with a query for each batch."""
+"""Drains a lane with the running query, if it can be held, and otherwise with a query for each batch."""
 
 from __future__ import annotations
 
@@ -34,18 +34,15 @@ class _HurryError(Exception):
 
 
 def raise_if_ended(lane: str, query: StreamingQuery) -> None:
-    """If a query isn't running any more, raise the error with which it failed, or a StateError if there is none."""
+    """If a query has ended, raise the error with which it failed, or a StateError if there is none."""
     if not query.isActive:
         error = query.exception()
         raise error if error is not None else StateError(f"the query of lane {lane} ended by itself", "")
 
 
 class LaneDrain:
-    """Drains a lane. Used by the lane's own thread. The methods :meth:`by_batches` and :meth:`by_holding` return
-    whether the lane has drained. If it hasn't drained, the lane continues as before, or leaves.
-
-    Args:
-        drained: called when the lane has drained.
+    """Drains a lane, in its own thread. :meth:`by_batches` and :meth:`by_holding` return whether the lane has drained.
+    If not, it continues as before, or leaves.
     """
 
     def __init__(
@@ -76,8 +73,8 @@ class LaneDrain:
 
     @property
     def reads_sources(self) -> bool:
-        """Whether the lane reads streams that the job doesn't write itself. If so, the lane begins to drain at once;
-        otherwise, once all writers of its inputs have ended.
+        """Whether the lane reads streams that the job doesn't write itself. Such a lane begins to drain at once; others
+        once all writers of their inputs have ended.
         """
         if self._attempt.query is None:
             self._attempt.query = self._attempt.build_query()
@@ -85,14 +82,14 @@ class LaneDrain:
         return any(ssp.stream not in own for ssp in self._attempt.inputs.ssps)
 
     def by_batches(self) -> bool:
-        """Drain after the query has ended, with a separate query for each planned batch."""
+        """Drain with a separate query for each planned batch, after the running query has ended."""
         self._queries.make()
         run = self._queries.run_planned
         begin = self._queries.begin_with_nothing
         return self._settled(self._drain(run=run, begin=begin, end=run, pause=self._life.pause)())
 
     def by_holding(self, started: StreamingQuery) -> bool:
-        """Drain with the running query. If the lane has drained, the query has ended, too."""
+        """Drain with the running query, which ends if the lane drains."""
 
         def look() -> None:
             if self._life.leaves_at_once():
@@ -133,9 +130,6 @@ class LaneDrain:
         return HeldQuery(self._attempt.lane_folders.spark, started, turn, self._attempt.current.pacer.limits(started))
 
     def _drain(self, **ways: Any) -> Drain:
-        """Make the :class:`Drain`. ``ways`` are its functions ``run``, ``begin``, ``end`` and ``pause``, which depend
-        on whether the lane drains with the running query.
-        """
         attempt, life = self._attempt, self._life
         return Drain(
             folder=attempt.folder,

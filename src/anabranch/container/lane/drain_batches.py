@@ -1,5 +1,5 @@
-"""Plans the batches of a draining lane: batches up to where the lane stops, and then a last, empty batch, in which all
-windows close and all timers fire.
+"""Plans the batches of a draining lane: batches up to where the lane stops, and then an empty one, in which all windows
+close and all timers fire.
 """
 
 from __future__ import annotations
@@ -31,20 +31,17 @@ Offsets = Mapping[SSP, int]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a drain ended. ``drained`` says whether the lane has drained, and so has ended permanently. Otherwise, the
-    lane runs as before, or must leave.
-    """
+    """How a drain ended. If the lane hasn't ``drained``, it runs as before, or must leave."""
 
     drained: bool
 
 
 def planned(entry: Entry, watermark: int, reached: Progress | None, now: int) -> Entry:
-    """The entry of the next batch after ``entry``, at first with the same end offsets, so that it reads nothing. All
-    times are Unix ms.
+    """The entry of a next batch that reads nothing: its end offsets are those of ``entry``. All times are Unix ms.
 
     Args:
         watermark: Spark's watermark after the last batch.
-        reached: the lane's own event time; None if the lane has none.
+        reached: the lane's own event time; None if it has none.
         now: the processing time.
     """
     following = entry.with_watermark(watermark).with_time(now)
@@ -53,14 +50,12 @@ def planned(entry: Entry, watermark: int, reached: Progress | None, now: int) ->
 
 @dataclass(frozen=True)
 class Drain:
-    """Drains one lane by planning batches in its folder. The lane's query must have ended at a batch boundary, or be
-    held, so that it plans nothing itself.
+    """Drains one lane by planning batches in its folder. Its query must have ended at a batch boundary, or be held.
 
     Args:
         starting: the start offsets of inputs that the lane has never read.
-        wanted: returns how the lane should drain; None if it shouldn't drain any more.
-        upstream_ended: returns whether all lanes that write the lane's inputs have ended.
-        leaving: returns whether the lane must end as it is, without having drained.
+        wanted: returns how the lane should drain; None if it shouldn't any more.
+        leaving: returns whether the lane must end without having drained.
         run: runs the planned batch.
         begin: runs a first batch, which reads nothing.
         end: runs the planned batch, after which no other batch begins.
@@ -86,8 +81,8 @@ class Drain:
     now: Callable[[], int]
 
     def __call__(self) -> Outcome:
-        """Read everything that the lane must still read. When all lanes have done so, run the last batch, if it has
-        anything to do."""
+        """Read what the lane must still read. When all lanes have done so, run the last batch, if it has anything to
+        do."""
         if self.folder.pending:
             self.run()
         while (wanted := self.wanted()) is not None and not self.leaving():
@@ -111,12 +106,11 @@ class Drain:
         return Outcome(drained=False)
 
     def _is_over(self) -> bool:
-        """Whether the lane's last batch is already committed, for example because a former process has planned it."""
+        """Whether the lane's last batch is already committed; a former process may have planned it."""
         last = self.folder.planned()
         return last >= 0 and self.folder.entry(last).drains
 
     def _take_in(self, until: Mapping[str, int]) -> bool:
-        """Run another batch, if there is anything to read. Returns whether there was anything."""
         begins, ends = self._held(), self._ends(until)
         if all(begins[ssp] >= end for ssp, end in ends.items()):
             return False
@@ -138,7 +132,6 @@ class Drain:
         return True
 
     def _has_all_of(self, until: Mapping[str, int]) -> bool:
-        """Whether everything was read, and nothing more will arrive on intermediate streams."""
         at = self._held()
         if any(at[ssp] < end for ssp, end in parsed(dict(until)).items() if ssp in at):
             return False
@@ -158,8 +151,8 @@ class Drain:
         )
 
     def _closes(self) -> bool:
-        """Whether a last batch has anything to do: there is state, or readers of the lane's intermediate streams need
-        the watermark."""
+        """Whether a last batch has anything to do: there is state, or readers of intermediate streams need the
+        watermark."""
         return self.folder.planned() >= 0 and (self.query.plan.stateful or self.query.outputs.tells_time)
 
     def _plan_last(self) -> int:
@@ -167,7 +160,6 @@ class Drain:
         return self.folder.plan(entry.with_time(INFINITY) if self.query.plan.ticks else entry)
 
     def _next(self) -> Entry:
-        """The entry of the next batch, which reads nothing yet."""
         last = self.folder.planned()
         time = clock.read(self.clock)
         if time is None and self.query.sources.has_event_time:
@@ -184,8 +176,8 @@ class Drain:
         return {ssp: held.get(ssp.stream, {}).get(ssp.partition, self.starting.get(ssp, 0)) for ssp in self.ssps}
 
     def _ends(self, until: Mapping[str, int]) -> dict[SSP, int]:
-        """The offsets up to which to read now. For a stream that the job doesn't write itself, this is where the lane
-        should stop; for an intermediate stream, it is the end offset. No offset exceeds the current end offset.
+        """The offsets up to which to read now: where the lane should stop, or the end offset if that is lower or the
+        job writes the stream itself.
         """
         held, stop = self._held(), parsed(dict(until))
         wanted = {ssp: stop.get(ssp, held[ssp]) for ssp in self.ssps if ssp.stream not in self.query.plan.own}

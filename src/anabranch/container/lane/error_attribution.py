@@ -1,6 +1,6 @@
 """Attributes a lane's failure to its cause: the lane's inputs or folder, an operator, or something else.
 
-Some of Spark's errors point to a piece of SQL or to a line of code, from which the operator is derived.
+Some of Spark's errors point to a piece of SQL or to a line of code, and so to an operator.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Ranges = Mapping[str, tuple[int, int]]
 
 
 def attributed(attempt: Attempt, error: Exception) -> Failure:
-    """The failure to report for the error that ended an attempt, including what may help."""
+    """The failure to report for the error that ended an attempt."""
     return attempt.lane_folders.explained(_cause(attempt, error))
 
 
@@ -51,8 +51,8 @@ def _cause(attempt: Attempt, error: Exception) -> Failure:
 
 
 def _wrong_inputs(attempt: Attempt) -> AnabranchError | None:
-    """The problem with the inputs or the folder, if they are the cause. (Spark's message about a missing stream is hard
-    to read.)"""
+    """The problem with the inputs or the folder, if they are the cause. Spark's message about a missing stream is hard
+    to read."""
     try:
         if attempt.folder_in_use is not None:
             attempt.inputs.check(attempt.folder_in_use)
@@ -66,13 +66,12 @@ def _wrong_inputs(attempt: Attempt) -> AnabranchError | None:
 
 
 def operator_error(text: str, first: str, nodes: Sequence[Node], ranges: Ranges) -> OperatorError | None:
-    """The error for the operator that caused a failure in SQL or in a ``transform``; None if this operator isn't known.
+    """The error for the operator that caused a failure in SQL or in a ``transform``; None if the operator isn't known.
 
     Args:
         text: the complete text of Spark's error.
         first: the reason in one line.
-        nodes: the operators of the lane.
-        ranges: for each SSP, the first offset that the batch reads, and the end offset at which it stops.
+        ranges: the batch's first offset and end offset, by SSP.
     """
     sql = [found.strip() for found in _SQL.findall(text)]
     lines = [found.strip() for found in _DATAFRAME.findall(text)]

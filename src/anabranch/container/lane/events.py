@@ -1,5 +1,4 @@
-"""The events in a lane's life: orders from the coordinator and the container, and results of actions, from the lane's
-own thread."""
+"""The events in a lane's life: orders from the coordinator and the container, and results of the lane's actions."""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ class Close:
 
 @dataclass(frozen=True)
 class Leave:
-    """The lane must end here. ``unwanted`` says whether the coordinator doesn't want the lane here any more; otherwise,
-    the container is ending.
+    """The lane must end here. It is ``unwanted`` if the coordinator doesn't want it here any more; otherwise, the
+    container is ending.
     """
 
     unwanted: bool
@@ -41,7 +40,7 @@ class Leave:
 
 @dataclass(frozen=True)
 class Drain:
-    """The lane should drain as ``order`` says, or run as before if ``order`` is None."""
+    """The lane should drain, or run as before if ``order`` is None."""
 
     order: DrainOrder | None
 
@@ -59,7 +58,7 @@ class Run:
 
     Attributes:
         folder_epoch: the epoch of the folder that the coordinator knows for the lane, 0 for none.
-        owner_lost: whether the owner of this folder was lost, so that the lane gets a copy.
+        owner_lost: whether the owner of this folder was lost; then the lane gets a copy.
         rested: whether the pause before the next attempt is over.
         thread_ended: whether the thread of the last attempt has ended.
     """
@@ -75,8 +74,8 @@ class Run:
 
 @dataclass(frozen=True)
 class FailureJudged:
-    """What follows a failure, as determined by :func:`anabranch.container.restarts.step`. ``waits`` says whether the
-    failure came from the lane's surroundings, so that the lane waits for them.
+    """What follows a failure, according to :func:`anabranch.container.restarts.step`. ``waits`` says whether the lane
+    waits for its surroundings, which have caused the failure.
     """
 
     following: Step
@@ -131,8 +130,8 @@ class QueryStopped:
 
 @dataclass(frozen=True)
 class DrainEnded:
-    """A drain has ended. ``drained`` is False if the drain was cancelled, if the lane has to leave or close before it
-    has drained, or if the query could not be held.
+    """A drain has ended. ``drained`` is False if it was cancelled, if the lane has to leave or close first, or if the
+    query could not be held.
     """
 
     drained: bool
@@ -150,9 +149,7 @@ class LaneEnded:
 
 @dataclass(frozen=True)
 class AttemptFailed:
-    """An attempt has failed. ``smaller`` says whether a batch took too long and can be planned again with fewer
-    records.
-    """
+    """An attempt has failed. If ``smaller``, a batch took too long and can be planned again with fewer records."""
 
     error: Exception
     smaller: bool = False

@@ -1,7 +1,7 @@
-"""Starts the queries of lanes that will start soon, before the lanes themselves start.
+"""Starts the queries of lanes before the lanes themselves start.
 
-As soon as the last batches of a lane's predecessors are planned, it is known where the predecessors end. While these
-batches are being written, the first batch of the new lane can already be planned.
+Where a lane ends is known as soon as its last batch is planned. While this batch is being written, the first batch of a
+successor can already be planned.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _Key = tuple[str, int]
 def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
     """The start offsets of a lane for the partitions that its predecessors have read, by whole SSP.
 
-    Returns None if the lane has no predecessors, if it isn't known where each of them ends, if an SSP of the lane isn't
-    new but no predecessor has read it, or if predecessors end at different offsets of the same SSP.
+    None if the lane has no predecessors, if it isn't known where each of them ends, if none of them has read an SSP
+    that isn't new, or if they end at different offsets of the same SSP.
 
     Args:
         ends: for each lane, the offsets at which the lane ends, by whole SSP.
@@ -52,10 +52,8 @@ def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
 class PrestartedQuery:
     """A query that was started in a lane's folder before the lane itself.
 
-    The query plans its first batch. The batch is computed and published only once it is known that the lane starts at
-    the predicted offsets.
-
-    ``starting`` are the predicted start offsets, by whole SSP.
+    It plans its first batch, but computes and publishes it only once it is known that the lane starts at the predicted
+    offsets, ``starting`` (by whole SSP).
     """
 
     def __init__(self, foreseen: PreanalyzedQuery, query: LaneQuery, folder: Folder, starting: Offsets) -> None:
@@ -87,14 +85,13 @@ class PrestartedQuery:
         return self._foreseen.known(query) is not None and starting == self.starting and not self.has_failed
 
     def go_on(self, query: LaneQuery) -> StreamingQuery:
-        """Let the query continue as ``query`` and publish its results, because the lane starts as predicted."""
+        """Continue as ``query`` and publish the results, because the lane starts as predicted."""
         self._query = query
         self._decided.set()
         return self._started
 
     def abandon(self) -> None:
-        """End the query, and clear the folder so that no lane continues from it, because the lane starts at other
-        offsets or not at all."""
+        """End the query, and clear its folder, because the lane starts at other offsets or not at all."""
         self._decided.set()
         self._started.stop()
         self._folder.begin_anew()
@@ -112,11 +109,11 @@ class PrestartedQuery:
 
 @dataclass(frozen=True)
 class Handover:
-    """What a lane's runner needs for the hand-over from predecessors and to successors in the same container.
+    """What a lane's runner needs for the hand-over within the same container.
 
     Attributes:
         prestarted: returns the lane's prestarted query, once; None if there is none.
-        is_awaited: whether the query of a successor can be prestarted as soon as it is known where the lane ends.
+        is_awaited: whether a successor's query can be prestarted as soon as it is known where the lane ends.
         ends_at: must be called with the offsets at which the lane ends, by whole SSP, as soon as they are planned.
     """
 
@@ -126,13 +123,7 @@ class Handover:
 
 
 class Prestarter:
-    """Starts the query of each lane that will start soon, once it is known where all predecessors of this lane end.
-    Thread-safe.
-
-    Args:
-        begin: starts the query of a lane at the given offsets.
-        can: returns whether the query of a lane can be started.
-    """
+    """Prestarts the query of each coming lane, once it is known where all of its predecessors end. Thread-safe."""
 
     def __init__(self, begin: Callable[[Lane, Offsets], PrestartedQuery | None], can: Callable[[Lane], bool]) -> None:
         self._begin = begin
@@ -143,8 +134,8 @@ class Prestarter:
         self._prestarts: dict[_Key, _Prestart] = {}
 
     def announce(self, coming: Iterable[Lane], wanted: Iterable[str]) -> None:
-        """Replace the list of lanes that will start soon. Queries that were started for other lanes are abandoned,
-        unless these lanes are now ``wanted``.
+        """Replace the list of lanes that will start soon. Prestarted queries of other lanes are abandoned, unless these
+        are now ``wanted``.
         """
         with self._lock:
             self._coming = tuple(coming)
@@ -163,8 +154,8 @@ class Prestarter:
             return any(lane in each.predecessors and self._can(each) for each in self._coming)
 
     def end_at(self, lane: str, ends: Mapping[SSP, int]) -> None:
-        """Record where a lane ends, and start the queries of the successors whose start offsets are then known.
-        ``ends`` are the offsets at which the lane ends, by whole SSP."""
+        """Record where a lane ends (offsets by whole SSP), and prestart the queries of successors whose start offsets
+        are then known."""
         with self._lock:
             self._ends[lane] = ends
             for each in self._coming:
@@ -175,8 +166,8 @@ class Prestarter:
                     self._prestarts[key].start()
 
     def take(self, lane: Lane) -> PrestartedQuery | None:
-        """The prestarted query of a lane under its current epoch; None if there is none, or if it couldn't be started.
-        The query then belongs to the caller, and isn't returned again."""
+        """The prestarted query of a lane under its current epoch, once; None if there is none, or if it couldn't be
+        started."""
         with self._lock:
             beginning = self._prestarts.pop((lane.id, lane.epoch), None)
         return None if beginning is None else beginning.result()

@@ -1,5 +1,4 @@
-"""The end offsets of a lane's inputs. The last known offsets are kept, because some systems take a long time to answer,
-or can't be reached for a while."""
+"""The end offsets of a lane's inputs."""
 
 from __future__ import annotations
 
@@ -18,10 +17,10 @@ _EVERY = 0.5
 
 
 class InputEnds:
-    """The end offsets of a lane's inputs.
+    """Looks up end offsets, and keeps the last known ones, because some systems are slow to answer, or can't be reached
+    for a while.
 
     Args:
-        look: looks up the end offsets.
         until: the offsets beyond which the lane doesn't read, by whole SSP; None if the lane keeps running.
 
     Attributes:
@@ -44,8 +43,8 @@ class InputEnds:
         self.sure = False
 
     def now(self, fresh: bool = False) -> dict[str, int]:
-        """The end offsets by SSP in text form, at most half a second old; with ``fresh``, they are looked up now. If
-        the lookup fails, the last known end offsets are returned.
+        """The end offsets by SSP in text form, at most half a second old, or looked up now if ``fresh``. If the lookup
+        fails, these are the last known ones.
         """
         if fresh or self._clock() >= self._at + _EVERY:
             try:

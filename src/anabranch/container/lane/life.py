@@ -16,7 +16,7 @@ __all__ = ["Life"]
 
 class Life:
     """The state of a lane's life. Thread-safe: the container's thread gives orders, and the lane's own thread carries
-    them out and reports results."""
+    them out."""
 
     def __init__(self, lane: Lane) -> None:
         self._state = lifecycle.initial(lane)

@@ -1,9 +1,9 @@
 """The transitions of a lane's life in a container. Pure: no Spark, no clock, no threads.
 
 Everything that happens is an event, for which :func:`step` returns the next state and the actions to perform. Orders
-are events from the coordinator or the container; results are events from the lane's own thread. The lane's thread gets
-actions only in response to a result, and the last of these actions leads to the next result, until the attempt ends.
-The only action in response to an order is for the supervisor: to begin an attempt.
+come from the coordinator or the container; results come from the lane's own thread. This thread gets actions only in
+response to a result, and the last of them leads to the next result, until the attempt ends. The only action in response
+to an order is for the supervisor: to begin an attempt.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Phase(enum.Enum):
 
 
 class Leaving(enum.IntEnum):
-    """Whether the lane must end here as it is, so that another process can continue it."""
+    """Whether the lane must end here as it is, for another process to continue it."""
 
     NO = 0
     AT_BATCH_END = 1
@@ -100,13 +100,10 @@ class LifeState:
         attempt: the number of the current attempt, from 1 on.
         acknowledged: whether the coordinator knows the lane's folder.
         upstream_ended: whether all lanes that write the lane's inputs have ended.
-        drain: how the lane must drain; None if it doesn't drain.
-        reads_sources: whether the lane reads streams that the job doesn't write itself. Looked up once the lane must
-            drain.
-        drained: whether the lane has drained.
-        unwanted: whether the coordinator doesn't want the lane here. If so, the lane gets no other attempt here after a
-            failure.
-        container_ends: whether the container is ending, so that another container gives the lane its next attempt.
+        drain: how the lane must drain; None if it doesn't.
+        reads_sources: whether the lane reads streams that the job doesn't write itself. Looked up once it must drain.
+        unwanted: whether the coordinator doesn't want the lane here. If so, it gets no other attempt here.
+        container_ends: whether the container is ending. If so, another container gives the lane its next attempt.
     """
 
     phase: Phase = Phase.NEW
@@ -129,8 +126,8 @@ class LifeState:
 
     @property
     def drains(self) -> bool:
-        """Whether the lane begins to drain now. A lane that reads streams that the job doesn't write itself begins at
-        once, and any other lane when all writers of its inputs have ended.
+        """Whether the lane begins to drain now: at once if it reads streams that the job doesn't write itself,
+        otherwise when all writers of its inputs have ended.
         """
         return self.drain is not None and (self.reads_sources or self.upstream_ended)
 
@@ -147,12 +144,12 @@ class LifeState:
 
     @property
     def waits(self) -> bool:
-        """Whether the lane waits until the coordinator knows its folder, or until it has to leave."""
+        """Whether the lane waits until the coordinator knows its folder."""
         return self.phase is Phase.REPORTED and not (self.acknowledged or self.leaving)
 
     @property
     def ended(self) -> bool:
-        """Whether the attempt has ended, so that the lane's thread at most announces the last report."""
+        """Whether the attempt has ended; then the lane's thread at most announces the last report."""
         return self.phase in (Phase.ENDED, Phase.FAILED, Phase.RELEASED) or self.phase in _TO_BE_TRIED_AGAIN
 
 
@@ -164,15 +161,14 @@ class ImpossibleEventError(AssertionError):
 
 
 def initial(lane: Lane) -> LifeState:
-    """The state of a lane that hasn't been started here. If the owner of the lane's folder was lost, the lane counts as
-    a lane without a folder, because the lane gets a copy of that folder.
+    """The state of a lane that hasn't been started here. If its folder's owner was lost, the lane counts as one without
+    a folder, because it gets a copy.
     """
     return LifeState(folder_epoch=0 if lane.abandoned else lane.folder_epoch)
 
 
 def step(state: LifeState, event: Event) -> Stepped:
-    """The next state, and the actions to perform. Raises ImpossibleEventError for a result that can't occur in this
-    state."""
+    """The next state, and the actions to perform. Raises ImpossibleEventError for a result that can't occur now."""
     match event:
         case Run():
             return _wanted(state, event)
@@ -215,8 +211,8 @@ def _left(state: LifeState, leaving: Leaving, *, unwanted: bool) -> LifeState:
 
 
 def _wanted(state: LifeState, want: Run) -> Stepped:
-    """The step after the coordinator has said that it wants the lane here. After a failure, a lane with a folder gets
-    its next attempt only once ``want`` names this folder."""
+    """The step after the coordinator wants the lane here. After a failure, a lane with a folder gets its next attempt
+    only once ``want`` names this folder."""
     if state.phase in (Phase.FAILED, Phase.NEEDS_PROCESS, Phase.RELEASED):
         return state, ()
     if state.phase in (Phase.RETRYING, Phase.WAITING):
@@ -245,8 +241,7 @@ def _begun_again(state: LifeState, want: Run, attempt: int) -> Stepped:
 
 
 def _judged(state: LifeState, judged: FailureJudged) -> LifeState:
-    """The state of a lane whose failure was judged. A lane that has waited too long for its surroundings fails
-    permanently."""
+    """The state after a failure was judged. A lane that has waited too long for its surroundings fails permanently."""
     if judged.following is Step.FAILED:
         return replace(state, phase=Phase.FAILED) if state.phase is Phase.WAITING else state
     if state.phase is not Phase.FAILED or (state.unwanted and not judged.waits):

@@ -30,10 +30,9 @@ _RATE_AFTER = 1.0
 
 
 class Live:
-    """Follows the batches of a lane. Thread-safe.
+    """Computes, on demand, the part of a lane's report that is about the running batch. Thread-safe.
 
-    If the progress of the running batch can't be computed, the lane doesn't fail: the error is logged, and the report
-    lacks the progress.
+    If the progress of the batch can't be computed, the error is logged, and the report lacks the progress.
     """
 
     def __init__(self, lane: Lane) -> None:
@@ -54,21 +53,19 @@ class Live:
         return self._load.usual
 
     def ran(self, report: LaneReport, worked: Mapping[tuple[int, int], float]) -> dict[str, Any]:
-        """The figures to report after a batch. ``worked`` gives the seconds for which functions worked on each
-        bucket.
-        """
+        """The figures to report after a batch. ``worked`` says for how many seconds functions worked on each bucket."""
         with self._lock:
             self._load.ran(report, monotonic(), worked)
             spent = self._left_off(report)
             return {**self._figures, **self._slowest(worked), "spent": spent, "batch_times": self._times(report, spent)}
 
     def idled(self, report: LaneReport) -> dict[str, Any]:
-        """The figures that have changed while no batch was running; {} if there are none."""
+        """The figures that have changed while no batch was running."""
         with self._lock:
             return self._figures if self._load.idled(report, monotonic()) else {}
 
     def applied(self, report: LaneReport, query: LaneQuery | None) -> LaneReport:
-        """The report, with the progress of the running batch if the batch has been running for ``_AT_LEAST``."""
+        """The report, with the progress of a batch that has been running for ``_AT_LEAST`` seconds."""
         at = query.under_way.now if query is not None else None
         now = monotonic()
         if query is None or at is None or at.number <= report.progress.batch or now < at.since + _AT_LEAST:
@@ -104,8 +101,8 @@ class Live:
         return found
 
     def _left_off(self, report: LaneReport) -> dict[str, float]:
-        """The seconds that the last batch spent in each phase, if its progress was computed. The phases' shares are
-        applied to the batch's duration, which is known by now.
+        """The seconds that the last batch spent in each phase, if its progress was computed: shares of its final
+        duration.
         """
         progress: BatchProgress | None = self._found.get("batch_progress")
         if progress is None or progress.number != report.progress.batch or not progress.spent:
@@ -114,8 +111,8 @@ class Live:
         return {phase: round(seconds * report.load.seconds / total, 3) for phase, seconds in progress.spent.items()}
 
     def _times(self, report: LaneReport, spent: Mapping[str, float]) -> BatchTimes | None:
-        """The fixed time of a batch and the time per record, estimated from recent batches; None if unknown. Also
-        records the batch that has just ended."""
+        """Record the batch that has just ended. Returns the fixed time of a batch and the time per record, as far as
+        recent batches show them."""
         rows, self._rows = report.progress.rows - self._rows, report.progress.rows
         self._recent.ran(report.load.seconds, rows, spent.get(BatchPhase.FUNCTIONS, 0.0) if spent else None)
         cost = self._recent.cost
@@ -133,8 +130,7 @@ class Live:
 
 
 def oldest(query: LaneQuery) -> Work | None:
-    """The message on which a function of a lane has been working longest; None if no function has been working on a
-    message for a second or more."""
+    """The message on which a function of a lane has been working longest; None if that is less than a second."""
     at, listener = query.under_way.now, query.workers.listener
     return None if at is None or listener is None else listener.oldest(at.run)
 

@@ -1,5 +1,5 @@
-"""Reads the progress of a lane's query from Spark, and updates the lane's report and the sizes of the next batches
-accordingly. Also notes which SSPs are idle, so that these SSPs don't hold back the watermark.
+"""Reads the progress of a lane's query from Spark, and updates the lane's report and the sizes of the next batches.
+Also notes which SSPs are idle.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Monitor:
             self._committed_at, self._has_untold = monotonic(), False
 
     def carry_idle(self, last: int, patience: float) -> None:
-        """Mark as idle the SSPs that were idle in the last batch of a former query and that have had no new records
-        since. ``last`` is the last planned batch, -1 for none.
+        """Mark as idle the SSPs that were idle in the ``last`` planned batch (-1: none) and have had no new records
+        since.
         """
         self._idleness = Idleness(patience)
         until, folder = self._attempt.until, self._attempt.folder
@@ -83,7 +83,7 @@ class Monitor:
         clock.note_idle(self._attempt.clock, self._idle)
 
     def note_time(self, progress: Progress) -> None:
-        """Store the lane's event time in its folder, because successors may take the event time over."""
+        """Store the lane's event time in its folder, because successors may take it over."""
         self._attempt.folder.note_progress(progress, (str(ssp) for ssp in self._attempt.inputs.ssps))
         self.time_noted = True
 
@@ -95,7 +95,7 @@ class Monitor:
             self._batch_size_store.note(query.pacer.limit, ends=ends)
 
     def dead_letters(self) -> int:
-        """How many dead letters this lane has written in total, including those of earlier processes."""
+        """How many dead letters this lane has written, including those of earlier processes."""
         query = self._attempt.query
         return query.outputs.put_aside if query is not None else self._attempt.lane.put_aside
 
@@ -129,8 +129,8 @@ class Monitor:
         self.outputs.note(self._attempt.folder)
 
     def _positions_after(self, batch: int) -> Offsets:
-        """The positions after a committed batch. They come from the query, if possible, because reading them from
-        remote storage takes time."""
+        """The positions after a committed batch; if possible from the query, because reading remote storage takes time.
+        """
         query = self._attempt.query
         if query is None or query.plan.real_time:
             return self._attempt.positions()

@@ -30,11 +30,10 @@ log = logs.get_logger()
 
 
 class Queries:
-    """Makes and starts the queries of a lane. Used by the lane's own thread.
+    """Makes and starts the queries of a lane. Used by its own thread.
 
     Args:
-        outputs_taken: whether this process has already taken over the outputs of a new lane; see
-            :meth:`QueryBuilder.take <anabranch.container.lane.building.QueryBuilder.take>`.
+        outputs_taken: whether this process has taken over the outputs of a new lane.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class Queries:
         self._analyzed: LaneQuery | None = None
 
     def begin_analysis(self) -> None:
-        """Let Spark analyze the query in the background. Errors of the analysis are reported when the query starts."""
+        """Let Spark analyze the query in the background. Errors appear when the query starts."""
 
         def analyze() -> None:
             with suppress(Exception):
@@ -71,7 +70,7 @@ class Queries:
         self._analysis.start()
 
     def end_analysis(self) -> None:
-        """If the analysis was begun, wait until it has ended."""
+        """Wait until the analysis, if it was begun, has ended."""
         if self._analysis is not None:
             self._analysis.join()
 
@@ -81,8 +80,8 @@ class Queries:
             prestarted.abandon()
 
     def make(self) -> LaneQuery:
-        """Make the query for the current content of the folder. If a batch is pending, its plan in the folder is
-        corrected: the time if the clock was set back, and the size if the batch took too long."""
+        """Make the query for the current content of the folder. The plan of a pending batch is corrected if the clock
+        was set back, or if the batch took too long."""
         query = self._made()
         self.mend_time(query)
         self._shrinker.shrink(query)
@@ -127,7 +126,7 @@ class Queries:
         self._monitor.take_progress(started)
 
     def begin_with_nothing(self) -> None:
-        """Run a lane's first batch without reading anything. After this batch, other batches can be planned."""
+        """Run a lane's first batch without reading anything. After it, other batches can be planned."""
         attempt, query = self._attempt, self._attempt.current
         with one_at_a_time:
             attempt.reporter.update(begun=True, halted="")
@@ -147,7 +146,6 @@ class Queries:
         return self._attempt.use(query)
 
     def _go_on_prestarted(self) -> StreamingQuery:
-        """Make the prestarted query the lane's query."""
         prestarted, self.prestarted = self.prestarted, None
         assert prestarted is not None
         query = self._made()

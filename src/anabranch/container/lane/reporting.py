@@ -21,11 +21,10 @@ _URGENT = {"phase", "folder_epoch", "halted"}
 
 
 class Reporter:
-    """Composes the report of a lane. Any thread can read the report, but only the lane's own thread changes it.
+    """Composes the report of a lane. Any thread can read it; only the lane's own thread changes it.
 
     Args:
         wake: called when the report contains news for which the container or the coordinator waits.
-        number: the number of the attempt.
     """
 
     def __init__(self, lane: Lane, wake: Callable[[], None], number: int = 1) -> None:
@@ -51,7 +50,7 @@ class Reporter:
             self.wake()
 
     def conclude(self, phase: Literal[LanePhase.ENDED, LanePhase.FAILED], **changes: Any) -> None:
-        """Make the last report, which is shown as soon as the lane's state says that the attempt has ended."""
+        """Make the last report, which is shown once the attempt has ended."""
         self._last = self.current.changed(phase=phase, **changes)
         if phase is LanePhase.FAILED:
             batches.failed(self._lane, self._last)
@@ -69,8 +68,7 @@ class Reporter:
         return report.changed(**self._stuck)
 
     def batch_ended(self, worked: Mapping[tuple[int, int], float], **changes: Any) -> None:
-        """Report the results of a batch (``changes``), together with how busy the lane is and which bucket is the
-        busiest.
+        """Report the results of a batch (``changes``), how busy the lane is, and which bucket is the busiest.
 
         ``worked`` gives the seconds for which functions worked on each bucket.
         """
@@ -82,8 +80,7 @@ class Reporter:
         self.update(**self._live.idled(self.current))
 
     def _longest_work(self, query: LaneQuery | None) -> dict[str, Any]:
-        """The message on which a function has been working for a long time, as changes to a report; {} if there is no
-        such message."""
+        """The message on which a function has been working for a long time, if any, as changes to a report."""
         work = live_report.oldest(query) if query is not None else None
         if work is None or query is None:
             return {}

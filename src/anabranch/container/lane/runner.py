@@ -1,5 +1,4 @@
-"""Performs the actions of a lane's life: takes the folder, starts a query, watches it, and ends it at a batch
-boundary."""
+"""Performs the actions of a lane's life."""
 
 from __future__ import annotations
 
@@ -56,17 +55,13 @@ class LaneRunner:
     """Runs one attempt of a lane in a separate thread, and maintains the lane's report.
 
     Args:
-        build: makes the query for a folder.
         starting: the lane's start offsets, by whole SSP.
-        until: by whole SSP, the offsets at which the lane ends; None to keep running. See
-            :meth:`QueryBuilder.until <anabranch.container.lane.building.QueryBuilder.until>`.
+        until: by whole SSP, the offsets at which the lane ends; None to keep running. See :meth:`QueryBuilder.until
+            <anabranch.container.lane.building.QueryBuilder.until>`.
         standstill: decides when the lane must fail because it makes no progress.
-        taken: whether this process has already taken over the outputs of a new lane, so that no process with a lower
-            epoch can write for the lane.
+        taken: whether this process has taken over the outputs of a new lane.
         wake: called when the report contains news for which the container or the coordinator waits.
-        drained: called when the lane has drained.
-        handover: what the lane needs for the hand-over from predecessors and to successors in this container.
-        trace: called with the lane's id and the error with which the lane has failed, to record all details.
+        trace: records the details of the error with which the lane has failed.
         life: the life of a lane that was started before; by default, a new one.
 
     Attributes:
@@ -129,8 +124,8 @@ class LaneRunner:
         self.life.tell(events.Leave(unwanted=True, at_once=at_once))
 
     def close(self, now: bool = False) -> None:
-        """End the lane at a batch boundary, because successors continue from there. The running batch is finished or
-        broken off. With ``now``, the lane doesn't wait for work that successors can repeat.
+        """End the lane, because successors continue from there. The running batch is finished or broken off. With
+        ``now``, the lane doesn't wait for work that successors can repeat.
         """
         self.life.tell(events.Close(now))
 
@@ -139,8 +134,8 @@ class LaneRunner:
         self.life.tell(events.Drain(order))
 
     def acknowledge(self, upstream_ended: bool) -> None:
-        """Record that the coordinator knows the lane's folder. Until then, the lane starts no query. ``upstream_ended``
-        says whether all lanes that write the lane's inputs have ended.
+        """Record that the coordinator knows the lane's folder: a query can start. ``upstream_ended`` says whether all
+        lanes that write the lane's inputs have ended.
         """
         self.life.tell(events.Acknowledge(upstream_ended))
 
@@ -160,7 +155,6 @@ class LaneRunner:
                 result = None if self.life.state.ended else events.AttemptFailed(error)
 
     def _perform_all(self, due: tuple[Action, ...]) -> Event | None:
-        """Perform the actions in order. Returns the result of the last one; None if it has no result."""
         result: Event | None = None
         for action in due:
             if isinstance(action, actions.FailLane):
@@ -230,7 +224,6 @@ class LaneRunner:
         return events.AcknowledgementAwaited()
 
     def _look_up_sources(self) -> None:
-        """If the lane must drain, look up whether it reads streams that the job doesn't write itself."""
         if self.life.state.needs_sources and self._drain.reads_sources:
             self.life.tell(events.SourcesLookedUp(reads_sources=True))
 
@@ -288,8 +281,8 @@ class LaneRunner:
             self._attempt.inputs.tell(parsed(self.report.progress.positions))  # successors may already continue
 
     def _wrote(self) -> dict[str, int]:
-        """The end offsets of the intermediate streams that the lane writes, if the streams' readers need to know that
-        the lane has ended; otherwise {}."""
+        """The end offsets of the intermediate streams that the lane writes, if their readers need to know that it has
+        ended."""
         attempt, query = self._attempt, self._attempt.query
         if query is None or not (self.life.closes() or attempt.until is not None or self.life.state.drained):
             return {}
@@ -310,7 +303,7 @@ class LaneRunner:
             return events.AttemptFailed(another)
 
     def _fail(self, error: Exception) -> Event:
-        """Report a failure, even if something else goes wrong meanwhile: otherwise, the failure would go unnoticed."""
+        """Report a failure, whatever else goes wrong: otherwise, it would go unnoticed."""
         attempt = self._attempt
         self._quietly(self._queries.end_analysis)
         if attempt.started is not None:
@@ -332,7 +325,7 @@ class LaneRunner:
             return error_text.failure(error)
 
     def _quietly(self, act: Callable[..., object], *args: object) -> None:
-        """Call a function whose errors must not keep the lane from reporting its failure. These errors are logged."""
+        """Call a function whose errors must not keep the lane from reporting its failure."""
         try:
             act(*args)
         except Exception as error:

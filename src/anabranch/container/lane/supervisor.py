@@ -1,4 +1,4 @@
-"""Keeps a lane running in this container as long as the lane is wanted: after a failure, starts another runner."""
+"""Keeps a lane running in this container: after a failure, starts another runner."""
 
 from __future__ import annotations
 
@@ -53,8 +53,7 @@ class LaneSupervisor:
     """Keeps a lane running as long as it is wanted. Not thread-safe.
 
     Args:
-        make: makes a runner for a lane, without starting it.
-        clock: returns seconds.
+        make: makes a runner, without starting it.
         replaceable: whether this process can be replaced for the lane now.
     """
 
@@ -89,9 +88,9 @@ class LaneSupervisor:
 
     @property
     def report(self) -> LaneReport:
-        """The lane's report. If the lane waits for its next attempt here, or needs a new process in place of this one,
-        the report says that the lane is starting. If the next attempt will be made by another container, or only at the
-        next start of the job, the report says that the lane has ended and left work unfinished."""
+        """The lane's report. While the lane waits for its next attempt here, or in a new process in place of this one,
+        the report says that it is starting. If the next attempt will be made by another container, or at the next start
+        of the job, the report says that it has ended and left work unfinished."""
         state, report = self._state, self._runner.report
         report = report.changed(
             begun=self._query_has_begun or report.attempt.begun, stalls=self._stalls + self._runner.stalled
@@ -146,19 +145,19 @@ class LaneSupervisor:
         self._runner = self._started_runner(msgspec.structs.replace(wanted.lane, put_aside=aside))
 
     def stop(self, at_once: bool = False) -> None:
-        """End the lane, because it isn't wanted here any more: at the next batch boundary, by breaking off a long
-        batch, or with ``at_once`` immediately. A lane that has failed gets no other attempt here. It counts as failed,
-        unless it waits for its surroundings: then it continues at the next start."""
+        """End the lane, which isn't wanted here any more, at the next batch boundary, by breaking off a long batch, or
+        with ``at_once`` immediately. A lane that has failed gets no other attempt here. It counts as failed, unless it
+        waits for its surroundings: then it continues at the next start."""
         self._life.tell(Leave(unwanted=True, at_once=at_once))
 
     def leave(self) -> None:
-        """End the lane at the next batch boundary or by breaking off a long batch, because the container ends. If the
-        lane has failed and can be tried again, another container gives it its next attempt.
+        """End the lane, like :meth:`stop` without ``at_once``, because the container ends. If the lane has failed and
+        can be tried again, another container gives it its next attempt.
         """
         self._life.tell(Leave(unwanted=False))
 
     def join(self, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds until the thread of the last attempt has ended. Returns whether it has."""
+        """Wait up to ``timeout`` seconds for the end of the last attempt's thread. Returns whether it has ended."""
         return self._runner.join(timeout)
 
     @property
@@ -168,7 +167,7 @@ class LaneSupervisor:
 
     @property
     def attempts(self) -> int:
-        """The number of the current attempt. A start after a wait for the lane's surroundings isn't counted."""
+        """The number of the current attempt. Starts after a wait for the lane's surroundings don't count."""
         return self._life.state.attempt
 
     @property
@@ -195,7 +194,7 @@ class LaneSupervisor:
         return self._life.state
 
     def _has_rested(self, report: LaneReport) -> bool:
-        """Whether the pause after a failure is over. The pause begins with the first call after the failure."""
+        """Whether the pause after a failure is over. It begins with the first call after the failure."""
         if self._due is None:
             waits = self._runner.remedy is Remedy.WAIT
             pause = (

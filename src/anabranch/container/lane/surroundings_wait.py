@@ -1,4 +1,4 @@
-"""Makes a lane wait until its surroundings (such as a disk or a broker) have recovered from a failure."""
+"""Makes a lane wait until its surroundings, such as a disk or a broker, have recovered from a failure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ __all__ = ["Patience", "SurroundingsWait"]
 log = logs.get_logger()
 
 _RUNS_WELL = 20.0
-"""In seconds. If a query runs for longer than this without failing, the lane's wait is over, even if there was nothing
-to read and so no new batch."""
+"""In seconds. If a query runs longer than this without failing, the lane's wait is over, even without a new batch."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +38,6 @@ class Patience:
 
 class SurroundingsWait:
     """The wait of a lane for its surroundings. Not thread-safe.
-
-    Args:
-        clock: seconds on a monotonic clock.
 
     Attributes:
         is_over: whether the lane has waited too long, and has failed.
@@ -64,12 +60,12 @@ class SurroundingsWait:
 
     @property
     def since(self) -> float:
-        """When the wait began, in seconds since 1970; the current time if there is no wait yet."""
+        """When the wait began, in seconds since 1970; the current time if there is no wait."""
         return self._patience.now() if self._wait is None else self._since
 
     def pause(self, awaits: str, report: LaneReport) -> float | None:
-        """Begin or continue the wait after a failure. Returns the pause in seconds before the next attempt; None if the
-        lane has waited too long.
+        """Begin or continue the wait after a failure. Returns the seconds before the next attempt; None if the lane has
+        waited too long.
         """
         first = self._wait is None
         wait = waiting.begun_or_continued(self._wait, awaits, self._clock())
@@ -83,7 +79,7 @@ class SurroundingsWait:
 
     def look(self, report: LaneReport) -> bool:
         """End the wait if the lane has committed a batch, has ended, or has run for a while without a failure. Returns
-        whether the wait was ended."""
+        whether it was ended."""
         if self._wait is None or report.phase not in (LanePhase.RUNNING, LanePhase.ENDED):
             return False
         if self._runs_since is None:

@@ -1,5 +1,4 @@
-"""Periodic checks while a lane's query runs: of the query's progress, the lane's outputs, and the keys of the lane's
-inputs."""
+"""Periodic checks while a lane's query runs: of its progress, the lane's outputs, and the keys of the inputs."""
 
 from __future__ import annotations
 
@@ -26,11 +25,7 @@ log = logs.get_logger()
 
 
 class Upkeep:
-    """Does the periodic checks of a lane. Used by the lane's own thread.
-
-    Args:
-        standstill: decides when the lane must fail because it makes no progress.
-    """
+    """Does the periodic checks of a lane. Used by the lane's own thread."""
 
     def __init__(self, attempt: Attempt, monitor: Monitor, standstill: Standstill) -> None:
         self.stalled = False
@@ -60,7 +55,7 @@ class Upkeep:
             raise StalledError(f"lane {lane} stands still: {why}", "its threads are in the container's log")
 
     def turn(self) -> None:
-        """Do the checks that are due, and renew markers if this is due. Raises StateError if an output is gone."""
+        """Do the checks, and renew the markers, that are due. Raises StateError if an output is gone."""
         query = self._attempt.query
         if monotonic() > self._refreshed + _REFRESH_EVERY and query is not None:
             query.outputs.refresh()
@@ -72,8 +67,7 @@ class Upkeep:
             self.sample(query)
 
     def sample(self, query: LaneQuery) -> None:
-        """Check a sample of the inputs' keys, if the lane is stateful. After the first warning, nothing more is
-        checked."""
+        """Check a sample of the inputs' keys, if the lane is stateful, until there is a warning."""
         reporter = self._attempt.reporter
         if query.plan.stateful and not reporter.current.warnings:
             reporter.update(warnings=self._attempt.inputs.warnings(query.plan.own))

@@ -1,7 +1,8 @@
-"""The audit trail: requests to change something (apart from those that containers send all the time), requests for
-something private, and refused requests. It records who sent each request, from where, and with what result.
+"""The audit trail: who sent which request, from where, and with what result. It contains refused requests, requests for
+something private, and requests to change something (except heartbeats and requests for seats, which containers send all
+the time).
 
-A recorded request becomes a line of JSON in a file of bounded size and, if its path names a job, an event of that job.
+A recorded request becomes a line of JSON in a file of bounded size and, if its path names a job, an event of the job.
 """
 
 from __future__ import annotations
@@ -68,14 +69,11 @@ class AuditTrail(Protocol):
 
 
 class Audit:
-    """An audit trail in a file that only its owner can read. A full file is renamed: its name gets the suffix
-    ``.1``, and an older file of that name is overwritten. Only the first 100 refused requests of an address in a minute
-    are recorded; the others are counted.
+    """An audit trail in a file that only its owner can read. A full file gets the suffix ``.1``, and replaces an older
+    one. Only the first 100 refused requests of an address in a minute are recorded; the others are counted.
 
     Args:
-        path: the file.
-        note: adds an event to a job; raises AnabranchError if the job doesn't exist, or if the event can't be added at
-            the moment.
+        note: adds an event to a job; raises AnabranchError if the job doesn't exist, or the event can't be added now.
     """
 
     def __init__(self, path: Path, note: Callable[[Event], None]) -> None:
@@ -98,7 +96,7 @@ class Audit:
             log.warning("a request isn't in the audit trail", path=requested.path, address=requested.address)
 
     def close(self, within: float = 10.0) -> None:
-        """Write the requests that are still waiting to be written. Takes at most ``within`` seconds."""
+        """Write the requests that are still waiting, within ``within`` seconds."""
         ends = monotonic() + within
         with suppress(queue.Full):
             self._waiting.put(None, timeout=within)
@@ -107,9 +105,7 @@ class Audit:
             log.warning("the last requests aren't in the audit trail", file=str(self._path))
 
     def _counted(self, requested: AuditedRequest) -> AuditedRequest | None:
-        """The refused request as it should be recorded. None if the request is only counted, because its address has
-        reached the limit per minute.
-        """
+        """The refused request as it should be recorded; None if it is only counted."""
         times = self._refused.setdefault(requested.address, [requested.at, 0, 0])
         self._refused.move_to_end(requested.address)
         while len(self._refused) > _ADDRESSES:

@@ -1,4 +1,4 @@
-"""Decides whether a coordinator answers a request, from the head of the request, before the body is read."""
+"""Decides from a request's head, before the body is read, whether a coordinator answers it."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class Tokens:
     read: str | None = None
 
     def role_of(self, authorization: bytes) -> Role | None:
-        """The role of a request, from its ``Authorization`` header; None if no token matches. A wrong token takes as
-        long to check as a right one.
+        """The role of a request, from its ``Authorization`` header; None if no token matches. Checking a wrong token
+        takes as long as checking a right one.
         """
         operates, reads = (_is(authorization, token) for token in (self.operate, self.read))
         if operates or self.operate is None:
@@ -72,15 +72,12 @@ class Tokens:
 
 
 class Access:
-    """Passes on only the requests that a coordinator should answer. It refuses requests from other sites' pages,
-    requests that address the coordinator by a foreign name or have a wrong ``Content-Type``, and, if a token is set,
-    requests without a token whose role allows them. The health check and the files of the dashboard, which contain no
-    data, never need a token.
+    """Refuses requests from other sites' pages, requests that address the coordinator by a foreign name or have a wrong
+    ``Content-Type``, and, if a token is set, requests without a token whose role allows them. Passes all others on. The
+    health check and the dashboard's files contain no data, and need no token.
 
     Args:
-        operations: all operations of the coordinator. With the role ``read``, a user can request only the operations
-            that aren't private.
-        trail: records requests to change something, requests for something private, and refused requests.
+        operations: all operations of the coordinator. The role ``read`` allows only those that aren't private.
     """
 
     def __init__(
@@ -166,12 +163,11 @@ class Access:
         return noting
 
     def _asked(self, path: str) -> Operation[..., Any] | None:
-        """The operation that a GET of this path is routed to."""
         return next((each for pattern, each in self._reads if pattern.match(path)), None)
 
     def _is_noted(self, method: str, path: str) -> bool:
-        """Whether a request that isn't refused is recorded. Heartbeats and requests for seats aren't recorded, because
-        containers send them all the time. Their effects are recorded as events.
+        """Whether a request that isn't refused is recorded. Heartbeats and requests for seats aren't; their effects are
+        recorded as events.
         """
         if method in _READING:
             asked = self._asked(path)
@@ -180,9 +176,7 @@ class Access:
 
 
 def _saying(role: Role | None, send: Send) -> Send:
-    """Adds a response header with the request's role. The header tells the dashboard which actions would be refused, so
-    the dashboard doesn't offer them.
-    """
+    """Adds a response header with the request's role: the dashboard doesn't offer actions that would be refused."""
 
     async def saying(message: Message) -> None:
         if message["type"] == "http.response.start" and role is not None:

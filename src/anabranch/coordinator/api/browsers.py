@@ -1,14 +1,13 @@
-"""Decides which requests from browsers a coordinator answers: only those that come from its own page, that a user makes
-by entering an address, or that open the coordinator's page.
+"""Decides which requests from browsers a coordinator answers: those that come from its own page, that a user makes by
+entering an address, or that open the coordinator's page.
 
 Any web page can make a visitor's browser send requests to addresses that only this browser can reach. The page can't
-read the answers, but a request that changes something is carried out all the same. By rebinding its own host name to
-the coordinator's address, the page could even read the answers.
+read the answers, but what it requests is done all the same. By rebinding its own host name to the coordinator's
+address, the page could even read the answers.
 
-So a request for any path is refused, before its body is read, if its ``Host`` isn't a name of this coordinator, or if
-its ``Origin`` or ``Sec-Fetch-Site`` shows that it comes from another page. (A link on another page may open the
-coordinator's page in a tab.) A request other than GET or HEAD is also refused if its ``Content-Type`` is one that a
-page can send without a preflight request.
+So a request is refused if its ``Host`` isn't a name of this coordinator, or if its ``Origin`` or ``Sec-Fetch-Site``
+shows that it comes from another page. (A link on another page may open the coordinator's page in a tab.) A request
+other than GET or HEAD is also refused if its ``Content-Type`` is one that a page can send without a preflight request.
 """
 
 from __future__ import annotations
@@ -59,17 +58,15 @@ class Names:
         return cls(frozenset(host for host, _ in known), frozenset(_netloc(*each) for each in known))
 
     def has_host(self, host: str, own_address: str | None) -> bool:
-        """Whether a request may address the coordinator by this name. ``own_address`` is the address at which the
-        request arrived.
-        """
+        """Whether a request that arrived at ``own_address`` may address the coordinator by this name."""
         return host in self.hosts or host == own_address or _is_loopback(host)
 
 
 def foreign(
     method: str, path: str, headers: Headers, names: Names, own_address: str | None, scheme: str = "http"
 ) -> Refusal | None:
-    """The refusal of a request that comes from a foreign page, or addresses the coordinator by a foreign name; None for
-    any other request. The names of the ``headers`` are in lower case.
+    """The refusal of a request that comes from a foreign page, or addresses the coordinator by a foreign name. The
+    names of the ``headers`` are in lower case.
     """
     hosts = _texts(headers, b"host")
     host = _split(f"//{hosts[0]}") if len(hosts) == 1 else None
@@ -90,8 +87,8 @@ def foreign(
 
 
 def _is_own(origin: str, host: tuple[str, str, int | None], scheme: str, names: Names) -> bool:
-    """Whether an origin is the ``Host`` of the request, or one of the ``origins`` in ``names``. The origin may be
-    ``https`` although the coordinator speaks ``http``, because a proxy may handle TLS.
+    """Whether an origin is the ``Host`` of the request, or one of the ``origins`` in ``names``. It may be ``https``
+    although the coordinator speaks ``http``, because a proxy may handle TLS.
     """
     page = _split(origin)
     if page is None or page[0] not in _PORTS:
@@ -105,18 +102,15 @@ def _is_own(origin: str, host: tuple[str, str, int | None], scheme: str, names: 
 
 
 def _is_link(method: str, path: str, headers: Headers) -> bool:
-    """Whether a user has followed a link on another site to the coordinator's page. The page must open in a tab, not in
-    a frame.
-    """
+    """Whether a link on another site opens the coordinator's page in a tab, not in a frame."""
     opened = _texts(headers, b"sec-fetch-mode"), _texts(headers, b"sec-fetch-dest")
     is_page = path == "/" or path.startswith("/ui/") or path == "/ui"
     return method in _SAFE and is_page and opened == (["navigate"], ["document"])
 
 
 def wrong_kind(method: str, path: str, headers: Headers) -> Refusal | None:
-    """The refusal of a request whose body isn't declared as JSON; None if the body is declared as JSON, if there is
-    neither a body nor a ``Content-Type``, or if the request only reads. Instead of JSON, a
-    request that stores an artifact must declare its body as a ZIP file or as bytes, or have no ``Content-Type``.
+    """The refusal of a request whose ``Content-Type`` is wrong; None if it fits, or if the request only reads. JSON
+    fits, or nothing if there is no body; for a request that stores an artifact, a ZIP file, bytes or nothing.
     """
     if method in _SAFE:
         return None
@@ -143,8 +137,8 @@ def _texts(headers: Headers, name: bytes) -> list[str]:
 
 
 def _split(url: str) -> tuple[str, str, int | None] | None:
-    """Scheme, host and port of a URL, in the form in which they are compared; None if the URL has no host, has other
-    parts such as a path, or can't be parsed.
+    """Scheme, host and port of a URL, in the form in which they are compared; None if there is no host, if there are
+    other parts such as a path, or if the URL can't be parsed.
     """
     try:
         found = urlsplit(url)

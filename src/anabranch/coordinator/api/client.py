@@ -1,6 +1,4 @@
-"""A client for a coordinator at a URL. Each operation of the table is a method of the client, so a client can be
-used like a coordinator in this process.
-"""
+"""A client for a coordinator at a URL. It has a method for each operation, like a coordinator in this process."""
 
 from __future__ import annotations
 
@@ -45,19 +43,20 @@ _ZIP = {"Content-Type": "application/zip"}
 
 
 class Client(Operations):
-    """A coordinator at a URL. Its methods raise the errors that the coordinator raised, UnreachableError if nothing
-    listens at the URL or the connection breaks off, OutOfTimeError if there is no answer in time, and UsageError if one
-    side rejects the other's certificate, or if the coordinator refuses the TLS connection for another reason.
+    """A coordinator at a URL. Its methods raise the errors that the coordinator raised. They also raise
+    UnreachableError if nothing listens at the URL or the connection breaks off, OutOfTimeError if there is no answer in
+    time, and UsageError if one side rejects the other's certificate or the coordinator refuses the TLS connection for
+    another reason.
 
     Args:
         url: the coordinator's URL; or the URLs of several coordinators with the same store, separated by commas. The
-            client finds the coordinator that leads.
+            client finds the one that leads.
         timeout: seconds to wait for an answer. To this are added the seconds that a call asks the coordinator to wait,
             and a minute if the coordinator may have to ask systems.
         token: the coordinator's token, or a function that looks it up. The function is called again if the token is
-            refused, because the token may have been created or replaced meanwhile.
+            refused, because it may have been created or replaced meanwhile.
         trust: which certificates to accept and present, from :func:`anabranch.coordinator.api.tls.of_client`. By
-            default, the certificates that certifi's authorities have signed are accepted, and none is presented.
+            default, those that certifi's authorities have signed are accepted, and none is presented.
 
     Raises:
         UsageError: ``url`` isn't a coordinator URL, or its port is above 65535.
@@ -114,8 +113,8 @@ class Client(Operations):
         return cast(R, _result(operation, answer))
 
     def _ask(self, method: str, path: str, **request: Any) -> bytes:
-        """Ask the coordinator that answered last (at first, the coordinator at the first URL). If that coordinator
-        doesn't answer or doesn't lead, ask each of the others once, in turn, until the leading coordinator answers."""
+        """Ask the coordinator that answered last, at first the one at the first URL. If it doesn't answer or doesn't
+        lead, ask each of the others once, until the leading one answers."""
         for left in range(len(self._urls) - 1, -1, -1):
             url = self._urls[0]
             try:
@@ -144,7 +143,6 @@ class Client(Operations):
 
 
 def _why(url: str, error: httpx.HTTPError) -> Exception:
-    """The error to raise for a coordinator that hasn't answered."""
     if (untrusted := tls.refusal(error)) is not None:
         return UsageError(
             f"can't connect to {url}: the client or the coordinator rejects the other's certificate: {untrusted}",
@@ -167,7 +165,7 @@ def _why(url: str, error: httpx.HTTPError) -> Exception:
 
 
 def _client_name() -> dict[str, str]:
-    """A request header with the user's name and host. The coordinator records the name, but doesn't rely on it."""
+    """A request header with the user's name and host. The coordinator only records it."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a user without a name
@@ -176,9 +174,7 @@ def _client_name() -> dict[str, str]:
 
 
 class _Bearer(httpx.Auth):
-    """Sends the token, if there is one, with each request. If the token is refused, looks it up again, and if the token
-    has changed, tries once more with the new token.
-    """
+    """Sends the token with each request. If it is refused, looks it up again, and tries once more if it has changed."""
 
     def __init__(self, look_up: Callable[[], str | None]) -> None:
         self._look_up = look_up
@@ -206,7 +202,6 @@ class _AwayError(Exception):
 
 
 def _path(operation: Operation[..., Any], given: Mapping[str, Any], body: object) -> str:
-    """The path of a request. The path's parameters are arguments of the call, or fields of the body."""
     path = operation.path
     for each in operation.parameters:
         if each.in_path:

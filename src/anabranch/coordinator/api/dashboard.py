@@ -71,9 +71,7 @@ class _Asset:
 
 
 class Dashboard:
-    """Answers requests for the dashboard's files, and passes on all others. The files contain no data, so no token is
-    needed to get them; the page requests data like any other client.
-    """
+    """Answers requests for the dashboard's files, which contain no data and need no token, and passes on all others."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -112,7 +110,6 @@ def _response(path: str, asked: Headers) -> Response:
 
 @functools.cache
 def _assets() -> dict[str, _Asset]:
-    """The dashboard's files in the package, by name."""
     folder = resources.files("anabranch.coordinator").joinpath("static")
     if not folder.is_dir():
         return {}

@@ -1,6 +1,5 @@
-"""Limits for clients: how slowly they may send requests, and how many refused requests they may send per minute. These
-limits keep a client from occupying connections or memory needlessly. The largest size of a request is declared with its
-operation, in :mod:`anabranch.coordinator.api.operations`.
+"""Limits for clients, which could otherwise occupy connections or memory needlessly: how slowly they may send requests,
+and how many refused requests they may send per minute. The largest size of a request is declared with its operation.
 """
 
 from __future__ import annotations
@@ -34,9 +33,7 @@ _ADDRESSES = 1_000
 
 
 def prompt(receive: Receive, clock: Callable[[], float] = time.monotonic) -> Receive:
-    """Wraps a request's ``receive``. The returned function raises HTTPException 408 if the body doesn't arrive in
-    time.
-    """
+    """Wraps a request's ``receive``, to raise HTTPException 408 if the body doesn't arrive in time."""
     began, read, whole = clock(), 0, False
 
     async def received() -> Message:

@@ -60,15 +60,15 @@ class Server:
         return AnabranchError(f"the coordinator can't listen on {self.url}", "see its log")
 
     def end(self) -> None:
-        """Refuse new requests after a short time in which polling clients can still learn how a job ended. Running
-        requests get a second to finish. Returns at once.
+        """Refuse new requests, but not at once: polling clients can still learn how a job ended. Running requests then
+        get a second to finish. Returns at once.
         """
         ending = threading.Timer(HEARD_WITHIN, self._refuse)
         ending.daemon = True
         ending.start()
 
     def close(self) -> None:
-        """Refuse new requests, and wait until running requests have finished or their time is up."""
+        """Refuse new requests, and wait until running ones have finished or their time is up."""
         self._refuse()
         self._thread.join(_STARTED_WITHIN)
         self._listener.close()
@@ -94,7 +94,5 @@ def listen(host: str = _LOOPBACK, port: int = 0) -> socket.socket:
 
 
 def serve(coordinator: Coordinator, port: int = 0, token: str | None = None, trail: AuditTrail | None = None) -> Server:
-    """Make the only coordinator of a store listen on 127.0.0.1. Port 0 means any free port. Raises ConflictError if the
-    port is taken.
-    """
+    """Make the only coordinator of a store listen on 127.0.0.1. For ``port`` and errors, see :func:`listen`."""
     return Server(app(coordinator, token=token, trail=trail), listen(port=port))

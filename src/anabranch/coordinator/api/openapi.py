@@ -1,4 +1,4 @@
-"""Describes the table of operations as OpenAPI 3.1, including the documents that the operations take and return."""
+"""Describes the table of operations as OpenAPI 3.1, including the documents that they take and return."""
 
 from __future__ import annotations
 
@@ -69,7 +69,6 @@ def _operation(each: Operation[..., Any]) -> dict[str, Any]:
 
 
 def _security(each: Operation[..., Any]) -> list[dict[str, list[str]]]:
-    """The token that an operation needs: the token of the lowest role that is allowed to use the operation."""
     if each.path == "/healthz":
         return []
     return [{"token": ["operate" if each.private else "read"]}]
@@ -83,9 +82,6 @@ def _parameter(each: Parameter) -> dict[str, Any]:
 
 
 def _document(kind: Any) -> Any:
-    """The type that a result consists of: for a collection, the type of its elements, otherwise the type of the
-    result.
-    """
     return kind if get_origin(kind) is None else get_args(kind)[-1]
 
 

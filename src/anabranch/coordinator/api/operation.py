@@ -1,5 +1,5 @@
-"""Defines an operation of the HTTP API, with everything that the server, the client and the OpenAPI description need
-to know about it."""
+"""Defines an operation of the HTTP API, with everything that the server, the client and the OpenAPI description need.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Parameter:
 
 
 class Caller(ABC):
-    """An object whose methods are the operations: a client, which sends them to a coordinator, or the coordinator."""
+    """An object whose methods are the operations: a client, or the coordinator itself."""
 
     @abstractmethod
     def call(self, operation: Operation[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -78,24 +78,19 @@ class Operation(Generic[P, R]):
 
     Attributes:
         name: the name of the method, and of the command's module, if there is a command.
-        summary: the description in OpenAPI.
-        signature: the method's signature.
         parameters: the parameters in the path and in the query. A path parameter that isn't in the signature is a field
             of the request; for example, a heartbeat names its container.
         request: the type of the body; None if there is none.
         result: the type of the result: one or several documents, a dict, bytes, text, a number or a bool; NoneType if
             there is no result.
         field: the field of the response that contains the result; empty if the response is the result itself.
-        changes: whether the operation changes anything.
         private: whether the operation requires the role ``operate``. If not, the role ``read`` suffices.
         by_leader: whether only the coordinator that leads may carry out the operation.
         asks_systems: whether the operation may wait for answers from the systems that a job reads.
-        max_bytes: the largest body that is read.
-        waits: the parameter that says how many seconds the coordinator may wait before it answers; empty if there is
-            none.
+        waits: the parameter that says how many seconds the coordinator may wait before it answers; empty if none.
         by_generation: whether the answer stays the same as long as the job has the same generation.
-        fresh_for: for how many seconds an answer is reused for all clients; 0.0 if the reuse has no time limit, or if
-            the answer isn't reused.
+        fresh_for: the seconds for which an answer is reused for all clients; 0.0 if answers aren't reused, or are
+            reused without a time limit.
     """
 
     name: str
@@ -136,9 +131,7 @@ class Operation(Generic[P, R]):
         return next((name for name in self.signature.parameters if name not in elsewhere), None)
 
     def bound(self, *args: P.args, **kwargs: P.kwargs) -> Mapping[str, Any]:
-        """The arguments of a call, including defaults, by parameter name. Raises TypeError if they don't match the
-        signature.
-        """
+        """The arguments of a call, including defaults, by parameter name. Raises TypeError if they don't fit."""
         found = self.signature.bind(*args, **kwargs)
         found.apply_defaults()
         return found.arguments
@@ -158,15 +151,14 @@ def operation(
     by_generation: bool = False,
     fresh_for: float = 0.0,
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Operation[P, R]]:
-    """Makes an operation from a method. The operation's name, parameters, request and result come from the method's
-    signature, and its summary comes from the docstring. A parameter that the path names is sent in the path, a
-    document or bytes as the body, and all other parameters in the query.
+    """Makes an operation from a method. Name, parameters, request and result come from its signature, the summary from
+    its docstring. A parameter that the path names is sent in the path, a document or bytes as the body, and any other
+    parameter in the query.
 
     Args:
-        private: if False, clients with the role ``read`` also get the answer, so the answer must not contain settings,
-            code, or records that jobs process. Only a GET can have ``private=False``.
-        by_leader: whether only the coordinator that leads may carry out the operation. By default, this is so if the
-            operation changes anything.
+        private: if False, clients with the role ``read`` also get the answer. So it must not contain settings, code, or
+            records that jobs process. Only a GET can have ``private=False``.
+        by_leader: by default, the same as ``changes``.
 
     Raises:
         ValueError: ``private=False`` on a method that isn't GET.

@@ -1,9 +1,8 @@
 """The table of operations that a coordinator offers over HTTP. The server's routes, the client and the OpenAPI
-description are derived from this table.
+description are derived from it.
 
-To add an operation, add a method with type annotations here. If the operation changes a job, also add a command of the
-same name in :mod:`anabranch.coordinator.commands`, which carries it out. An operation requires the role ``operate``,
-unless it has ``private=False``.
+To add an operation, add a method with type annotations here. If it changes a job, also add a command of the same name
+in :mod:`anabranch.coordinator.commands`. An operation requires the role ``operate``, unless it has ``private=False``.
 """
 
 # mypy: disable-error-code="empty-body"
@@ -49,7 +48,7 @@ MAX_PLAN_BYTES = 100_000_000
 
 
 class Operations(Caller):
-    """The operations of a coordinator, which may be in the same process or at a URL."""
+    """The operations of a coordinator in the same process or at a URL."""
 
     @operation("GET", "/jobs", field="jobs", private=False)
     def jobs(self) -> list[JobStatus]:

@@ -1,5 +1,5 @@
-"""Makes HTTP responses with ETags. Large responses are compressed if the client accepts gzip. Responses can be reused
-while they are valid."""
+"""Makes HTTP responses with ETags. Large ones are compressed if the client accepts gzip. A response can be reused while
+it is valid."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ _MARK = re.compile(r'-+(gzip|br|zstd|deflate)"$')
 
 @dataclass(frozen=True)
 class Representation:
-    """The content of a response. ``etag`` changes whenever the content changes, not counting the time at which the
-    content was made.
-    """
+    """The content of a response. ``etag`` changes with it, not counting the time at which it was made."""
 
     content: bytes
     media_type: str
@@ -44,7 +42,7 @@ class Representation:
 
 
 def tagged(content: bytes, media_type: str, etag: str = "") -> Representation:
-    """The representation of ``content``. If no ``etag`` is given, the ETag is a hash of the content."""
+    """The representation of ``content``. The default of ``etag`` is a hash of the content."""
     if not etag:
         # The time at which the content was made, which is near its beginning, isn't part of the hash.
         head = _CLOCK.sub(b"", content[:_HEAD], count=1)
@@ -84,8 +82,8 @@ class _Entry:
 
 
 class ResponseCache:
-    """The last answers, by request. While an answer is valid, all clients get the same bytes, which are made only once.
-    All uses of a cache must be on the same event loop.
+    """The last answers, by request. While an answer is valid, all clients get the same bytes. All uses of a cache must
+    be on the same event loop.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

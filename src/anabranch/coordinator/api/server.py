@@ -1,4 +1,4 @@
-"""The coordinator's HTTP server: routes that are made from the table of operations."""
+"""The coordinator's HTTP server, with routes from the table of operations."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _CLOSE = {"Connection": "close"}  # if a route raises an error, uvicorn closes t
 
 
 class Leader(Protocol):
-    """Knows whether a coordinator leads and, while the coordinator leads, starts jobs on it."""
+    """Knows whether a coordinator leads, and starts jobs on it while it leads."""
 
     @property
     def leads(self) -> bool:
@@ -79,7 +79,7 @@ class AlwaysLeads:
         self.resume = coordinator.resume
 
     def check(self) -> None:
-        """Does nothing, because the coordinator always leads."""
+        """Does nothing: the coordinator always leads."""
 
 
 def app(
@@ -96,13 +96,11 @@ def app(
     ``{"error", "cure", "kind"}`` and status 400, 401, 403, 404, 405, 408, 409, 413, 415, 429, 500 or 503.
 
     Args:
-        leader: by default, :class:`AlwaysLeads`.
-        token: the ``Authorization: Bearer`` token that suffices for all requests. Requests for ``/healthz`` and for the
-            dashboard's files need no token. If None, no request needs a token.
+        token: the ``Authorization: Bearer`` token that suffices for all requests; None if no request needs a token.
+            Requests for ``/healthz`` and for the dashboard's files never need one.
         read_token: a token that suffices for operations with ``private=False``.
         hosts: names by which requests may address the coordinator, in addition to loopback names and the address at
             which a request arrives.
-        trail: records requests to change something, requests for something private, and refused requests.
         clock: a clock in seconds, which determines how long answers are reused.
     """
     endpoints = _Endpoints(coordinator, AlwaysLeads(coordinator) if leader is None else leader, ResponseCache(clock))
@@ -161,8 +159,8 @@ class _Endpoints:
         return self._cached(operation, carry_out) if operation.by_generation or operation.fresh_for else endpoint
 
     def _cached(self, operation: Operation[..., Any], carry_out: Callable[..., Any]) -> Endpoint:
-        """The endpoint of an operation whose answer is reused for identical requests, either as long as the job has the
-        same generation, or for ``fresh_for`` seconds.
+        """The endpoint of an operation whose answer is reused for identical requests, as long as the job has the same
+        generation, or for ``fresh_for`` seconds.
         """
 
         async def endpoint(request: Request) -> Response:
@@ -193,9 +191,7 @@ class _Endpoints:
         return method
 
     async def _led(self, pool: Executor | None, act: Callable[..., T], *args: Any) -> T:
-        """Carry out an operation for which the coordinator must lead. Whether it leads is checked before and after the
-        operation.
-        """
+        """Carry out an operation, and check before and after it that the coordinator leads."""
 
         def acted() -> T:
             self._leader.check()
@@ -225,7 +221,7 @@ class _Endpoints:
         return Response(_content(operation, number), media_type="application/json")
 
     async def _events(self, request: Request) -> Response:
-        """Answer a request for events. While it waits for events, the request occupies no thread."""
+        """Answer a request for events, without a thread while it waits."""
         operation = Operations.events
         arguments = dict(zip(operation.signature.parameters, await _arguments(operation, request), strict=True))
         wait = min(arguments.pop("wait"), MOST_WAIT)
@@ -249,8 +245,8 @@ class _Endpoints:
         return await respond(request, tagged(_content(operation, found), "application/json"))
 
     async def _heartbeat(self, request: Request) -> Response:
-        """Answer a heartbeat. Most heartbeats are processed on the event loop. A long poll also waits there, so a long
-        poll occupies no thread. Raises UsageError if the heartbeat and the URL name different containers.
+        """Answer a heartbeat. Most are processed on the event loop, where long polls wait, too. Raises UsageError if
+        the heartbeat and the URL name different containers.
         """
         beat, wait = await _arguments(Operations.heartbeat, request)
         if beat.container != request.path_params["container"]:
@@ -268,7 +264,7 @@ class _Endpoints:
 
 
 class _News:
-    """Lets a request on the event loop wait for news. Any thread can announce news with :meth:`come`."""
+    """Lets a request on the event loop wait for news, which any thread can announce with :meth:`come`."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -292,7 +288,6 @@ class _News:
 
 
 async def _arguments(operation: Operation[..., Any], request: Request) -> list[Any]:
-    """The arguments in a request for an operation, in the order of the operation's signature."""
     found = {each.name: _argument(each, request) for each in operation.parameters if each.in_path}
     if operation.body is not None:
         content = await _body(request, operation.max_bytes)
@@ -341,7 +336,6 @@ async def _body(request: Request, most: int) -> bytes:
 
 
 def _content(operation: Operation[..., Any], result: Any) -> bytes:
-    """The body of a response."""
     if isinstance(result, bytes):
         return result
     if isinstance(result, Document):
@@ -358,9 +352,8 @@ def _log(request: Request, status: int, why: str) -> None:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """The response to a request that can't be fulfilled. If a GET asks about something that doesn't
-    exist, this isn't logged as a refusal, because the client may only want to know whether it exists. For example,
-    ``anabranch start`` asks whether the job is new.
+    """The response to a request that can't be fulfilled. A GET of something that doesn't exist isn't logged as a
+    refusal: for example, ``anabranch start`` asks whether the job is new.
     """
     assert isinstance(error, AnabranchError)
     if request.method != "GET" or not isinstance(error, NotFoundError):

@@ -19,8 +19,8 @@ def of_server(certificate: Path, key: Path | None = None, client_ca: Path | None
 
     Args:
         key: the file with the private key; None if the key is in the certificate's file.
-        client_ca: the file with the certificate of the authority that must have signed the certificates of clients;
-            None if clients need no certificate.
+        client_ca: the file with the certificate of the authority that must have signed clients' certificates; None if
+            clients need no certificate.
 
     Raises:
         ConfigError: a file can't be read, or has the wrong content. The message names the file.
@@ -39,7 +39,7 @@ def of_client(ca: Path | None = None, certificate: Path | None = None, key: Path
     Args:
         ca: the file with the certificate of the authority that must have signed the coordinator's certificate; None for
             any authority that this machine trusts.
-        certificate: the file with the certificate that the client presents; None if the client presents none.
+        certificate: the file with the certificate that the client presents; None if it presents none.
         key: the file with the private key; None if the key is in the certificate's file.
 
     Raises:
@@ -64,8 +64,8 @@ def refusal(error: BaseException) -> str | None:
 
 
 def alert(error: BaseException) -> str | None:
-    """The alert with which the other end ended the connection, in OpenSSL's words, such as
-    ``TLSV1_ALERT_PROTOCOL_VERSION``; None if something else caused the error.
+    """The alert with which the other end ended the connection, such as ``TLSV1_ALERT_PROTOCOL_VERSION``, if there was
+    one.
     """
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or ""):
@@ -74,7 +74,6 @@ def alert(error: BaseException) -> str | None:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An error, and the errors that caused it."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause

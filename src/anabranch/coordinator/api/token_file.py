@@ -1,5 +1,5 @@
-"""Stores the token that a coordinator creates, in a file that only the coordinator's user can read. (Anyone who can
-read the file can operate the coordinator.)
+"""Stores the token that a coordinator creates, in a file that only its user can read: whoever has the token can operate
+the coordinator.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ _CURE = "set [coordinator] token_file to a path that this user can write, or [co
 
 
 def of(settings: CoordinatorSettings) -> Path:
-    """The file in which a coordinator with these settings stores the token that it creates. Raises ConfigError if the
-    settings name no file.
-    """
+    """The file for the token that a coordinator with these settings creates. Raises ConfigError if they name none."""
     if settings.token_file is None:
         raise ConfigError("no file is named for the token of the coordinator", _CURE)
     return settings.token_file
@@ -38,7 +36,7 @@ def sibling(token_file: Path, suffix: str) -> Path:
 
 
 def read(path: Path) -> str | None:
-    """The token in a file; None if there is no token yet, or if this user can't read the file."""
+    """The token in a file; None if there is none yet, or if this user can't read the file."""
     try:
         with _opened(path) as descriptor:
             return os.read(descriptor, _LONGEST).decode(errors="replace").strip() or None
@@ -68,9 +66,7 @@ def made(path: Path) -> str:
 
 
 def _write(path: Path) -> str:
-    """Write a new token, and return the token that the file then contains. If another process creates the file at the
-    same time, the file keeps the token of the process that was first.
-    """
+    """Write a new token, and return the one in the file: if another process is first, its token stays."""
     temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

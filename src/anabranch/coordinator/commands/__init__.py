@@ -1,15 +1,15 @@
 """The commands that change a job at a user's request. Each command has a module with ``check``, ``plan``, ``apply`` and
-``run``. (The modules of simple commands, such as ``stop``, have no ``plan``. The module ``autoscale`` isn't such a
-command: the coordinator itself uses it.)
+``run``. (Simple commands, such as ``stop``, have no ``plan``. ``autoscale`` isn't a command: the coordinator itself
+uses it.)
 
-``check`` raises an error if something prevents the command. ``plan`` determines the command's effects and changes
-nothing. ``apply`` carries the plan out, and stores each step before the step takes effect. ``run`` calls the
-others, and holds the job's lock while it applies the plan.
+``check`` raises an error if something prevents the command. ``plan`` determines the effects and changes nothing.
+``apply`` carries the plan out, and stores each step before it takes effect. ``run`` calls the others, and holds the
+job's lock while it applies the plan. After a change, a running job has the state CHANGING until all of its lanes are
+running. A repeated request for a change does nothing.
 
 To add a command, add a module here, an operation of the same name in :mod:`anabranch.coordinator.api.operations`, the
-documents that the operation takes and returns in :mod:`anabranch.protocol`, and a module of the same name in
-:mod:`anabranch.cli`. The server, the client, the OpenAPI description, the coordinator and the command line need no
-change. (An operation that only reads is a method of :class:`anabranch.coordinator.coordinator.Coordinator`.)
+documents that it takes and returns in :mod:`anabranch.protocol`, and a module of the same name in :mod:`anabranch.cli`.
+(An operation that only reads is a method of :class:`anabranch.coordinator.coordinator.Coordinator`.)
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["Command", "Context", "named"]
 
 
 class Command(Protocol):
-    """The interface of a command's module. ``run`` takes the arguments of the operation that has the command's name."""
+    """The interface of a command's module. ``run`` takes the arguments of the operation of the same name."""
 
     def run(self, context: Context, /, *arguments: Any, **named: Any) -> Any: ...
 
 
 def named(name: str) -> Command:
-    """The command that carries out an operation. Raises ModuleNotFoundError if there is no such command."""
+    """The command that carries out an operation. Raises ModuleNotFoundError if there is none."""
     return cast(Command, importlib.import_module(f"{__name__}.{name}"))

@@ -23,9 +23,8 @@ __all__ = ["apply", "check", "explain", "plan", "run"]
 
 
 def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
-    """Move the tasks, considering the racks of the job's containers and of its inputs' replicas. The job is changing
-    until all of its lanes are running. If the request is repeated, nothing more happens. If all tasks are already in
-    place, no lane closes; at most, the racks are recorded.
+    """Move the tasks to suit the racks of the job's containers and of its inputs' replicas. If all tasks are in place,
+    no lane closes; at most, the racks are recorded.
 
     Raises:
         NotFoundError: there is no such job.
@@ -57,8 +56,8 @@ def check(running_job: RunningJob) -> None:
 
 
 def plan(running_job: RunningJob, present: Generation, request: str) -> NextGeneration:
-    """The next generation of a job, in which tasks have the seats that they should have. If no task moves, the
-    generation has no new lanes.
+    """The next generation of a job, with the tasks in the seats that they should have. If no task moves, it has no new
+    lanes.
     """
     check(running_job)
     its = {lane.id: lane for lane in running_job.lanes}
@@ -79,8 +78,8 @@ def apply(
     planned: NextGeneration | None,
     request: AssignRequest,
 ) -> ScaleResult:
-    """Enter the planned generation, which also records the seats' racks, if tasks move or these racks have changed.
-    Otherwise, or if the request is a dry run, nothing changes.
+    """Enter the planned generation, which also records the seats' racks, if tasks move or these racks have changed, and
+    the request isn't a dry run.
     """
     if planned is not None and planned.model.containers == present.model.containers:
         assert isinstance(planned.result, ScaleResult)
@@ -104,7 +103,6 @@ def explain(context: Context, job: str) -> Assignment:
 
 
 def _explained(running_job: RunningJob, present: Generation) -> Assignment:
-    """The explanation for a snapshot of a job."""
     where, rules = (
         racks.where(running_job, present.containers),
         assignment_settings.rules(running_job.settings.assignment),

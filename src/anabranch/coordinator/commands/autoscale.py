@@ -1,4 +1,4 @@
-"""Gives a job the factor that the coordinator's autosizer chooses, and explains what determines the factor."""
+"""Gives a job the factor that the coordinator's autosizer chooses, and explains the choice."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _ADVISED_AFTER = 30.0
 
 
 def autoscale(registry: JobRegistry, job: str) -> None:
-    """Give a running job the factor that the autosizer chooses. If the factor is refused, no other factor is tried in
-    the same generation. If no factor helps enough, an event gives advice, once per generation.
+    """Give a running job the factor that the autosizer chooses. If it is refused, no other factor is tried in the same
+    generation. If no factor helps enough, an event gives advice, once per generation.
     """
     with registry.locked_all() as jobs:
         verdict = _wanted(registry, jobs[job]) if job in jobs else None
@@ -54,7 +54,7 @@ def autoscale(registry: JobRegistry, job: str) -> None:
 
 
 def _wanted(registry: JobRegistry, running_job: RunningJob) -> Verdict | None:
-    """The autosizer's verdict, if a verdict is due and another factor should be tried; otherwise None."""
+    """The autosizer's verdict, if one is due and another factor should be tried."""
     limits = running_job.settings.autoscale
     if limits is None or registry.clock() < running_job.scaling.looked_at + _SIZE_EVERY:
         return None
@@ -89,7 +89,7 @@ def explain(context: Context, job: str) -> Sizing:
 
 
 def _is_scalable(registry: JobRegistry, snapshot: JobSnapshot) -> bool:
-    """Whether a job can have factors other than 1. The answer is determined once per generation."""
+    """Whether a job can have factors other than 1. This is determined once per generation."""
     seen = snapshot.running_job
     key = (seen.deployment, seen.generation)
     if key not in seen.scaling.scalable:
@@ -114,7 +114,6 @@ def _advise(registry: JobRegistry, running_job: RunningJob, verdict: Verdict) ->
 def _look(
     registry: JobRegistry, running_job: RunningJob, limits: AutoscaleSettings, status: JobStatus
 ) -> tuple[Assessment, Findings]:
-    """The autosizer's assessment of a job's current figures, and its findings so far."""
     pause = pause_estimate.expected(
         (each.lane for each in status.lanes), running_job.reports, Kind.FACTOR, running_job.progress.shown
     )
@@ -130,7 +129,6 @@ def _verdict(
     look: Assessment,
     findings: Findings,
 ) -> Verdict:
-    """The autosizer's verdict on a job."""
     now, undone = registry.clock(), running_job.model.undoes > 0
     since = now - running_job.progress.unchanged_since
     return autosizing.decide(limits, status, since, undone, look, findings, now)

@@ -12,8 +12,7 @@ __all__ = ["apply", "check", "run"]
 
 
 def run(context: Context, job: str) -> None:
-    """If the job is being changed, return to its former generation or version. If the job is draining, let it run
-    again.
+    """Return a job that is being changed to its former generation or version, and let a draining job run again.
 
     Raises:
         NotFoundError: there is no such job.

@@ -27,8 +27,8 @@ __all__ = ["Context", "enter"]
 @dataclass(frozen=True)
 class Context:
     """The context of a command. For ``systems``, ``counting`` and ``locating``, see
-    :class:`anabranch.coordinator.coordinator.Coordinator`. Asking systems takes time, so don't hold a job's lock while
-    they are asked.
+    :class:`anabranch.coordinator.coordinator.Coordinator`. Asking systems takes time, so don't hold a job's lock
+    meanwhile.
     """
 
     registry: JobRegistry
@@ -47,7 +47,7 @@ class Context:
         return counted, list(patterns.of_model(present.model).values())
 
     def locate(self, job: str, counts: Iterable[str] = ()) -> None:
-        """Look up the racks of a job's inputs and of the streams ``counts``, if any of the job's seats is in a rack.
+        """If any of the job's seats is in a rack, look up the racks of its inputs and of the streams ``counts``.
 
         Raises:
             NotFoundError: there is no such job.
@@ -75,9 +75,7 @@ def enter(
     planned: NextGeneration | None,
     request: TaskMoveRequest,
 ) -> ScaleResult:
-    """Enter the planned generation, unless the request is a dry run, and return the result. If ``planned`` is None,
-    nothing changes.
-    """
+    """Enter the planned generation, unless it is None or the request is a dry run, and return the result."""
     if planned is None:
         return ScaleResult(generation=present.generation, factor=present.factor, containers=present.containers)
     assert isinstance(planned.result, ScaleResult)

@@ -1,4 +1,4 @@
-"""Replaces a job's version by another version, which takes over the job's state and positions."""
+"""Replaces a job's version by another one, which takes over the job's state and positions."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ __all__ = ["already", "apply", "change", "check", "plan", "present", "run"]
 
 
 def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
-    """Deploy the version. A running job is changing until all of its lanes are running; a job that doesn't run is
-    started. If the request is repeated, nothing more happens.
+    """Deploy the version. A job that doesn't run is started.
 
     Raises:
         NotFoundError: there is no such job.
@@ -48,9 +47,9 @@ def change(
     request: DeployRequest | RollbackRequest,
     planned: Callable[[CurrentDeployment], NextDeployment],
 ) -> DeployResult:
-    """Make a plan without locking the job, and apply the plan if it is still valid; otherwise make a new plan. Raises
-    ConflictError if the job had changed each time a plan was ready, and the errors of :func:`present`,
-    :func:`check`, ``planned`` and :func:`off_lock.check_expected`.
+    """Make a plan without locking the job, and apply it if it is still valid; otherwise make a new one. Raises
+    ConflictError if the job had changed each time a plan was ready, and the errors of :func:`present`, :func:`check`,
+    ``planned`` and :func:`off_lock.check_expected`.
     """
     registry = context.registry
     for _ in range(off_lock.TRIES):
@@ -91,7 +90,7 @@ def present(registry: JobRegistry, job: str) -> CurrentDeployment:
 
 
 def _is_still(registry: JobRegistry, found: CurrentDeployment) -> bool:
-    """Whether a plan for ``found`` is still valid for the job. The caller holds the job's lock."""
+    """Whether a plan for ``found`` is still valid. The caller holds the job's lock."""
     job = found.stored.job
     running_job = registry.jobs.get(job)
     if found.running_job is not None:
@@ -101,7 +100,7 @@ def _is_still(registry: JobRegistry, found: CurrentDeployment) -> bool:
 
 
 def already(registry: JobRegistry, found: CurrentDeployment) -> DeployResult:
-    """The answer to a repeated request, which has already been carried out."""
+    """The answer to a request that has already been carried out."""
     number = found.stored.id
     return DeployResult(
         deployment=number, version_of=next_deployment.version_of(registry.store, found.stored.job, number)
@@ -109,7 +108,7 @@ def already(registry: JobRegistry, found: CurrentDeployment) -> DeployResult:
 
 
 def check(found: CurrentDeployment) -> None:
-    """Raises ConflictError if no other deployment can follow the current deployment at the moment."""
+    """Raises ConflictError if no other deployment can follow the current one at the moment."""
     job = found.stored.job
     if found.stored.state == DeploymentState.DRAINED:
         raise ConflictError(
@@ -133,16 +132,14 @@ def check(found: CurrentDeployment) -> None:
 
 
 def plan(found: CurrentDeployment, request: DeployRequest) -> NextDeployment:
-    """The next deployment. Raises the same errors as :func:`anabranch.coordinator.jobs.next_deployment.deployed`."""
+    """The next deployment. Raises the errors of :func:`anabranch.coordinator.jobs.next_deployment.deployed`."""
     return next_deployment.deployed(found, request.start, 0, request.drop_state, request.request)
 
 
 def apply(
     registry: JobRegistry, found: CurrentDeployment, planned: NextDeployment, request: DeployRequest | RollbackRequest
 ) -> DeployResult:
-    """Enter the planned deployment, or start the job with it if the job doesn't run. The caller holds the job's
-    lock.
-    """
+    """Enter the planned deployment; if the job doesn't run, start it. The caller holds the job's lock."""
     if found.running_job is not None:
         registry.replace(registry.jobs[found.stored.job], planned, request.now)
         return planned.result

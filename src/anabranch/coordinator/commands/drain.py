@@ -16,7 +16,7 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted:
-    """Drain a job. If the job is already draining, or the notification is for another deployment, nothing more happens.
+    """Drain a job, unless it is already draining or the notification is for another deployment.
 
     Raises:
         NotFoundError: there is no such job.
@@ -46,14 +46,14 @@ def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted
 
 
 def check(running_job: RunningJob, request: DrainNotification) -> str:
-    """Why a drain notification is ignored; empty if it isn't ignored. Raises the same errors as
+    """Why a drain notification is ignored; empty if it isn't. Raises the errors of
     :func:`anabranch.coordinator.jobs.draining.check`.
     """
     return draining.check(running_job.job, running_job.state, running_job.deployment, running_job.lanes, request)
 
 
 def plan(running_job: RunningJob, request: DrainNotification) -> DrainAccepted:
-    """The plan of a drain: which lanes drain, in which order, and the expected duration. Raises the same errors as
+    """The plan of a drain: which lanes drain, in which order, and the expected duration. Raises the errors of
     :func:`check`.
     """
     ignored = check(running_job, request)
@@ -70,9 +70,7 @@ def plan(running_job: RunningJob, request: DrainNotification) -> DrainAccepted:
 
 
 def _ends(running_job: RunningJob, request: DrainNotification) -> dict[str, int] | None:
-    """The end offsets of the inputs according to the lanes' last reports, if the inputs should be read up to these
-    offsets; otherwise None.
-    """
+    """The inputs' end offsets from the lanes' last reports; None if the drain stops at planned offsets."""
     if request.mode == "planned":
         return None
     return {ssp: end for report in running_job.reports.values() for ssp, end in report.progress.ends.items()}

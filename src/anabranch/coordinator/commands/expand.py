@@ -1,5 +1,5 @@
 """Adapts a running job to partitions added to its inputs, and to new streams that match its patterns, at a user's
-request or whenever the coordinator finds such partitions or streams.
+request or whenever the coordinator finds them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ __all__ = ["apply", "check", "follow_inputs", "look", "plan", "run"]
 
 
 def run(context: Context, job: str, request: ExpandRequest) -> ScaleResult:
-    """Adapt the job. The job is changing until all of its lanes are running. If the request is repeated, or there are
-    no new partitions or streams, nothing happens.
+    """Adapt the job, if there are new partitions or streams.
 
     Raises:
         NotFoundError: there is no such job.
         ConflictError: the job doesn't run, is being changed, has a failed lane, isn't in the state that the request
-            expects, or can't be adapted. In the last case, the message names the reason.
+            expects, or can't be adapted for a reason that the message names.
         AnabranchError: a system doesn't answer.
     """
     registry = context.registry
@@ -73,7 +72,7 @@ def plan(
     begins: bool = False,
 ) -> NextGeneration | None:
     """The next generation of a job, with the current partition counts of its inputs, and with new streams that match
-    its patterns; None if no count has changed and there are no new streams.
+    its patterns; None if there is nothing new.
 
     Args:
         counts: the partition counts of the inputs and of streams that match the patterns, by ``system/stream``.
@@ -112,8 +111,8 @@ def apply(
 
 
 def look(context: Context) -> None:
-    """For each running job that is due for a check, count the partitions of the inputs, and adapt the job. Call this
-    about once a second. A call takes as long as the systems take to answer.
+    """Count the partitions of the inputs of each running job for which this is due, and adapt the job. Call this about
+    once a second. A call takes as long as the systems take to answer.
     """
     registry = context.registry
     with registry.locked_all() as jobs:
@@ -143,8 +142,8 @@ def look(context: Context) -> None:
 
 
 def _follow(registry: JobRegistry, running_job: RunningJob, snapshot: JobSnapshot, counts: Mapping[str, int]) -> None:
-    """Like :func:`follow_inputs`, but plans without locking the job. If the job changes meanwhile, nothing is done, and
-    the next check is due at once.
+    """Like :func:`follow_inputs`, but plans without locking the job. If the job changes meanwhile, the next check is
+    due at once.
     """
     planned, refused = None, None
     try:
@@ -179,7 +178,7 @@ def follow_inputs(
 
 
 def _warn(registry: JobRegistry, running_job: RunningJob, refused: ConflictError | None) -> None:
-    """Warn once why a job can't be adapted to its inputs. ``refused`` is the reason; None if the job can be adapted."""
+    """Warn once why a job can't be adapted to its inputs; ``refused`` is None if it can."""
     before, running_job.inputs.warning = running_job.inputs.warning, "" if refused is None else str(refused)
     if refused is not None and running_job.inputs.warning != before:
         what = "the job can't adapt to its inputs"

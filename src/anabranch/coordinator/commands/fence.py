@@ -13,8 +13,8 @@ __all__ = ["apply", "check", "run"]
 
 
 def run(context: Context, container: str, why: str = "") -> None:
-    """Take a container's seat away. The container's lanes are fenced (see
-    :meth:`anabranch.coordinator.coordinator.Coordinator.fences`); then other containers get the lanes.
+    """Take a container's seat away. Its lanes are fenced (see
+    :meth:`anabranch.coordinator.coordinator.Coordinator.fences`); then other containers get them.
 
     Raises:
         NotFoundError: there is no such container.
@@ -28,7 +28,7 @@ def run(context: Context, container: str, why: str = "") -> None:
 
 
 def check(registry: JobRegistry, container: str) -> tuple[RunningJob, Process]:
-    """The job of a container, and the process that should lose its seat. Raises the same errors as :func:`run`."""
+    """The job of a container, and the process that should lose its seat. Raises the errors of :func:`run`."""
     running_job, process = registry.holder(container)
     if running_job is None or process is None:
         record = registry.store.container(container)

@@ -1,5 +1,5 @@
-"""Plans changes for a snapshot of a job, without locking the job. If the job has changed by the time a plan is ready,
-and the plan isn't valid any more, a new plan is made.
+"""Plans changes for a snapshot of a job, without locking the job, and again if the plan isn't valid any more when it is
+ready.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ __all__ = [
 ]
 
 TRIES = 10
-"""The maximum number of plans that are made for a change: if the job has changed when a plan is ready, a new plan is
-made."""
+"""The largest number of plans for a change: if the job has changed when a plan is ready, a new one is made."""
 
 
 class Planned(Protocol):
@@ -48,13 +47,13 @@ R = TypeVar("R", ScaleResult, RewindResult, DeployResult)
 
 @dataclass(frozen=True)
 class JobSnapshot:
-    """A copy of a job as it was at some moment. Planning with this copy needs no lock and has no effect on the job."""
+    """A copy of a job at some moment, for planning without a lock and without an effect on the job."""
 
     running_job: RunningJob
     present: Generation
 
     def is_still(self, running_job: RunningJob) -> bool:
-        """Whether a plan for the snapshot is still valid for the job. The caller holds the job's lock."""
+        """Whether a plan for the snapshot is still valid. The caller holds the job's lock."""
         return self.running_job.plans_alike(running_job)
 
     @property
@@ -63,7 +62,7 @@ class JobSnapshot:
 
 
 def take(registry: JobRegistry, running_job: RunningJob) -> JobSnapshot:
-    """A snapshot of a job whose lock the caller holds. A snapshot is cheap even if the job has many tasks."""
+    """A snapshot of a job whose lock the caller holds. It is cheap even if the job has many tasks."""
     return JobSnapshot(running_job.snapshot(), registry.present(running_job))
 
 
@@ -78,9 +77,9 @@ def change(
     ``apply`` gets None.
 
     Args:
-        plan: makes the plan. It may run for a long time, and must only read its arguments. None means that nothing
-            needs to be done.
-        apply: applies the plan. It is called with the locked job or, for a dry run, with the snapshot.
+        plan: makes the plan; None if nothing needs to be done. It may run for a long time, and must only read its
+            arguments.
+        apply: applies the plan to the locked job or, in a dry run, to the snapshot.
 
     Raises:
         ConflictError: the job had changed each time a plan was ready. Also raises the errors of
@@ -123,7 +122,6 @@ def check_expected(
     """Raises ConflictError if the request expects another state of the job, or another result.
 
     Args:
-        basis: identifies the job's current state.
         result: the planned result; if None, only the job's state is compared.
     """
     expected = request.expect
@@ -159,7 +157,7 @@ def response(result: R, basis: Basis, request: ChangeRequest, heads: int) -> R:
 
 
 def _digest(result: ScaleResult | RewindResult | DeployResult) -> str:
-    """A digest of a change's result. It leaves out the predicted pause, which differs each time."""
+    """A digest of a change's result, without the predicted pause, which differs each time."""
     if isinstance(result, ScaleResult):
         rest = [result.factor, result.containers, result.partitions, result.free]
     elif isinstance(result, RewindResult):

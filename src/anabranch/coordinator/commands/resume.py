@@ -15,12 +15,12 @@ __all__ = ["apply", "check", "plan", "run"]
 
 def run(context: Context, job: str) -> int:
     """Continue the deployment, and return its number. If the job was drained, start its version again in a new
-    deployment. If the job runs but its launcher has given up, let the launcher start containers again.
+    deployment. If the job runs but its launcher has given up, let the launcher try again.
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job is already running or was reset, or the job's code isn't stored, because the job ran in
-            one process with its coordinator.
+        ConflictError: the job is already running or was reset, or its code isn't stored, because it ran in one process
+            with its coordinator.
     """
     registry = context.registry
     with registry.locked_all() as jobs:
@@ -45,7 +45,7 @@ def check(registry: JobRegistry, stored: DeploymentRecord) -> None:
 
 
 def plan(registry: JobRegistry, stored: DeploymentRecord) -> StartRequest | None:
-    """The new deployment to store, if the last deployment was drained; None if the last deployment continues."""
+    """The new deployment to store, if the last one was drained."""
     if stored.state != DeploymentState.DRAINED:
         return None
     store, job = registry.store, stored.job

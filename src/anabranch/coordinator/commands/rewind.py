@@ -22,11 +22,9 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str, request: RewindRequest) -> RewindResult:
-    """Rewind the job: lanes close, and their successors begin at the given offsets. The job is changing until all of
-    its lanes are running.
+    """Rewind the job: lanes close, and their successors begin at the given offsets.
 
-    If the request is repeated, nothing more happens. A partition that hasn't been read up to the given offset yet
-    continues from its current position.
+    A partition that hasn't been read up to the given offset yet continues from its current position.
 
     Raises:
         NotFoundError: the job doesn't exist, or doesn't read one of the partitions.

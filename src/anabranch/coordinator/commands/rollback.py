@@ -23,7 +23,7 @@ def run(context: Context, job: str, request: RollbackRequest) -> DeployResult:
 
 
 def plan(registry: JobRegistry, found: CurrentDeployment, request: RollbackRequest) -> NextDeployment:
-    """The next deployment, with the previous version. Raises ConflictError if there was no previous version."""
+    """The next deployment, with the previous version. Raises ConflictError if there was none."""
     store, job = registry.store, found.stored.job
     again = next_deployment.former_version(store, job, found.stored.id)
     start = next_deployment.again(store, job, again)

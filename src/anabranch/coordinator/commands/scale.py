@@ -17,11 +17,10 @@ __all__ = ["apply", "check", "is_scalable", "plan", "run"]
 
 
 def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
-    """Change the factor or the number of containers: lanes close, and other lanes continue from them. The job is
-    changing until all of its lanes are running.
+    """Change the factor or the number of containers: lanes close, and others continue from them.
 
-    If the request is repeated, or the job already has the requested factor and containers, nothing happens. However, if
-    the request has ``now``, a change that is under way stops waiting for batches.
+    If the job already has this factor and number of containers, nothing happens. But if the request has ``now``, a
+    change that is under way stops waiting for batches.
 
     Raises:
         NotFoundError: there is no such job.
@@ -44,7 +43,7 @@ def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
 
 
 def check(running_job: RunningJob, present: Generation, factor: int, containers: int, alone: bool) -> None:
-    """Raises ConfigError or ConflictError if a job can't be given this factor or this number of containers now.
+    """Raises ConfigError or ConflictError if a job can't get this factor or this number of containers now.
 
     Args:
         alone: whether the coordinator and the only container are in one process.
@@ -74,13 +73,11 @@ def plan(
     who: str = "user",
     reason: str = "",
 ) -> NextGeneration | None:
-    """The next generation of a job; None if nothing changes. Raises the same errors as :func:`check` and
+    """The next generation of a job; None if nothing changes. Raises the errors of :func:`check` and
     :func:`anabranch.planning.transition.rescale.rescaled`.
 
     Args:
         alone: see :func:`check`.
-        who: who requested the change.
-        reason: why the change was requested.
     """
     factor = present.factor if request.factor is None else request.factor
     containers = present.containers if request.containers is None else request.containers
@@ -100,8 +97,8 @@ def apply(
     planned: NextGeneration | None,
     request: ScaleRequest,
 ) -> ScaleResult:
-    """Enter the planned generation. If nothing is planned, but the request has ``now``, let a change that is under way
-    stop waiting for batches.
+    """Enter the planned generation. If nothing is planned, and the request has ``now``, hasten a change that is under
+    way.
     """
     if planned is None and request.now and not request.dry:
         registry.hasten(running_job)

@@ -1,4 +1,4 @@
-"""Starts a planned job: continues the job's last deployment, or begins a new one if there is none to continue."""
+"""Starts a planned job: continues its last deployment, or begins a new one if there is none to continue."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["apply", "check", "plan", "run"]
 
 def run(context: Context, start: StartRequest) -> int:
     """Start the job, and return the deployment's number. If the job is new, or its last deployment was drained or
-    reset, a new deployment begins. Otherwise the last deployment continues with its own lanes, and the lanes in
-    ``start`` are ignored.
+    reset, a new deployment begins. Otherwise the last one continues with its own lanes, and those in ``start`` are
+    ignored.
 
     Raises:
         ConflictError: the job is already running; it differs from the last deployment, which it should continue (the
@@ -43,8 +43,7 @@ def check(registry: JobRegistry, job: str) -> None:
 
 
 def plan(registry: JobRegistry, start: StartRequest, stored: DeploymentRecord | None) -> StartRequest | None:
-    """The new deployment to store; None if the last deployment, ``stored``, continues. Doesn't check whether the job is
-    already running: see :func:`check`.
+    """The new deployment to store; None if the last one, ``stored``, continues.
 
     Raises:
         ConflictError: the job differs from the last deployment, which it should continue, or can't begin where its last

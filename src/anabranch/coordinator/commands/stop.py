@@ -15,11 +15,11 @@ __all__ = ["apply", "check", "run"]
 def run(context: Context, job: str, at_once: bool = False) -> None:
     """Stop a job.
 
-    If the job is already stopping, nothing more happens, except that ``at_once`` takes effect.
+    If the job is already stopping, only ``at_once`` can have an effect.
 
     Args:
-        at_once: whether lanes break off their running batches, rather than end at a batch boundary. The next start
-            finishes these batches. ``at_once`` isn't stored, so another coordinator that takes over doesn't know it.
+        at_once: whether lanes break off their running batches, which the next start finishes, rather than end at a
+            batch boundary. It isn't stored, so another coordinator that takes over doesn't know it.
 
     Raises:
         NotFoundError: there is no such job.

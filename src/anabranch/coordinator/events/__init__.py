@@ -1,1 +1,1 @@
-"""What can be derived from a job's events: the job's changes, and when its lanes ran. These are pure functions."""
+"""What can be derived from a job's events: its changes, and when its lanes ran. Pure functions."""

@@ -1,7 +1,7 @@
-"""The changes of a job, reconstructed from its events, with predictions and measurements. These are pure functions.
+"""The changes of a job, reconstructed from its events, with predictions and measurements. Pure functions.
 
-Because the changes are derived from events, they are known as long as the store keeps the events, even if another
-coordinator or an older version of anabranch stored the events.
+The changes are known as long as the store keeps the events, even if another coordinator or an older version of
+anabranch stored them.
 """
 
 from __future__ import annotations
@@ -49,12 +49,10 @@ def records(events: Iterable[Event], deployment: int = 0) -> list[ChangeRecord]:
 
 
 def _undone(change: ChangeRecord, event: Event, step: ChangeStep) -> ChangeRecord:
-    """A change that was under way when another change began with ``event``."""
     return msgspec.structs.replace(change, outcome="undone", ended=event.at, reason=step.undone_because or event.why)
 
 
 def _after(change: ChangeRecord, event: Event, step: ChangeStep) -> ChangeRecord:
-    """A change, updated from an event that follows the change's first event."""
     if step.outcome is not None and change.outcome == "open":
         return msgspec.structs.replace(
             change,

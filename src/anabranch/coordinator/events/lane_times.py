@@ -1,8 +1,4 @@
-"""When lanes ran, reconstructed from a job's events. These are pure functions.
-
-Because the times are derived from events, they are known as long as the store keeps the events, even if another
-coordinator or an older version of anabranch stored the events.
-"""
+"""When lanes ran, reconstructed from a job's events. Pure functions."""
 
 from __future__ import annotations
 
@@ -29,7 +25,6 @@ class Span:
     """The span of time from ``since`` to ``until``. All times are seconds since 1970.
 
     Args:
-        now: the current time.
         stopped: when the job stopped running; None if it is running.
     """
 
@@ -41,7 +36,7 @@ class Span:
 
 @dataclass
 class _Runs:
-    """The runs of a lane: pairs [from, to], in which "to" is None while the lane is running."""
+    """The runs of a lane: pairs [from, to]; "to" is None while the lane is running."""
 
     runs: list[list[float | None]] = field(default_factory=list)
 
@@ -67,7 +62,7 @@ def lane_times(
     Args:
         lanes: all lanes that the job has ever had, by id, in the order in which they were planned.
         events: the latest events about lanes, oldest first.
-        most_closed: the largest number of closed lanes to show. If there are more, the latest ones are shown.
+        most_closed: the largest number of closed lanes to show: those that were planned last.
     """
     known_since: float | None = None
     runs: dict[str, _Runs] = {}

@@ -1,6 +1,4 @@
-"""Determines the progress of a drain, and what each lane is told to do in a drain. These are pure functions, which
-store nothing.
-"""
+"""Determines the progress of a drain, and what each lane is told to do in it. Pure functions."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ _MAY_DRAIN = frozenset({DeploymentState.STARTING, DeploymentState.RUNNING, Deplo
 
 
 def check(job: str, state: DeploymentState, deployment: int, lanes: Iterable[Lane], said: DrainNotification) -> str:
-    """Why a drain notification is ignored; empty if it isn't ignored.
+    """Why a drain notification is ignored; empty if it isn't.
 
     Raises:
         UsageError: the notification's uuid isn't valid.
@@ -52,7 +50,7 @@ def check(job: str, state: DeploymentState, deployment: int, lanes: Iterable[Lan
 
 
 def check_cancellable(job: str, drain: DrainProgress) -> None:
-    """Raises ConflictError if a drain can't be cancelled, because incomplete windows may already have been emitted."""
+    """Raises ConflictError if a drain can't be cancelled, because incomplete windows may have been emitted."""
     if drain.last:
         raise ConflictError(
             f"job {job!r} drains to the end: incomplete windows have been emitted",
@@ -78,11 +76,12 @@ def stages(lanes: Iterable[Lane]) -> dict[str, tuple[str, ...]]:
 
 
 def following(drain: DrainProgress, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> DrainProgress | None:
-    """The progress of a drain after its next step; None if no step is due, for example while lanes have yet to report.
+    """The progress of a drain after its next step; None if no step is due, for example because lanes have yet to
+    report.
 
     First, all lanes that read streams from outside the job report where they stopped. Each partition is then read up to
-    the position of the most advanced lane. In the mode "latest", each partition is read at least up to the end offset
-    that it had when the drain was accepted. When all lanes have read up to these offsets, event time ends.
+    the position of the most advanced lane and, in the mode "latest", at least up to the end offset that it had when the
+    drain was accepted. When all lanes have read up to these offsets, event time ends.
     """
     known = list(lanes)
     mine = {str(ssp) for ssp in sources(known)}
@@ -120,7 +119,6 @@ def _has_halted(report: LaneReport, drain: DrainProgress) -> bool:
 
 
 def _taken(lane: Lane) -> dict[str, int]:
-    """The offsets up to which the predecessors of a lane have read records."""
     found: dict[str, int] = {}
     for each in lane.starting:
         whole = str(each.ssp.whole)

@@ -1,5 +1,4 @@
-"""Fences a lane at its outputs. After that, nothing that the lane's former process writes to a fenced output becomes
-visible."""
+"""Fences a lane at its outputs: nothing that its former process writes to a fenced output becomes visible any more."""
 
 from __future__ import annotations
 
@@ -16,9 +15,7 @@ __all__ = ["Fence", "fence"]
 
 @dataclass(frozen=True)
 class Fence:
-    """A lane that must be fenced at its outputs under its epoch, to shut out its former process. ``settings`` are the
-    job's settings.
-    """
+    """A lane that must be fenced under its epoch, to shut out its former process. ``settings`` are the job's."""
 
     lane: Lane
     settings: Mapping[str, Any]
@@ -28,8 +25,8 @@ def fence(lane: Lane, settings: Mapping[str, Any]) -> None:
     """Fence a lane under its epoch. This can be repeated, for example after an error.
 
     Streams with at-least-once output and functions of ``foreach_batch`` can't be fenced. They are skipped, because the
-    process that writes to them or calls them stops within its lease. Tables of a user's class are also skipped, because
-    the class isn't available here: the process that gets the lane fences these tables before it writes.
+    process that uses them stops within its lease. Tables of a user's class are also skipped, because the class isn't
+    available here: the process that gets the lane fences them before it writes.
 
     Raises:
         AnabranchError: a system doesn't answer, or a process with a higher epoch owns the lane.

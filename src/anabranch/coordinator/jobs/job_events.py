@@ -1,5 +1,5 @@
 """The events from which the records of changes and the times of lanes are made; see
-:mod:`anabranch.coordinator.events`. These are pure functions. ``at`` is the current time in seconds since 1970.
+:mod:`anabranch.coordinator.events`. Pure functions. ``at`` is the current time in seconds since 1970.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HASTE = "batches that are written at least once, or were given to foreach_batch,
 
 
 def began(running_job: RunningJob, planned: NextGeneration | NextDeployment, at: float, now: bool) -> Event:
-    """An event saying that a planned change begins. If ``now``, the change doesn't wait for batches."""
+    """The event that a planned change begins. If ``now``, the change doesn't wait for batches."""
     undoes = planned.kind == "undo"
     reasons = (f"cancelled: {planned.why}" if undoes else planned.why, f"without waiting: {HASTE}" if now else "")
     if isinstance(planned, NextGeneration):
@@ -44,7 +44,7 @@ def began(running_job: RunningJob, planned: NextGeneration | NextDeployment, at:
 
 
 def predicted(job: str, at: float, result: ChangeResult) -> list[Event]:
-    """A list with the event about the predicted effects of a change; an empty list if no lane closes."""
+    """The event about the predicted effects of a change, in a list; an empty list if no lane closes."""
     closing, starting, pause = len(result.closing), len(result.lanes), round(result.pause, 1)
     event = Event(
         kind="change",
@@ -59,8 +59,8 @@ def predicted(job: str, at: float, result: ChangeResult) -> list[Event]:
 
 
 def measured(job: str, at: float, pause: float, expected: float) -> Event:
-    """The event about a change's measured ``pause`` and its ``expected`` pause, in seconds. The measured pause is 0.0
-    if no pause was seen, normally because no records arrived."""
+    """The event about a change's measured and expected pause, in seconds. The measured one is 0.0 if no pause was seen,
+    normally because no records arrived."""
     pause, expected = max(0.1, round(pause, 1)) if pause else 0.0, round(expected, 1)
     return Event(
         kind="change",
@@ -84,7 +84,7 @@ def moved(
     error: str | None = None,
     seconds: float | None = None,
 ) -> Event:
-    """An event saying that a job has gone from one state to another, which may end a change.
+    """The event that a job has gone from one state to another. This may end a change.
 
     Args:
         error: the error that the job keeps, if any. A change that ends with an error has failed.
@@ -109,8 +109,8 @@ def of_lane(
     container: str = "",
     mark: MarkKind | None = None,
 ) -> Event:
-    """An event about a lane, which is the subject of the sentence ``what``. If a ``container`` has reported the event,
-    the container takes the place of ``who``.
+    """An event about a lane, which is the subject of the sentence ``what``. A ``container`` that has reported it takes
+    the place of ``who``.
     """
     return Event(
         kind=kind,
@@ -126,10 +126,10 @@ def of_lane(
 
 
 def hastened(job: str, at: float, kind: Literal["change", "state"], subject: str) -> Event:
-    """An event saying that ``subject`` no longer waits for batches."""
+    """The event that ``subject`` no longer waits for batches."""
     return Event(kind=kind, job=job, at=at, who="user", what=f"the {subject} no longer waits for batches", why=HASTE)
 
 
 def stays(job: str, at: float, why: str) -> Event:
-    """An event saying that a change can't be undone, so it stays in effect although a lane can't start."""
+    """The event that a change can't be undone, and stays in effect although a lane can't start."""
     return Event(kind="change", job=job, at=at, who="coordinator", what="the change can't be undone", why=why)

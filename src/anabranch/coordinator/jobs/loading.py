@@ -37,7 +37,6 @@ def loaded(
     """The running job that represents a stored deployment.
 
     Args:
-        state: the state that the job gets.
         settings: the job's settings, if the deployment has no program that contains them.
         former: the job as this coordinator has served it so far.
     """

@@ -1,5 +1,5 @@
-"""Decides when an event reports that a batch takes a long time: after half a minute, and then each time the duration
-has doubled.
+"""Decides when an event reports that a batch takes a long time: after half a minute, and then whenever the duration has
+doubled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LongBatches:
         return progress.seconds >= (seconds if number == progress.number else _FIRST)
 
     def take(self, report: LaneReport) -> str:
-        """The text of the event that is due for a lane's batch; empty if none is due. Returns each event only once."""
+        """The text of the event that is due for a lane's batch, once; empty if none is due."""
         progress = report.progress.batch_progress
         if progress is None or not self.is_due(report):
             return ""

@@ -18,8 +18,8 @@ class _Poll:
 
 
 class LongPolls:
-    """The clients that wait for new orders. A waiting client occupies no thread: it only provides a function with which
-    it is woken. Thread-safe.
+    """The clients that wait for new orders. They occupy no threads, but provide functions with which they are woken.
+    Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -31,8 +31,8 @@ class LongPolls:
 
     @contextmanager
     def waiting(self, container: str, seen: int, wake: Callable[[], object]) -> Iterator[None]:
-        """A context in which ``wake`` is called when the container's orders are newer than the revision ``seen``.
-        ``wake`` can be called several times, and by any thread. It must not block.
+        """A context in which ``wake`` is called when the container's orders are newer than the revision ``seen``. It
+        can be called several times, and by any thread, and must not block.
         """
         poll = _Poll(container, seen, wake)
         with self._lock:
@@ -44,9 +44,7 @@ class LongPolls:
                 self._waiting.discard(poll)
 
     def wake(self, has_news: Callable[[str, int], bool]) -> None:
-        """Wake the clients for which ``has_news`` returns True. ``has_news`` is called with a container and the
-        revision that the container has seen.
-        """
+        """Wake the clients for which ``has_news`` returns True, given a container and the revision that it has seen."""
         with self._lock:
             waiting = list(self._waiting)
         for poll in waiting:

@@ -1,5 +1,4 @@
-"""Handles the processes that hold the seats of jobs: they register, send heartbeats, and are expelled if they are
-silent for too long."""
+"""Gives seats to processes, handles their heartbeats, and expels those that are silent for too long."""
 
 from __future__ import annotations
 
@@ -32,12 +31,11 @@ _MARKS: Mapping[str, MarkKind] = {
 
 
 class Membership:
-    """Gives seats to processes, handles their heartbeats, and expels silent processes. Thread-safe, except for methods
-    whose caller must hold the job's lock.
+    """Manages the processes that hold seats. Thread-safe, except for methods whose caller must hold the job's lock.
 
     Args:
-        autoscale: gives a job the factor that its autosizer chooses. If processes are never expelled, this function is
-            called after each heartbeat of the job; otherwise the coordinator calls it periodically.
+        autoscale: gives a job the factor that its autosizer chooses. If processes are never expelled, it is called
+            after each heartbeat of the job; otherwise the coordinator calls it periodically.
     """
 
     def __init__(self, registry: JobRegistry, autoscale: Callable[[str], object]) -> None:
@@ -52,11 +50,11 @@ class Membership:
 
     def register(self, registration: Registration) -> RegistrationResponse:
         """Give a process a seat, under an epoch that is higher than all earlier epochs of the job. A process that
-        already has a seat keeps the seat and its epoch. A process that gets no seat is told to ask again, or to end if
-        it isn't needed.
+        already has a seat keeps it, and its epoch. A process that gets no seat is told to ask again, or to end if it
+        isn't needed.
 
-        If processes are never expelled, a process that requests a particular seat replaces the process that holds this
-        seat. Otherwise, a process can only take a free seat.
+        A process can only take a free seat. But if processes are never expelled, it replaces the holder of the seat
+        that it requests.
 
         Raises:
             NotFoundError: there is no such job, or it has no such seat.
@@ -75,8 +73,8 @@ class Membership:
                 return self._register(running_job, registration)
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> HeartbeatResponse:
-        """Process a heartbeat like :meth:`hear`. But if there are no new orders for the container, wait for new orders.
-        Raises the same errors as :meth:`hear`.
+        """Process a heartbeat like :meth:`hear`, but wait if there are no new orders for the container. Raises the
+        errors of :meth:`hear`.
 
         Args:
             wait: the seconds to wait, at most half a lease.
@@ -88,7 +86,7 @@ class Membership:
         return self.answer(beat) if news else answer
 
     def hear(self, beat: Heartbeat) -> HeartbeatResponse:
-        """Process what a container reports, and return what the container should run.
+        """Process what a container reports, and return what it should run.
 
         A container that reports a lane of another seat or deployment, or an unknown lane, is told to stop.
 
@@ -106,11 +104,11 @@ class Membership:
         return answer
 
     def hear_at_once(self, beat: Heartbeat) -> HeartbeatResponse | None:
-        """Like :meth:`hear`, but only for a heartbeat that contains nothing but figures, from a process for which there
-        are no new orders. Returns None for any other heartbeat, which must then be passed to :meth:`hear`. Always
-        returns None if processes are never expelled, or if the result of an earlier write is unknown.
+        """Like :meth:`hear`, but only for a heartbeat that contains nothing but figures, from a process without new
+        orders. Returns None for any other heartbeat, and for all if processes are never expelled or the result of an
+        earlier write is unknown: pass these to :meth:`hear`.
 
-        Unlike :meth:`hear`, this method waits neither for other requests nor for the store.
+        Waits neither for other requests nor for the store.
         """
         return None if self._registry.unsure else self._routine(beat)
 
@@ -135,12 +133,12 @@ class Membership:
         return self._registry.polls.waiting(beat.container, beat.seen, wake)
 
     def patience(self, wait: float) -> float:
-        """The seconds for which a client that asks for ``wait`` seconds is kept waiting: at most half a lease."""
+        """How long a client that asks for ``wait`` seconds is kept waiting: at most half a lease."""
         return max(0.0, min(wait, self._lease / 2))
 
     def holds_seat(self, execution: str) -> bool:
-        """Whether the process with this EXECUTION_ENV_CONTAINER_ID holds a seat of a job that is served here. If the
-        process neither holds such a seat nor stands by for one, the call counts as an invalid heartbeat.
+        """Whether the process with this EXECUTION_ENV_CONTAINER_ID holds a seat of a job that is served here. A call
+        for a process that neither holds such a seat nor stands by for one counts as an invalid heartbeat.
         """
         with self._registry.locked_all():
             served = [running_job.seats for running_job in self._registry.jobs.values()]
@@ -151,8 +149,8 @@ class Membership:
 
     @property
     def invalid_heartbeats(self) -> int:
-        """How many heartbeats came from processes that neither have a seat nor stand by for one, or that have a seat
-        under another epoch, since this coordinator started.
+        """How many heartbeats came, since this coordinator started, from processes that neither have a seat nor stand
+        by for one, or that have a seat under another epoch.
         """
         return self._unseated_beats
 
@@ -186,8 +184,8 @@ class Membership:
         return self._registered(process)
 
     def _free_seat(self, running_job: RunningJob, registration: Registration) -> str | None:
-        """The seat that a process can take; None if no such seat is free. If processes are never expelled, a requested
-        seat needn't be free. Raises NotFoundError if the job doesn't have the requested seat.
+        """The seat that a process can take. If processes are never expelled, a requested seat needn't be free. Raises
+        NotFoundError if the job doesn't have the requested seat.
         """
         seat = registration.seat
         if seat is not None and seat not in running_job.busy_seats:
@@ -226,8 +224,8 @@ class Membership:
         )
 
     def expel_silent(self, running_job: RunningJob) -> bool:
-        """Expel those of a job's processes whose leases ended at least ``grace`` seconds ago. Returns whether any
-        process was expelled. The caller holds the job's lock.
+        """Expel the job's processes whose leases ended at least ``grace`` seconds ago. Returns whether there were any.
+        The caller holds the job's lock.
         """
         if self._grace is None:
             return False
@@ -240,7 +238,7 @@ class Membership:
 
     def is_doomed(self, process: Process, end: float) -> bool:
         """Whether a process loses its seat because its lease ended at ``end`` or earlier. Once this is true, no
-        heartbeat can prevent the loss.
+        heartbeat can prevent it.
         """
         with self._registry.leases:
             process.doomed = process.doomed or process.lease_ends <= end
@@ -262,11 +260,11 @@ class Membership:
 
     def _routine(self, beat: Heartbeat) -> HeartbeatResponse | None:
         """Process a heartbeat that requires no decision, no change to the store and no new orders. Return None for any
-        other heartbeat.
+        other.
 
-        If processes can be expelled, the process's lease is renewed in either case, unless the process is doomed, or
-        has no seat under the heartbeat's epoch. So the lease counts from the heartbeat's arrival, even if the heartbeat
-        is processed later.
+        If processes can be expelled, either kind of heartbeat renews the process's lease, unless the process is doomed,
+        or has no seat under the heartbeat's epoch. So the lease counts from the arrival of a heartbeat that is
+        processed later.
         """
         running_job, process = self._registry.holder(beat.container)
         if self._grace is None:  # a step may have become due, and only heartbeats advance the job
@@ -322,7 +320,6 @@ class Membership:
         return HeartbeatResponse(alive=False, revision=-1, reason=reason)
 
     def _take_in(self, running_job: RunningJob, process: Process, beat: Heartbeat, its: dict[str, Lane]) -> bool:
-        """Process the contents of a heartbeat. Returns whether the contents may require a decision."""
         changed: dict[str, Lane] = {}
         happened: list[Event] = []
         news = [report for report in beat.lanes if running_job.is_news(report)]

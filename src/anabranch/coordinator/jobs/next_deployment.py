@@ -1,4 +1,4 @@
-"""Makes the next deployment of a job, which continues from the lanes of the current one. Nothing is stored here."""
+"""Makes a job's next deployment, which continues from the lanes of the current one. Stores nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["CurrentDeployment", "NextDeployment", "again", "deployed", "former_v
 
 @dataclass(frozen=True)
 class CurrentDeployment:
-    """The deployment that another deployment should follow. ``running_job`` is None if the job doesn't run."""
+    """The deployment that another one should follow. ``running_job`` is None if the job doesn't run."""
 
     stored: DeploymentRecord
     generation: Generation
@@ -40,12 +40,8 @@ class NextDeployment:
     """The next deployment of a job.
 
     Attributes:
-        result: the answer for the client.
         ending: the lanes of the current deployment that end, as they should be stored.
-        kind: the kind of the change.
-        who: who requested the deployment, for the event.
-        what: what happens, for the event.
-        why: the reason, for the event.
+        who: who requested the deployment. The event says this, ``what`` happens, and ``why``.
     """
 
     start: StartRequest
@@ -63,10 +59,10 @@ def deployed(
     """The deployment that replaces a job's version by another version.
 
     Args:
-        again: the first deployment of the version, if the job has had this version before; 0 if the version is new.
+        again: the first deployment of the version, if the job has had it before; 0 if it is new.
 
     Raises:
-        ConflictError: the version can't continue from the current state, and the message names the reasons; or the job
+        ConflictError: the version can't continue from the current state (the message names the reasons), or the job
             runs in one process with its coordinator.
         UsageError: the state to be dropped doesn't exist.
     """
@@ -94,7 +90,7 @@ def deployed(
 
 
 def undone(store: Store, running_job: RunningJob, generation: Generation, who: str, why: str) -> NextDeployment:
-    """A deployment of the previous version, to undo a deployment whose lanes haven't begun yet."""
+    """A deployment of the previous version, to undo one whose lanes haven't begun yet."""
     job, replaced = running_job.job, generation.model.replaces
     present = CurrentDeployment(
         stored_jobs.deployment(store, job), generation, tuple(running_job.known.values()), running_job
@@ -133,9 +129,7 @@ def version_of(store: Store, job: str, deployment: int) -> int:
 
 
 def former_version(store: Store, job: str, deployment: int) -> int:
-    """The first deployment of the version that came before the version of ``deployment``. Raises ConflictError if there
-    was no such version.
-    """
+    """The first deployment of the version before that of ``deployment``. Raises ConflictError if there was none."""
     first = version_of(store, job, deployment)
     if first == 1:
         raise ConflictError(f"job {job!r} has no version before this one", "deploy one: anabranch deploy JOB.py")

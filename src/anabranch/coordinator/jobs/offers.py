@@ -1,5 +1,4 @@
-"""Determines the offer for each seat of a job: what the process in the seat should run. Also keeps track of the lanes
-that the process has.
+"""Determines the offer for each seat of a job: what the process in the seat should run. Also keeps track of its lanes.
 """
 
 from __future__ import annotations
@@ -92,9 +91,7 @@ def of(job: RunningJob, process: Process) -> Offer:
 
 
 def hear_figures(job: RunningJob, process: Process, beat: Heartbeat) -> bool:
-    """Keep the reports of a heartbeat if they contain nothing but new figures. Otherwise, do nothing. Returns whether
-    the reports were kept.
-    """
+    """Keep the reports of a heartbeat, if they contain nothing but new figures. Returns whether they were kept."""
     news = []
     if standbys.is_news(job, process, beat.copies):
         return False
@@ -116,9 +113,7 @@ def hear_figures(job: RunningJob, process: Process, beat: Heartbeat) -> bool:
 
 
 def hear(job: RunningJob, process: Process, news: Sequence[LaneReport], beat: Heartbeat) -> bool:
-    """Keep the reports of a heartbeat, and determine which lanes and standbys the process has now. Returns whether the
-    lanes or standbys have changed.
-    """
+    """Keep the reports of a heartbeat. Returns whether the process's lanes or standbys have changed."""
     before, process.offered = process.offered, _offered(job, process, news, beat.seen)
     job.reports.update({report.lane: report for report in news})
     copies = standbys.is_news(job, process, beat.copies)
@@ -129,9 +124,8 @@ def hear(job: RunningJob, process: Process, news: Sequence[LaneReport], beat: He
 def _offered(job: RunningJob, process: Process, news: Sequence[LaneReport], seen: int) -> set[str]:
     """The lanes that a process has, according to its reports.
 
-    A lane that isn't wanted any more stays in the result until the process has reported its end. However, the lane is
-    left out if the process has seen the current revision and doesn't report the lane at all, because the process then
-    never started the lane.
+    A lane that isn't wanted any more stays in the result until the process has reported its end. But if the process has
+    seen the current revision and doesn't report the lane at all, it never started the lane, which is left out.
     """
     live = {report.lane for report in news if report.phase in LIVE_PHASES}
     offered = (process.offered | live) - {report.lane for report in news if report.phase in LAST_PHASES}
@@ -146,13 +140,13 @@ def is_told(job: RunningJob, process: Process, seen: int) -> bool:
 
 
 def same(job: RunningJob, seen: int, now: float) -> HeartbeatResponse:
-    """The answer to a process for which there is nothing new since the revision ``seen``."""
+    """The answer if there is nothing new since the revision ``seen``."""
     return HeartbeatResponse(alive=True, revision=seen, same=True, watched=now < job.seats.watched_until)
 
 
 def answer(job: RunningJob, process: Process, seen: int, now: float) -> HeartbeatResponse:
     """The answer to a process that has seen the revision ``seen``. From now on, the lanes of the current offer count as
-    offered to the process."""
+    offered to it."""
     offer = of(job, process)
     process.offered |= offer.lanes
     if seen == offer.revision:
@@ -178,7 +172,6 @@ def _have_caught_up(job: RunningJob, lanes: Iterable[str], followers: Mapping[st
 
 
 def _have_closed(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, Sequence[str]]) -> bool:
-    """Whether lanes and all lanes that continue from them are closed."""
     return all(
         job.known[lane].state is LaneState.CLOSED and _have_closed(job, followers.get(lane, ()), followers)
         for lane in lanes
@@ -186,9 +179,7 @@ def _have_closed(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, 
 
 
 def _are_same(before: tuple[WantedLane, ...], after: tuple[WantedLane, ...]) -> bool:
-    """Whether ``before`` and ``after`` contain the same lane objects with the same orders. Only the identity of lanes
-    is compared, because there can be thousands of lanes, nearly all of them unchanged.
-    """
+    """Whether the orders are the same. Lanes are compared by identity, because there can be thousands."""
     if len(before) != len(after):
         return False
     for one, other in zip(before, after, strict=True):

@@ -42,12 +42,10 @@ class Process:
     """A process that holds a seat.
 
     Attributes:
-        record: the process as it is stored.
         lease_ends: when the process's lease ends, on this coordinator's clock.
         offered: the lanes that the process may have been told to run and hasn't reported as ended.
         heard: the number of the process's last heartbeat; -1 before the first one.
         doomed: whether it is certain that the process loses its seat. The store may already have recorded the loss.
-        copies: the standbys that the process maintains.
     """
 
     record: ContainerRecord
@@ -60,8 +58,8 @@ class Process:
 
 @dataclass(frozen=True)
 class Offer:
-    """What the process in a seat should run. ``revision`` rises if an offer differs so much from the former offer that
-    it must be sent to the process (see :meth:`is_news`)."""
+    """What the process in a seat should run. ``revision`` rises if an offer must be sent to the process (see
+    :meth:`is_news`)."""
 
     revision: int
     wanted: tuple[WantedLane, ...] = ()
@@ -91,8 +89,8 @@ class Offer:
 
 
 def _without_reports(lane: Lane) -> Lane:
-    """A lane without its state, ``ran`` and ``begun``. The container has reported these itself, or learns about them
-    from the rest of its orders."""
+    """A lane without its state, ``ran`` and ``begun``, which the container has reported itself or learns from other
+    orders."""
     return msgspec.structs.replace(lane, state=LaneState.PLANNED, ran=False, begun=False)
 
 
@@ -105,8 +103,7 @@ class RunSettings:
         runs_in_real_time: whether the job runs in real time, and so needs a Spark task slot for each Spark task.
         expansion_check: the seconds after which the partitions of the job's inputs are counted again.
         warm_containers: how many additional processes the launcher keeps standing by.
-        assignment: how tasks get seats.
-        autoscale: the limits within which the coordinator scales the job; None if it doesn't scale the job.
+        autoscale: the limits within which the coordinator scales the job; None if it doesn't.
         threads: how many buckets of a partition the job's functions can work on at once.
     """
 
@@ -137,7 +134,6 @@ class DeploymentTerms:
     """The conditions under which a deployment was started.
 
     Attributes:
-        settings: the settings that the coordinator uses.
         until_caught_up: whether the job ends by itself once it has read all records that existed at the start.
         promises: the promise of each output, by operator.
     """
@@ -149,8 +145,8 @@ class DeploymentTerms:
 
 @dataclass
 class Seats:
-    """The processes that hold seats, the processes that stand by for a seat, and the offer for each seat. Times are on
-    this coordinator's clock; "by execution" means by EXECUTION_ENV_CONTAINER_ID.
+    """The processes that hold seats or stand by for one, and the offer for each seat. Times are on this coordinator's
+    clock; "by execution" means by EXECUTION_ENV_CONTAINER_ID.
 
     Attributes:
         expels: whether a process that is silent for too long loses its seat. Its lanes are then fenced before other
@@ -158,9 +154,8 @@ class Seats:
         processes: the processes that hold seats, by container id.
         asked: when each process that stands by last asked for a seat, by execution.
         resting: the last registration of each process that stands by, by execution.
-        returning: the times at which processes returned their seats in order to replace themselves with new processes,
-            by execution. An entry is kept until the new process asks for a seat, or is overdue.
-        revision: the latest revision of any offer.
+        returning: when processes returned their seats in order to replace themselves with new processes, by execution.
+            An entry is kept until the new process asks for a seat, or is overdue.
         begun: when this coordinator began to serve the deployment, or told the job's launcher to try again.
         sure_from: the time by which all live processes must have reported.
         watched_until: until when processes are asked for the watermark of each SSP, because somebody is looking at
@@ -188,27 +183,27 @@ class Seats:
         return {process.record.seat for process in self.processes.values()}
 
     def leave(self, process: Process, returns_from: float | None) -> None:
-        """Record that a process has returned its seat. ``returns_from`` is the time at which the process began to
-        replace itself with a new process; None if no new process follows.
+        """Record that a process has returned its seat. ``returns_from`` is when it began to replace itself with a new
+        process; None if no new process follows.
         """
         del self.processes[process.record.id]
         if returns_from is not None:
             self.returning[process.record.execution] = returns_from
 
     def stand_by(self, registration: Registration, now: float) -> None:
-        """Record that a process stands by: it has asked for a seat when no seat was free for it."""
+        """Record that a process has asked for a seat when none was free for it."""
         self.returning.pop(registration.execution, None)
         self.asked[registration.execution] = now
         self.resting[registration.execution] = registration
 
     def returning_since(self, since: float) -> dict[str, float]:
-        """The entries of ``returning`` for seats that were returned after ``since``. Other entries are forgotten."""
+        """The entries of ``returning`` after ``since``. Other entries are forgotten."""
         self.returning = {execution: at for execution, at in self.returning.items() if at > since}
         return dict(self.returning)
 
     def standing_by(self, since: float) -> frozenset[str]:
-        """The executions of the processes that stand by and last asked for a seat at ``since`` or later. Processes that
-        stand by, but last asked before ``since``, are forgotten.
+        """The executions of the processes that stand by and last asked for a seat at ``since`` or later. Others are
+        forgotten.
         """
         self.asked = {execution: at for execution, at in self.asked.items() if at >= since}
         self.resting = {execution: its for execution, its in self.resting.items() if execution in self.asked}
@@ -233,11 +228,9 @@ class AutoscaleState:
     """What the autosizer remembers about a job.
 
     Attributes:
-        looked_at: when the autosizer last examined the job.
-        findings: the autosizer's findings so far.
         advised: the last generation in which the autosizer gave advice.
-        refused: the last generation for which the autosizer's factor was refused.
-        scalable: whether the job can have factors other than 1, for the deployment and generation that were last
+        refused: the last generation for which its factor was refused.
+        scalable: whether the job can have factors other than 1, in the deployment and generation that were last
             examined.
     """
 
@@ -254,19 +247,17 @@ class Progress:
 
     Attributes:
         changed_at: when the job's state was last stored, in seconds since 1970. Use this time only for display, because
-            the clock that it comes from can be set to another time.
+            its clock can be set to another time.
         unchanged_since: the same moment on this coordinator's clock.
         changing_since: when the job last entered the state CHANGING, on this coordinator's clock.
         rescale_seconds: how many seconds the last change took; None if this coordinator hasn't seen a change end.
         pause: the change whose pause is being measured.
-        shown: what has been measured of the job's changes so far.
-        hasty: whether the change that is under way breaks off the running batches of closing lanes rather than wait for
-            them, even if part of their output is then written twice.
+        hasty: whether the change that is under way breaks off the running batches of closing lanes, even if part of
+            their output is then written twice.
         stays: the deployment and the generation of the last change for which an event says that it can't be undone.
         at_once: whether the job is stopped without waiting for batch boundaries.
-        drain: the requested drain.
-        drains_since: when the drain was requested, on this coordinator's clock; None if no drain was requested from
-            this coordinator.
+        drains_since: when the drain was requested, on this coordinator's clock; None if it wasn't requested from this
+            coordinator.
         drains_for: how many seconds the drain was expected to take.
     """
 
@@ -284,7 +275,7 @@ class Progress:
     drains_for: float = 0.0
 
     def has_changed(self, at: float, now: float) -> None:
-        """Record that the job's state has changed. The time is ``at`` in seconds since 1970, and ``now`` on this
+        """Record that the job's state has changed, at ``at`` in seconds since 1970, and at ``now`` on this
         coordinator's clock.
         """
         self.changed_at, self.unchanged_since = at, now
@@ -326,7 +317,6 @@ class Inputs:
     Attributes:
         look_from: when the inputs should be checked again, on this coordinator's clock.
         counts: the inputs' partition counts, by ``system/stream``.
-        replicas: the racks of the inputs' partitions.
         warning: why the job can't be adapted to its inputs, or why their partitions can't be counted; otherwise empty.
     """
 

@@ -21,8 +21,8 @@ __all__ = ["Experience", "Kind", "MeasuredChange", "expected", "kind_of", "witho
 
 _SHORT, _LONG = 1.0, 10.0
 """Durations of batches, in seconds. The prediction assumes that a batch that takes less than ``_SHORT`` isn't broken
-off. If batches take less than ``_LONG``, another batch may be running by the time a plan is carried out, so the current
-batch's progress isn't used for the prediction.
+off. If batches take less than ``_LONG``, another one may be running when a plan is carried out, so the current batch's
+progress isn't used.
 """
 _NOTICED = 0.2
 """The assumed seconds from a change until lanes notice the change."""
@@ -41,14 +41,14 @@ _IN_STEP = 1.0
 _PATIENCE = 60.0
 """How many seconds to wait for the first output of all new lanes, once all lanes are running."""
 _NEW = 0.5
-"""The weight of the newest measurement. All earlier measurements together have the remaining weight."""
+"""The weight of the newest measurement; all earlier ones together have the rest."""
 _AT_MOST = 2.0
-"""The largest factor by which a single change can raise or lower the overhead that is expected of later changes."""
+"""The largest factor by which a single change can raise or lower the overhead that is expected of later ones."""
 
 
 class Kind(StrEnum):
-    """Where and how the new lanes of a change start. The more the containers must load and compile for these lanes, the
-    longer the start takes.
+    """Where and how the new lanes of a change start: the more their containers must load and compile, the longer it
+    takes.
     """
 
     SAME = "same"
@@ -65,9 +65,9 @@ class Kind(StrEnum):
 
 _STATELESS = {Kind.SAME: 0.6, Kind.FACTOR: 0.8, Kind.MOVED: 1.0, Kind.NEW: 2.2}
 _STATEFUL = {Kind.SAME: 1.2, Kind.FACTOR: 1.2, Kind.MOVED: 2.5, Kind.NEW: 5.0}
-"""The assumed overhead of a change in seconds, by kind. Measured overheads are expressed as multiples of these. The
-overhead is the time in addition to a usual batch and to copying state: lanes must report their end, successors must
-start, and the successors' first batches take longer than later batches.
+"""The assumed overhead of a change in seconds, by kind. Measured overheads are multiples of these. The overhead is the
+time in addition to a usual batch and to copying state: lanes must report their end, successors must start, and their
+first batches take longer than later ones.
 """
 
 
@@ -78,9 +78,9 @@ class Experience:
     Attributes:
         state_speed: the bytes of state per second that are copied and opened.
         container: the seconds from a change until a container that the change needs is ready.
-        overhead: the measured overhead of changes, by kind, as a multiple of the overhead that is assumed for the kind.
-        speeds: the batch sizes of lanes that have been closed, by stage and group, and then by factor. Containers
-            store these sizes, too, and choose the sizes of the first batches of later lanes from them.
+        overhead: the measured overhead of changes, by kind, as a multiple of the assumed overhead.
+        speeds: the batch sizes of lanes that have been closed, by stage and group, and then by factor. Containers store
+            these sizes, too, and derive the first batch sizes of later lanes from them.
     """
 
     state_speed: float = _STATE_SPEED
@@ -101,21 +101,21 @@ class Experience:
         return replace(self, speeds=found)
 
     def known(self, lane: Lane, report: LaneReport) -> Mapping[int, StoredSize]:
-        """The batch sizes of the lanes in a lane's stage and group, by factor, including the lane's own batch size."""
+        """The batch sizes of the lanes in a lane's stage and group, by factor, including its own."""
         own = {lane.factor: StoredSize(report.load.limit, _partitions(lane))} if report.load.limit else {}
         return {**self.speeds.get((lane.stage, lane.group), {}), **own}
 
     def slowness(self, kind: Kind) -> float:
-        """The expected overhead of a change of this kind, as a multiple of the assumed overhead. If no change of this
-        kind has been measured, the result is the geometric mean over the other kinds; 1.0 if no change was measured.
+        """The expected overhead of a change of this kind, as a multiple of the assumed overhead. If no such change has
+        been measured, it is the geometric mean over the other kinds; 1.0 if no change was measured.
         """
         if kind in self.overhead or not self.overhead:
             return self.overhead.get(kind, 1.0)
         return math.exp(sum(map(math.log, self.overhead.values())) / len(self.overhead))
 
     def after(self, change: MeasuredChange, pause: float) -> Experience:
-        """This experience, including another change. The difference between the change's pause and the prediction is
-        attributed to the speed of copying state if there was much state, and otherwise to the overhead.
+        """This experience, including another change. If there was much state, the difference between pause and
+        prediction is attributed to the speed of copying it; otherwise, to the overhead.
         """
         off = pause - change.foretold
         if change.state_bytes >= _STATE_SPEED / 10:
@@ -132,7 +132,7 @@ def _usual(kind: Kind, stateful: bool) -> float:
 
 
 def kind_of(closing: Collection[Lane], following: Collection[Lane]) -> Kind:
-    """The kind of a change in which the lanes ``closing`` close and the lanes ``following`` start."""
+    """The kind of a change, given the lanes that close and the lanes that start."""
     former, next_seats = {lane.seat for lane in closing}, {lane.seat for lane in following}
     if not next_seats <= former or {lane.deployment for lane in closing} != {lane.deployment for lane in following}:
         return Kind.NEW
@@ -156,12 +156,11 @@ def expected(
     lane closes.
 
     Args:
-        kind: how the successors start.
         shown: what was measured during earlier changes.
         starting: the seconds until all successors have a container.
         following: the successors. If they aren't given, their first batches are predicted as for the same factor.
-        made_at: the current time, in seconds since 1970, if the change is made now, and so may break off the batches
-            that are running. None if the change is only planned, and can be made at any time.
+        made_at: the current time, in seconds since 1970, if the change is made now, and may break off running batches;
+            None if it is only planned.
         hasty: whether a change that is made now breaks off every running batch, whatever is lost or repeated.
     """
     shown = shown or Experience()
@@ -181,8 +180,7 @@ def expected(
 
 
 def _lost(report: LaneReport, cost: BatchCost | None) -> float:
-    """How many seconds of a lane's work are expected to be lost because a batch is broken off, for a change at an
-    unknown time.
+    """The seconds of a lane's work that are expected to be lost because a change at an unknown time breaks off a batch.
     """
     spent, whole = _present_batch(report, cost)
     if report.load.repeats or whole < _SHORT or spent > whole:
@@ -193,8 +191,8 @@ def _lost(report: LaneReport, cost: BatchCost | None) -> float:
 
 
 def _lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: bool) -> float:
-    """The expected seconds without output before a batch is broken off, for a change at ``now``, in seconds since 1970;
-    0.0 if the change waits for the batch.
+    """The expected seconds without output before a change at ``now`` (in seconds since 1970) breaks off a batch; 0.0 if
+    it waits for the batch.
     """
     spent, whole = _present_batch(report, cost)
     is_late = spent > whole
@@ -212,8 +210,8 @@ def _lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: boo
 
 
 def without_output(report: LaneReport, now: float) -> float:
-    """How many seconds a lane has written nothing although there were records to read. ``now`` is in seconds since
-    1970. Because the clocks of machines can differ, the result is limited to what is possible according to the report.
+    """For how many seconds, at ``now`` (in seconds since 1970), a lane has written nothing although there were records
+    to read. Clocks of machines can differ, so the result is limited to what the report makes possible.
     """
     at = report.progress.batch_progress
     if at is None and not _waiting(report):
@@ -223,8 +221,8 @@ def without_output(report: LaneReport, now: float) -> float:
 
 
 def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, float]:
-    """How old the running batch was at the time of the report, and how long the whole batch takes, both in seconds. If
-    no batch was running, the result is for the next batch.
+    """The age of the running batch at the time of the report, and its whole duration, in seconds. If no batch was
+    running, these are for the next one.
     """
     at = report.progress.batch_progress
     if at is None:
@@ -235,7 +233,7 @@ def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, f
 
 
 def _next_batch(report: LaneReport, cost: BatchCost | None) -> float:
-    """How many seconds the batch after the running batch takes; 0.0 if there are no records for it."""
+    """The seconds that the batch after the running one takes; 0.0 if there are no records for it."""
     records = _waiting(report)
     if not records:
         return 0.0
@@ -243,7 +241,6 @@ def _next_batch(report: LaneReport, cost: BatchCost | None) -> float:
 
 
 def _waiting(report: LaneReport) -> int:
-    """How many records are left that the running batch doesn't read."""
     at, progress = report.progress.batch_progress, report.progress
     behind = sum(max(0, end - progress.positions.get(ssp, end)) for ssp, end in progress.ends.items())
     return max(0, behind - (0 if at is None else at.planned))
@@ -252,9 +249,8 @@ def _waiting(report: LaneReport) -> int:
 def _first_batch(
     lane: Lane, report: LaneReport, cost: BatchCost | None, following: Collection[Lane], shown: Experience
 ) -> float:
-    """How many seconds the longest of the first batches of a lane's successors takes. The time that the job's functions
-    take depends on the number of records, and on the number of buckets among which the records are divided; see
-    :mod:`anabranch.pace.stored_sizes`.
+    """The seconds that the longest of the first batches of a lane's successors takes. The time of the job's functions
+    depends on the number of records per bucket; see :mod:`anabranch.pace.stored_sizes`.
     """
     known = shown.known(lane, report)
     if cost is None or not known or not following:
@@ -270,7 +266,7 @@ def _first_batch(
 
 
 def _records(report: LaneReport) -> float:
-    """How many records a lane and its successors still have to read; infinite if no such records are known."""
+    """How many records a lane and its successors still have to read; infinite if none are known."""
     progress = report.progress
     return sum(max(0, end - progress.positions.get(ssp, 0)) for ssp, end in progress.ends.items()) or math.inf
 
@@ -285,13 +281,10 @@ class MeasuredChange:
 
     Attributes:
         foretold: the predicted pause, in seconds.
-        closing: the lanes that the change closes.
         at: when the change was accepted, in seconds since 1970.
-        kind: how the successors start.
-        stateful: whether any of the closing lanes has state.
         state_bytes: the largest size of a closing lane's state, in bytes.
         spent: the longest time, in seconds, for which a closing lane had written nothing when the change was accepted,
-            although there were records to read. If the running batch is broken off, this time is part of the pause.
+            although there were records to read. It is part of the pause if the running batch is broken off.
     """
 
     foretold: float
@@ -316,7 +309,7 @@ class MeasuredChange:
                 self._first[lane.id] = report.progress.first_output
 
     def measured(self, lanes: Iterable[Lane], since: float, whole: float = math.inf) -> float | None:
-        """The longest pause of any lane, in seconds; 0.0 if no pause was seen, and None if the pause isn't known yet.
+        """The longest pause of any lane, in seconds; 0.0 if no pause was seen, None if it isn't known yet.
 
         Args:
             since: the seconds for which all lanes have been running.

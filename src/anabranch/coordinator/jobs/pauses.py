@@ -1,6 +1,4 @@
-"""Predicts, when a change is made, how long output pauses for the change, and measures the pause once the job runs
-again. The measurement is recorded as an event, together with the prediction.
-"""
+"""Predicts, when a change is made, how long it makes output pause, and measures the pause once the job runs again."""
 
 from __future__ import annotations
 
@@ -19,9 +17,8 @@ R = TypeVar("R", bound=ChangeResult)
 
 
 def foretold(job: RunningJob, change: R, at: float, hasty: bool) -> R:
-    """A planned change with a new prediction of its pause, based on the batches that are running now. Call this when
-    the change is carried out. ``at`` is the current time in seconds since 1970. For ``hasty``, see
-    :func:`pause_estimate.expected`.
+    """A planned change with a new prediction of its pause, based on the batches that are running at ``at``, the current
+    time in seconds since 1970. For ``hasty``, see :func:`pause_estimate.expected`.
     """
     free = change.free if isinstance(change, ScaleResult) else ()
     pause = pause_estimate.expected(
@@ -38,8 +35,8 @@ def foretold(job: RunningJob, change: R, at: float, hasty: bool) -> R:
 
 
 def measured(job: RunningJob, now: float) -> tuple[float, float] | None:
-    """The pause of the last change in seconds, and the predicted pause; None if the pause isn't known yet, or if this
-    function has already returned it. The pause is 0.0 if none was seen, normally because no records arrived.
+    """The measured and the predicted pause of the last change, in seconds; None if the pause isn't known yet, or has
+    already been returned. The measured pause is 0.0 if none was seen, normally because no records arrived.
     """
     progress = job.progress
     watched = progress.pause

@@ -21,8 +21,8 @@ __all__ = ["after_drain", "again", "check_same", "check_whole", "numbered"]
 
 
 def numbered(start: StartRequest, deployment: int) -> StartRequest:
-    """The deployment with the number ``deployment``, made from a plan. The deployment is in generation 1, and its lanes
-    have the state PLANNED.
+    """The deployment with the number ``deployment``, in generation 1, with lanes in the state PLANNED, made from a
+    plan.
 
     Raises:
         StateError: the plan's parts don't fit together, which is a bug in the planner.
@@ -61,8 +61,8 @@ def check_whole(start: StartRequest, known: Collection[str]) -> None:
 
 
 def after_drain(start: StartRequest, deployment: int, known: Mapping[str, Lane]) -> StartRequest:
-    """The deployment with the number ``deployment``, made from a plan. The deployment begins where the drain of the
-    previous deployment ended; after a reset, it begins like the first deployment of a job.
+    """Like :func:`numbered`, but the deployment begins where the drain of the previous one ended; after a reset, it
+    begins like the first deployment of a job.
 
     Args:
         known: all lanes that the job has ever had, by id.

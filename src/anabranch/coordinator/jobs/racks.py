@@ -1,4 +1,4 @@
-"""Determines the racks of a job's containers, and which seats tasks and processes get because of these racks."""
+"""Determines the racks of a job's containers, and which seats tasks and processes get because of them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["misplaced", "nearest", "placing", "where"]
 
 
 def where(job: RunningJob, containers: int) -> Where:
-    """The racks of the first ``containers`` seats, and the racks of partitions. A seat is in the rack of its container.
-    A seat without a container counts as being in the rack for which its tasks were placed or, failing that, in the rack
-    that the settings name for the seat.
+    """The racks of the first ``containers`` seats, and of partitions. A seat is in the rack of its container. Without a
+    container, it counts as being in the rack for which its tasks were placed or, failing that, in the one that the
+    settings name for it.
     """
     placed, named = {each.seat: each.rack for each in job.model.containers}, job.settings.assignment.racks
     racks: dict[str, str | None] = {}
@@ -35,17 +35,15 @@ def placing(job: RunningJob, containers: int) -> Placing:
 
 
 def nearest(job: RunningJob, free: Collection[str], rack: str | None) -> str:
-    """The best free seat for a process in a rack: if possible, a seat whose tasks were placed for this rack; otherwise,
-    if possible, a seat whose tasks were placed for no rack; otherwise, any seat.
+    """The best free seat for a process in a rack: if possible, one whose tasks were placed for this rack; otherwise one
+    whose tasks were placed for no rack; otherwise any.
     """
     placed = {each.seat: each.rack for each in job.model.containers}
     return min(free, key=lambda seat: (placed.get(seat) != rack, placed.get(seat) is not None, seat))
 
 
 def misplaced(job: RunningJob) -> str:
-    """A warning about containers that aren't in the racks for which their tasks were placed; empty if there are none,
-    or if racks don't matter.
-    """
+    """A warning about containers that aren't in the racks for which their tasks were placed, if racks matter."""
     if job.settings.assignment.strategy == "none" or len(job.model.containers) == 1:
         return ""
     held = {each.record.seat: each.record.rack for each in job.seats.processes.values()}

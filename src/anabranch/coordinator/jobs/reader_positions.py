@@ -1,6 +1,6 @@
-"""Stores the offsets from which a job still has to read, next to the streams that the job reads from the embedded log
-(or from another system that keeps track of its readers). The retention of these streams keeps the records at and after
-these offsets. From the job's intermediate streams in any system, the records before these offsets are deleted.
+"""Stores the offsets from which a job still has to read, next to the streams that it reads from the embedded log (or
+from another system that keeps track of its readers). The retention of these streams keeps the records from these
+offsets on. From the job's intermediate streams in any system, earlier records are deleted.
 """
 
 from __future__ import annotations
@@ -35,13 +35,12 @@ log = logs.get_logger()
 def still_to_read(
     lanes: Collection[Lane], known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
 ) -> Positions | None:
-    """The lowest offsets that the lanes of a job still have to read. Streams that no lane reads are left out, and so
-    are partitions for which the position of any lane is unknown. None if there are no lanes.
+    """The lowest offsets that the lanes of a job still have to read; None if there are no lanes. Streams that no lane
+    reads are left out, and so are partitions for which the position of any lane is unknown.
 
     Args:
-        lanes: the lanes of the deployment, and the lanes of former deployments that aren't closed.
+        lanes: the lanes of the deployment, and those of former deployments that aren't closed.
         known: all lanes of the job, by id.
-        reports: the latest reports of lanes, by id.
     """
     followed = {name for lane in known.values() for name in lane.predecessors}
     reading = open_lanes(lanes) or [lane for lane in lanes if lane.id not in followed]
@@ -81,9 +80,7 @@ def _position(lane: Lane, ssp: SSP, known: Mapping[str, Lane], reports: Mapping[
 def _of_predecessors(
     lane: Lane, ssp: SSP, known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
 ) -> list[int | None]:
-    """The positions of a lane's predecessors. If the lane undoes a rewind, the positions of the predecessors'
-    predecessors are included.
-    """
+    """The positions of a lane's predecessors and, if the lane undoes a rewind, of their predecessors."""
     former = [known[name] for name in lane.predecessors if name in known]
     if lane.rewind is not None and lane.rewind.back:
         former += [known[name] for each in former for name in each.predecessors if name in known]
@@ -92,9 +89,7 @@ def _of_predecessors(
 
 
 def common(before: Mapping[int, int], now: Mapping[int, int]) -> dict[int, int]:
-    """For each partition in both mappings, the lower of the two offsets: the offset before which the job had read
-    everything at the time of ``before``, and also now.
-    """
+    """For each partition in both mappings, the lower offset: at both times, the job had read everything before it."""
     return {number: min(offset, before[number]) for number, offset in now.items() if number in before}
 
 
@@ -122,12 +117,11 @@ class _Place:
 
 @dataclass
 class ReaderPositions:
-    """Every minute, stores the positions that the lanes of the served jobs had a minute earlier, and deletes the
-    records before these positions from the jobs' intermediate streams. Thread-safe.
+    """Once a minute, stores the positions of a minute ago, and deletes the records before them. Thread-safe.
 
-    A power cut can destroy the last batches in a lane's folder, and the lane then reads the batches' records once more.
-    Because of the delay, these records still exist. The delay also keeps the records that a job should read again after
-    a rewind, until the job's lanes report their new positions.
+    The reason for the delay is that a power cut can destroy the last batches in a lane's folder, and the lane then
+    reads their records once more. The delay also keeps the records that a job should read again after a rewind, until
+    its lanes report their new positions.
 
     Args:
         clock: a clock in seconds.
@@ -156,7 +150,7 @@ class ReaderPositions:
 
     def settle(self, job: str) -> None:
         """Store the positions of a job that has ended, and delete the records before them from its intermediate
-        streams, after making durable everything that its processes have written.
+        streams. First, make durable everything that its processes have written.
         """
         with self._lock:
             if self._turn(job):
@@ -164,9 +158,8 @@ class ReaderPositions:
                 self._turn(job)
 
     def _turn(self, job: str) -> bool:
-        """Look up the positions of a job, and use them and those of the previous turn to store positions and to delete
-        records. Returns whether there are any streams whose positions are stored or whose records are deleted. After an
-        error, which is logged as a warning, the streams keep more records than necessary.
+        """From the positions of a job now and in the previous turn, store positions and delete records. Returns whether
+        there are any streams for this. After an error, which is logged, streams keep more records than necessary.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)
@@ -191,9 +184,9 @@ class ReaderPositions:
             return False
 
     def _unread(self, job: str) -> tuple[Positions | None, set[str]]:
-        """The lowest offsets that a job still has to read, and its intermediate streams. The result is None and an
-        empty set during a change, and while no lane of a deployment that replaces another has begun: if the change or
-        the deployment is undone, closed lanes may continue from where they ended.
+        """The lowest offsets that a job still has to read, and its intermediate streams. None and an empty set during a
+        change, and while no lane of a deployment that replaces another has begun: if the change or the deployment is
+        undone, closed lanes may continue from where they ended.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)
@@ -221,8 +214,8 @@ def _can_return(job: RunningJob) -> bool:
 
 
 def _purge(systems: Systems, system: str, stream: str, before: Mapping[int, int]) -> None:
-    """Delete an intermediate stream's records before the offsets in ``before``, which are keyed by partition. If the
-    deletion fails, a warning is logged, and the next turn tries again.
+    """Delete an intermediate stream's records before the offsets in ``before``, by partition. After a failure, which is
+    logged, the next turn tries again.
     """
     wanted = {partition: offset for partition, offset in before.items() if offset > 0}
     try:

@@ -1,5 +1,5 @@
-"""Holds the jobs that a coordinator serves, and takes the durable steps that advance these jobs. Each step is stored
-before it takes effect."""
+"""Holds the jobs that a coordinator serves, and takes the steps that advance them. Each step is stored before it takes
+effect."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class JobRegistry:
     Args: see :class:`anabranch.coordinator.coordinator.Coordinator`.
 
     Attributes:
-        leases: the lock for the data that a heartbeat changes even if it contains nothing but figures. Because such a
-            heartbeat takes no other lock, never hold ``leases`` for long.
+        leases: the lock for the data that a heartbeat changes even if it contains nothing but figures. Such a heartbeat
+            takes no other lock, so never hold ``leases`` for long.
         polls: the clients that wait for new orders.
     """
 
@@ -76,8 +76,8 @@ class JobRegistry:
         self.grace = grace
         self.jobs: dict[str, RunningJob] = {}
         self.unsure = False
-        """Whether the store may differ from what this coordinator has in memory, because the connection to the store
-        was lost during a step. Always False if ``grace`` is None.
+        """Whether the store may differ from memory, because the connection to it was lost during a step. Always False
+        if ``grace`` is None.
         """
         self.leases = threading.Lock()
         self.polls = LongPolls()
@@ -87,7 +87,7 @@ class JobRegistry:
 
     @contextmanager
     def locked(self, job: str) -> Iterator[RunningJob]:
-        """Lock a job that is served here. If the result of an earlier write is unknown, read the jobs again first.
+        """Lock a job that is served here, like :meth:`locked_all`.
 
         Raises:
             NotFoundError: there is no such job.
@@ -148,8 +148,8 @@ class JobRegistry:
         return True
 
     def serve(self, stored: DeploymentRecord, settings: Mapping[str, Any] | None = None) -> None:
-        """Serve a stored deployment that is neither drained nor reset. The deployment is now starting, and those of its
-        lanes that aren't closed run again.
+        """Serve a stored deployment that is neither drained nor reset. It is now starting, and those of its lanes that
+        aren't closed run again.
 
         ``settings`` are the job's settings, if the deployment has no program that contains them.
         """
@@ -177,8 +177,8 @@ class JobRegistry:
         self.announce()
 
     def write(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Store a step. If the connection to the store is lost meanwhile, it isn't known whether the step was stored.
-        If ``grace`` isn't None, the next :meth:`locked_all` then reads the jobs from the store again.
+        """Store a step. If the connection to the store is lost meanwhile, it isn't known whether the step was stored;
+        if ``grace`` isn't None, the next :meth:`locked_all` then reads the jobs from the store again.
         """
         try:
             return step(*args, **kwargs)
@@ -234,12 +234,11 @@ class JobRegistry:
             self.announce()
 
     def _measure_pause(self, running_job: RunningJob) -> None:
-        """Record how long output paused for the last change, once the pause is known."""
         if (found := pauses.measured(running_job, self.clock())) is not None:
             self.store.note([job_events.measured(running_job.job, self.now(), *found)])
 
     def _place_stranded(self, running_job: RunningJob) -> None:
-        """Move closing lanes whose seat no longer exists to one of the existing seats, if the job runs."""
+        """If the job runs, move closing lanes whose seat no longer exists to one of the existing seats."""
         stranded = running_job.stranded()
         if not stranded or not running_job.state.runs:
             return
@@ -253,7 +252,6 @@ class JobRegistry:
             running_job.reports.pop(lane.id, None)
 
     def _undo_spoilt(self, running_job: RunningJob) -> bool:
-        """Undo a change if one of its new lanes can't start. Returns whether the change was undone."""
         if running_job.state is not DeploymentState.CHANGING or not (spoilt := running_job.spoilt()):
             return False
         present, why = self.present(running_job), f"lane {spoilt[0].id} can't start: {spoilt[0].error}"
@@ -269,8 +267,8 @@ class JobRegistry:
         return True
 
     def _give_up(self, running_job: RunningJob) -> bool:
-        """If the job runs, close the lanes that already have successors but can't start, and closing lanes of former
-        deployments that no process was ever told to run. Returns whether there were such lanes.
+        """If the job runs, close lanes that already have successors but can't start, and closing lanes of former
+        deployments that no process was ever told to run. Returns whether there were any.
         """
         if not running_job.state.runs:
             return False
@@ -280,7 +278,6 @@ class JobRegistry:
         return bool(void)
 
     def _open(self, running_job: RunningJob) -> bool:
-        """Store the start offsets of the lanes for which they can now be determined. Returns whether there were any."""
         opened = [running_job.as_held(rewind.opened(lane, running_job.known)) for lane in running_job.opening()]
         self._put(running_job, opened, "has its start offsets")
         return bool(opened)
@@ -308,8 +305,8 @@ class JobRegistry:
         running_job.progress.has_changed(event.at, self.clock())
 
     def change(self, running_job: RunningJob, planned: NextGeneration, now: bool = False) -> None:
-        """Enter another generation. For ``now``, see :class:`anabranch.protocol.commands.ChangeRequest`. The value of
-        ``now`` isn't stored, so another coordinator that takes over doesn't know about it.
+        """Enter another generation. For ``now``, see :class:`anabranch.protocol.commands.ChangeRequest`. It isn't
+        stored, so another coordinator that takes over doesn't know it.
         """
         state, model = DeploymentState.CHANGING, planned.model
         event = job_events.began(running_job, planned, self.now(), now)
@@ -330,7 +327,6 @@ class JobRegistry:
         running_job.progress.drain = drain
 
     def _take_drain_on(self, running_job: RunningJob) -> bool:
-        """Take the drain's steps that are due. Returns whether any step was due."""
         moved = False
         while running_job.state is DeploymentState.DRAINING and running_job.progress.drain is not None:
             following = draining.following(running_job.progress.drain, running_job.lanes, running_job.reports)
@@ -351,7 +347,7 @@ class JobRegistry:
         self.change(running_job, transitions.undone(running_job, present, before, who, why))
 
     def hasten(self, running_job: RunningJob) -> None:
-        """Make the change that is under way break off the closing lanes' batches rather than wait for any of them."""
+        """Make the change that is under way break off the closing lanes' batches rather than wait for them."""
         if running_job.state is DeploymentState.CHANGING and not running_job.progress.hasty:
             self.store.note([job_events.hastened(running_job.job, self.now(), "change", "change")])
             running_job.progress.hasty = True

@@ -37,9 +37,9 @@ _FIGURES = frozenset(
         "windows",
     }
 )
-"""Fields and parts of a report that are mere figures. While the lane runs, a report that differs from the last one
-only in these figures needn't advance the job at once. A step that does depend on them, such as the next step of a
-drain, is taken when the coordinator advances all jobs (see :meth:`Coordinator.tick`).
+"""Fields and parts of a report that are mere figures. While the lane runs, new figures needn't advance the job at once.
+A step that depends on them, such as the next step of a drain, is taken when the coordinator advances all jobs (see
+:meth:`Coordinator.tick`).
 """
 _rest = attrgetter(
     *(name for name in LaneReport.__struct_fields__ if name not in PARTS.keys() | _FIGURES),
@@ -50,8 +50,8 @@ _rest = attrgetter(
 def applied(lane: Lane, report: LaneReport) -> Lane:
     """The lane as it should be stored after a report; the same object if the report changes nothing.
 
-    A lane that has ended gets the state PLANNED again, and later continues from its final positions. But a lane that
-    was closing or has drained is closed permanently, unless it left a batch pending.
+    A lane that has ended gets the state PLANNED again, and later continues from its final positions. But if it was
+    closing or has drained, it is closed permanently, unless it left a batch pending.
 
     Raises:
         UsageError: the key of a position isn't an SSP.
@@ -90,8 +90,8 @@ def _positions(report: LaneReport) -> tuple[Position, ...]:
 
 
 def is_routine(lane: Lane, before: LaneReport, report: LaneReport) -> bool:
-    """Whether a report differs from the last report only in figures, requires no event about waiting, and doesn't
-    change the stored lane."""
+    """Whether a report differs from the last one only in figures, requires no event about waiting, and doesn't change
+    the stored lane."""
     if begins_to_wait(before, report) or awaits_otherwise(before, report):
         return False
     return bool(_rest(before) == _rest(report)) and applied(lane, report) is lane
@@ -113,8 +113,8 @@ def unheld(lane: Lane) -> Lane:
 
 
 def restarted(lane: Lane, followed: bool) -> Lane:
-    """The lane as it should be stored when its job is started again: planned or, if other lanes continue from it
-    (``followed``), closing. A closed lane stays closed.
+    """The lane as it should be stored when its job is started again: closing if other lanes continue from it
+    (``followed``), otherwise planned. A closed lane stays closed.
     """
     if lane.state is LaneState.CLOSED:
         return lane
