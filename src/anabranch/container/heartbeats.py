@@ -131,8 +131,7 @@ class DirectHeartbeats:
 
 @dataclass(frozen=True)
 class Departure:
-    """A container's notice that it returns its seat. If it ``returns``, a new process will ask for a seat in its place.
-    """
+    """A container's notice that it returns its seat. If it ``returns``, a new process will ask for a seat."""
 
     returns: bool
 
@@ -210,8 +209,7 @@ class BackgroundHeartbeats:
         return answer
 
     def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
-        """Return the seat. If the coordinator can't be reached, the seat becomes free only after the end of the lease.
-        """
+        """Return the seat. If the coordinator can't be reached, the seat becomes free only when the lease ends."""
         with self._lock:
             self._reports, self._departure = tuple(reports), Departure(returns)
         self._beat(0.0)

@@ -1,5 +1,4 @@
-"""Checks that a lane's inputs are still the streams that it has read so far, and still contain what it has yet to read.
-"""
+"""Checks that a lane's inputs are still the streams it has read so far, and still contain what it has yet to read."""
 
 from __future__ import annotations
 

@@ -72,8 +72,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Cause:
-    """One exception of a chain. ``kind`` is the printed name of its class; ``frames`` come from its Python traceback.
-    """
+    """One exception of a chain. ``kind`` is the printed name of its class; ``frames``: of its Python traceback."""
 
     kind: str
     message: str

@@ -70,8 +70,7 @@ class SeatLease:
 
     @property
     def must_stop(self) -> str:
-        """Why everything must end now; empty as long as the container can continue. Once there is a reason, it stays.
-        """
+        """Why everything must end now; empty as long as the container can continue. A reason stays."""
         keep = self.me.lease * _STOPPING
         if not self._refused and self._stops_because and self.lease_left <= keep:
             silence = f"the coordinator was not heard for {self.me.lease - keep:.0f} s"

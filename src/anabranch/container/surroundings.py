@@ -109,8 +109,7 @@ _KINDS = (
 
 
 def awaited(text: str) -> Surrounding | None:
-    """What a lane waits for after a failure; None if waiting won't help. ``text`` is the complete text of the failure.
-    """
+    """What a lane waits for after a failure; None if waiting won't help. ``text`` is the failure's complete text."""
     return next((kind for kind in _KINDS if kind.pattern.search(text)), None)
 
 

@@ -79,8 +79,7 @@ class TimeSpent:
 
 
 def _weights(operators: Iterable[Operator], now: float) -> tuple[dict[str, float], float]:
-    """The weights by which the time of Spark tasks is divided among phases, and the seconds during which any task ran.
-    """
+    """The weights by which the time of Spark tasks is divided among phases, and the seconds in which any task ran."""
     by_task: dict[tuple[int, int], list[tuple[Operator, TaskCounts]]] = defaultdict(list)
     for operator in operators:
         for task in operator.tasks:

@@ -65,8 +65,7 @@ class Files(Protocol):
     """Access to the files in a storage, by path."""
 
     def create(self, path: str, text: str) -> bool:
-        """Create a file. Returns False if it exists. If several processes try at the same time, exactly one succeeds.
-        """
+        """Create a file. Returns False if it exists. If several processes try at once, exactly one succeeds."""
         ...
 
     def write(self, path: str, text: str) -> None:

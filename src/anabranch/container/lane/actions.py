@@ -14,8 +14,7 @@ class TakeFolder:
 
 @dataclass(frozen=True)
 class AwaitAcknowledgement:
-    """Report the folder, check the inputs, and wait while ``LaneState.waits`` is true. Returns AcknowledgementAwaited.
-    """
+    """Report the folder, check the inputs, and wait while ``LaneState.waits``. Returns AcknowledgementAwaited."""
 
 
 @dataclass(frozen=True)

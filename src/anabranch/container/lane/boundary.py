@@ -135,8 +135,7 @@ class Boundary:
         )
 
     def _why_kept(self, number: int) -> str:
-        """Why a running batch can't be broken off; empty if no reason is known here. (The gate can have further ones.)
-        """
+        """Why a running batch can't be broken off; empty if no reason is known here. (The gate can have more.)"""
         attempt, query = self._attempt, self._attempt.current
         if not self._life.closes():
             return ""  # the batch stays planned

@@ -129,8 +129,7 @@ class Monitor:
         self.outputs.note(self._attempt.folder)
 
     def _positions_after(self, batch: int) -> Offsets:
-        """The positions after a committed batch; if possible from the query, because reading remote storage takes time.
-        """
+        """The positions after a committed batch; if possible from the query, because remote storage is slow."""
         query = self._attempt.query
         if query is None or query.plan.real_time:
             return self._attempt.positions()

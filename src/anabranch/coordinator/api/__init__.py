@@ -1,2 +1,1 @@
-"""The coordinator's HTTP interface: a table of operations, and the server, client and OpenAPI description made from it.
-"""
+"""The coordinator's HTTP interface: a table of operations, from which server, client and OpenAPI description are made."""

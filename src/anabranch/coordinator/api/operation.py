@@ -1,5 +1,4 @@
-"""Defines an operation of the HTTP API, with everything that the server, the client and the OpenAPI description need.
-"""
+"""Defines an operation of the HTTP API, with all that the server, the client and the OpenAPI description need."""
 
 from __future__ import annotations
 

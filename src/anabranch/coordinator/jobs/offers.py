@@ -1,5 +1,4 @@
-"""Determines the offer for each seat of a job: what the process in the seat should run. Also keeps track of its lanes.
-"""
+"""Determines the offer for each seat of a job: what the process in it should run. Also keeps track of its lanes."""
 
 from __future__ import annotations
 

@@ -180,8 +180,7 @@ def expected(
 
 
 def _lost(report: LaneReport, cost: BatchCost | None) -> float:
-    """The seconds of a lane's work that are expected to be lost because a change at an unknown time breaks off a batch.
-    """
+    """The expected seconds of a lane's work that are lost if a change at an unknown time breaks off a batch."""
     spent, whole = _present_batch(report, cost)
     if report.load.repeats or whole < _SHORT or spent > whole:
         return 0.0

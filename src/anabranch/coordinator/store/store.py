@@ -122,7 +122,7 @@ class Store:
             return {lane.id: lane for lane in lookups.lanes(connection, lanes.c.job == job)}
 
     def containers(self, job: str) -> list[ContainerRecord]:
-        """See :func:`anabranch.coordinator.store.lookups.present`."""
+        """The processes that hold a job's seats according to the store. They may have ended."""
         with self._reading() as connection:
             return lookups.present(connection, job)
 
@@ -137,7 +137,7 @@ class Store:
             return lookups.former(connection, registration)
 
     def lost(self, job: str, limit: int) -> list[ContainerRecord]:
-        """See :func:`anabranch.coordinator.store.lookups.lost`."""
+        """The processes of a job that no longer hold their seats, the last to take a seat first."""
         with self._reading() as connection:
             return lookups.lost(connection, limit, containers.c.job == job)
 
@@ -147,7 +147,7 @@ class Store:
             return lookups.artifact(connection, sha256)
 
     def events(self, job: str, limit: int, wanted: EventRange = ALL_EVENTS) -> list[Event]:
-        """See :func:`anabranch.coordinator.store.lookups.events_of`."""
+        """The last ``limit`` events that match, oldest first; if ``wanted.after`` is set, the first after this id."""
         with self._reading() as connection:
             return lookups.events_of(connection, job, limit, wanted)
 
@@ -210,9 +210,7 @@ class Store:
             leading.renew(connection, self._epoch)
 
     def resign(self) -> None:
-        """Stop leading: other coordinators can claim the lead at once. Raises NotLeadingError if this object doesn't
-        lead.
-        """
+        """Stop leading: others can claim the lead at once. Raises NotLeadingError if this object doesn't lead."""
         with self._lock:
             try:
                 with database.explained(self._database), self._writer.begin() as connection:
@@ -240,8 +238,7 @@ class Store:
         noted: Sequence[Event] = (),
     ) -> None:
         """Like :meth:`create_deployment`, for a deployment that continues from the lanes of the deployment
-        ``start.model.replaces``. The replaced deployment gets the state ``former`` and the ``changed`` lanes.
-        """
+        ``start.model.replaces``. The replaced deployment gets the state ``former`` and the ``changed`` lanes."""
         with self.writing(event, *noted) as connection:
             rows.move_deployment(
                 connection, start.graph.job, start.model.replaces, state=former, error=None, at=event.at
@@ -316,8 +313,7 @@ class Store:
         self, registration: Registration, seat: str, changed: Sequence[Lane], at: float
     ) -> tuple[ContainerRecord, list[Lane]]:
         """Give a process a seat under the job's next epoch, which the ``changed`` lanes also get. Returns the process
-        and the lanes as stored.
-        """
+        and the lanes as stored."""
         job = registration.job
         with self.writing() as connection:
             epoch = rows.next_epoch(connection, job)
