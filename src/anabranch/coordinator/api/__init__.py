@@ -1,1 +1,1 @@
-"""The coordinator's HTTP interface: a table of operations, from which server, client and OpenAPI description are made."""
+"""The coordinator's HTTP interface: a table of operations; server, client and OpenAPI description are made from it."""
