@@ -1,5 +1,5 @@
-"""The folder for files that this machine keeps between runs: jars from ``anabranch jars fetch``, and artifacts of
-jobs."""
+"""The folder for files that this machine keeps between runs: jars from ``anabranch jars fetch``, the archive of Spark's
+classes from ``anabranch doctor --fix``, and artifacts of jobs."""
 
 from __future__ import annotations
 

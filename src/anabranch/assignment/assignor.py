@@ -119,7 +119,8 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
     is passed as ``former``, and ``non_overlap_cost`` isn't 0, no task moves.
 
     Args:
-        former: the former seats, by the tasks' names, which differ from the present ones if the factor has changed.
+        former: the former seats, by stage and by the name that each task had then. These names differ from the present
+            names if the factor has changed.
 
     Raises:
         ConfigError: there are no seats, or the costs are too large for an exact comparison.

@@ -11,8 +11,8 @@ __all__ = ["StorageSettings", "local_folder"]
 
 
 class StorageSettings(Section):
-    """Where lanes' folders are. ``root`` is a path, or a URI in a storage that can ensure that a folder has only one
-    owner. See docs/reference/storage-roots.md.
+    """Where lanes' folders are. ``root`` is a path, or the URI of a folder in a storage system that can ensure that a
+    folder has only one owner. See docs/reference/storage-roots.md.
     """
 
     root: str = "./.anabranch/lanes"

@@ -97,7 +97,7 @@ class Publisher(Protocol):
 
     @property
     def plannable(self) -> bool:
-        """Whether :attr:`output` is complete before the batch begins, so that Spark can plan the write."""
+        """Whether Spark may plan the write of a batch with :attr:`output` before the batch begins."""
         ...
 
     @property

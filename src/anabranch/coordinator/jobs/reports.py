@@ -51,7 +51,7 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
     """The lane as it should be stored after a report; the same object if the report changes nothing.
 
     A lane that has ended gets the state PLANNED again, and later continues from its final positions. But if it was
-    closing or has drained, it is closed permanently, unless it left a batch pending.
+    closing or has drained, it gets the state CLOSED, which is permanent, or CLOSING if it left a batch pending.
 
     Raises:
         UsageError: the key of a position isn't an SSP.

@@ -1,6 +1,6 @@
 """Reads the rows of state in a checkpoint, in the form in which Spark reads them when it rewrites state.
 
-Spark's reader of state is public, but the reader's option to return the stored rows of all state stores isn't.
+Spark's reader of state is public, but its option to return the rows of all column families of a state store isn't.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class EmbeddedOutput:
 
 @dataclass
 class _Segments:
-    """Writes one segment for each stream and partition. In a partition, a batch's segments are in Spark task order."""
+    """Writes the segments of one Spark task: one for each stream and partition for which the task has rows."""
 
     root: str
     task: int

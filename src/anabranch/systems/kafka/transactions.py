@@ -48,7 +48,7 @@ def close() -> None:
 @dataclass(frozen=True)
 class SlotWriter:
     """Writes to the slots of a lane's output group for one incarnation: the process that has the lane under ``epoch``.
-    Several threads may use a writer at once, each for other slots.
+    Several threads may use a writer at once, provided that no two of them use the same slot.
     """
 
     settings: KafkaSettings
