@@ -44,8 +44,7 @@ class JobLocks:
 
         Raises:
             ConflictError: another process holds the lock.
-            ConfigError: the lock, or the note with the coordinator's URL beside it, can't be written. The lock then isn't
-                held.
+            ConfigError: the lock, or the note with the coordinator's URL, can't be written. The lock then isn't held.
         """
         if address.is_on_server(self._store_url) or address.path_of(self._store_url) is None:
             return False

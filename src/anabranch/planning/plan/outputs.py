@@ -1,5 +1,5 @@
-"""Plans outputs: the streams, tables and ``foreach_batch`` functions that get rows, the streams to which dead letters are
-written, and what each output promises."""
+"""Plans outputs: the streams, tables and ``foreach_batch`` functions that get rows, the streams that get dead letters,
+and what each output promises."""
 
 from __future__ import annotations
 
