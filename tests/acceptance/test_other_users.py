@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +17,8 @@ import pytest
 from anabranch.coordinator.api import token_file
 from tests.acceptance.harness import JOB, Workspace, flights
 from tests.acceptance.processes import descendants
-from tests.support import open_ports
+from tests.support import jvm, open_ports
+from tests.support.paths import ROOT
 from tests.support.permissions import open_to_others
 
 pytestmark = pytest.mark.acceptance
@@ -101,3 +105,42 @@ def test_a_token_in_an_environment_is_found() -> None:
             assert f"{process.pid}: environ" in of_processes(token)
         finally:
             process.kill()
+
+
+SESSION = """
+import json, os, sys
+from pathlib import Path
+from anabranch.config import Settings, SparkSettings
+from anabranch.spark.session import session
+from tests.acceptance.test_other_users import of_processes
+
+text = Path(sys.argv[1]).read_text()
+names = json.loads(sys.argv[2])
+conf = {name: f"${{file:{sys.argv[1]}}}" for name in names[:-1]} | {names[-1]: text}
+spark = session.start(Settings(spark=SparkSettings(master="local[1]", conf=conf)))
+java = spark.sparkContext.getConf()
+print(json.dumps({"told": [java.get(name) for name in names], "seen": of_processes(text[:12])}))
+print("PYSPARK_SUBMIT_ARGS" in os.environ, file=sys.stderr)
+session.stop(spark)
+"""
+"""Starts Spark with a secret; prints what Spark has of it, and which processes show it."""
+
+
+def test_secrets_of_spark_are_no_arguments_of_any_process(tmp_path: Path) -> None:
+    """By reference, whatever the name; and literally, where the name says it. Values are what Java reads a file for."""
+    secret = "pl4nted-spark-\\s3cret = #!: \u00fc\U0001f511 ${sys:user.name}"
+    file = tmp_path / "secret"
+    file.write_text(secret, encoding="utf-8")
+    names = ["spark.hadoop.fs.s3a.secret.key", "spark.harmless", "spark.hadoop.other.password"]
+    done = subprocess.run(
+        [sys.executable, "-c", SESSION, str(file), json.dumps(names)],
+        env={**os.environ, **jvm.QUICK},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found == {"told": [secret] * 3, "seen": []}
+    assert done.stderr.splitlines()[-1] == "False"
+    assert secret not in done.stderr

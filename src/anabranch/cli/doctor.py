@@ -17,6 +17,7 @@ import typer
 from anabranch import config as configuration
 from anabranch.cli import archiving, options, progress
 from anabranch.config import Settings
+from anabranch.config.secrets import without_passwords
 from anabranch.config.storage import local_folder
 from anabranch.coordinator.store import address
 from anabranch.coordinator.store.store import Store
@@ -226,4 +227,4 @@ def _is_in_maven(package: str) -> bool | None:
 
 def _registry(settings: Settings) -> str:
     with Registry(settings.formats) as registry:
-        return f"{settings.formats.registry}, {len(registry.subjects())} subject(s)"
+        return f"{without_passwords(settings.formats.registry or '')}, {len(registry.subjects())} subject(s)"

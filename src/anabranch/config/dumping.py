@@ -1,5 +1,5 @@
 """Brings settings into the form in which a coordinator stores them: everything that was set, except ``[coordinator]``.
-Secrets must be references. Not all secrets are recognized, and ``[spark.conf]`` isn't searched."""
+Secrets must be references, but not all secrets are recognized."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from anabranch.config.secrets import has_reference, hidden
+from anabranch.config.secrets import has_reference, without_passwords
 from anabranch.config.settings import Settings
+from anabranch.config.spark import names_secret
 from anabranch.errors import ConfigError
 
 __all__ = ["dumped"]
 
 _SECRET = re.compile(r"password|secret|token|credential", re.IGNORECASE)
 _SECRETS_OF_REGISTRY = {"basic.auth.user.info", "bearer.auth.client.secret", "bearer.auth.token", "ssl.key.password"}
-_LOGIN = re.compile(r"://[^/@]*?:([^/@]+)@")
-"""Matches the login in a URL. The group is the password."""
-_UNSEARCHED = "spark.conf."
+_NO_SECRET = re.compile(r"true|false|[0-9]+(ms|s|m|min|h|d)", re.IGNORECASE)
+"""Values of properties of Spark that aren't secrets, whatever the property is called."""
 
 
 def dumped(settings: Settings) -> dict[str, Any]:
@@ -41,6 +41,11 @@ def dumped(settings: Settings) -> dict[str, Any]:
             if name in _SECRETS_OF_REGISTRY
         },
         **{
+            f"spark.conf.{name}": text
+            for name, text in settings.spark.conf.items()
+            if names_secret(name) and not _NO_SECRET.fullmatch(text)
+        },
+        **{
             f"{section}.{setting}": text
             for section, options in _free(settings)
             for setting, text in _texts(options)
@@ -48,7 +53,7 @@ def dumped(settings: Settings) -> dict[str, Any]:
         },
     }
     plain = [name for name, text in secrets.items() if text is not None and not has_reference(text)]
-    plain += [name for name, text in _texts(stored) if not name.startswith(_UNSEARCHED) and _has_password(text)]
+    plain += [name for name, text in _texts(stored) if without_passwords(text) != text]
     if plain:
         raise ConfigError(
             f"the setting {plain[0]} contains a secret in plain text, and a coordinator stores the settings of jobs",
@@ -74,9 +79,3 @@ def _texts(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, 
             yield from _texts({str(number): each for number, each in enumerate(value)}, f"{before}{name}.")
         elif isinstance(value, str):
             yield f"{before}{name}", value
-
-
-def _has_password(text: str) -> bool:
-    """Whether a text is a URL with a literal password."""
-    without, references = hidden(text)
-    return any(not any(name in login[1] for name in references) for login in _LOGIN.finditer(without))

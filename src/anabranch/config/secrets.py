@@ -9,9 +9,11 @@ import re
 
 from anabranch.errors import ConfigError
 
-__all__ = ["has_reference", "hidden", "resolved"]
+__all__ = ["has_reference", "hidden", "resolved", "without_passwords"]
 
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
+_LOGIN = re.compile(r"(://[^/@:\s]*:)([^/\s]+)(?=@)")
+"""Matches the login in a URL. The second group is the password."""
 
 
 def has_reference(text: str) -> bool:
@@ -30,6 +32,15 @@ def hidden(text: str) -> tuple[str, dict[str, str]]:
         return name
 
     return _REFERENCE.sub(word, text), references
+
+
+def without_passwords(text: str) -> str:
+    """``text`` with ``***`` in place of each literal password in a URL."""
+    shown, references = hidden(text)
+    shown = _LOGIN.sub(lambda login: login[0] if any(map(login[2].count, references)) else f"{login[1]}***", shown)
+    for placeholder, reference in references.items():
+        shown = shown.replace(placeholder, reference)
+    return shown
 
 
 def resolved(setting: str, text: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from anabranch.config import FormatsSettings
-from anabranch.config.secrets import resolved
+from anabranch.config.secrets import resolved, without_passwords
 from anabranch.errors import AnabranchError, ConfigError, NotFoundError
 
 if TYPE_CHECKING:  # the client is an optional dependency, imported only when a registry is used
@@ -53,7 +53,7 @@ class Registry:
                 'a stream has format = "confluent", and no schema registry is set',
                 'set it: [formats] registry = "http://localhost:8081"',
             )
-        self._shown = settings.registry
+        self._shown = without_passwords(settings.registry)
         self._client = _client(settings)
 
     def __enter__(self) -> Registry:
@@ -113,7 +113,8 @@ class Registry:
             raise self._refused(what, error) from error
         except Exception as error:  # from either of two possible HTTP clients, or because the answer isn't JSON
             raise AnabranchError(
-                f"the schema registry {self._shown} didn't answer {what}: {error or type(error).__name__}",
+                f"the schema registry {self._shown} didn't answer {what}: "
+                f"{without_passwords(str(error)) or type(error).__name__}",
                 "check that it runs, and [formats] registry",
             ) from error
 
@@ -155,7 +156,8 @@ def _client(settings: FormatsSettings) -> SchemaRegistryClient:
         return SchemaRegistryClient({**_CLIENT, **given})
     except (ValueError, TypeError, OSError) as error:  # OSError: a certificate can't be read
         raise ConfigError(
-            f"the client of the schema registry {settings.registry} can't be made: {error}",
+            f"the client of the schema registry {without_passwords(settings.registry or '')} can't be made: "
+            f"{without_passwords(str(error))}",
             "check registry and registry_client in [formats]",
         ) from error
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch import config
+from anabranch.config.secrets import without_passwords
 from anabranch.errors import ConfigError
 
 
@@ -62,6 +63,7 @@ def test_what_is_no_secret_may_be_given_as_it_is(tmp_path: Path, section: str, n
         ("formats.registry_client.proxy", '[formats.registry_client]\nproxy = "{}"'),
         ("systems.kafka.client.https.proxy", '[systems.kafka.client]\n"https.proxy" = "{}"'),
         ("storage.root", '[storage]\nroot = "{}"'),
+        ("spark.conf.spark.mine.url", '[spark.conf]\n"spark.mine.url" = "{}"'),
         ("outputs.rows.hosts.0", '[outputs.rows]\nto = "mine:Table"\nhosts = ["{}"]'),
     ],
 )
@@ -74,3 +76,43 @@ def test_a_password_in_a_url_must_be_a_reference(tmp_path: Path, setting: str, t
     for login in ("", "me@", "me:${env:PASSWORD}@", "${env:NAME}:${file:/run/password}@"):
         file.write_text(text.format(f"https://{login}host:8081"))
         config.dumped(config.load(file))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.hadoop.fs.s3a.secret.key",
+        "spark.hadoop.fs.s3a.access.key",
+        "spark.ssl.keyPassword",
+        "spark.my.accessToken",
+    ],
+)
+def test_a_secret_of_spark_must_be_a_reference(name: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"the setting spark.conf.{name} contains a secret in plain text")):
+        config.dumped(config.Settings(spark=config.SparkSettings(conf={name: "s3cret"})))
+    for value in ("${env:S3_SECRET}", "true", "600s"):
+        given = config.Settings(spark=config.SparkSettings(conf={name: value}))
+        assert config.restored(config.dumped(given)).spark == given.spark
+    harmless = {
+        "spark.hadoop.fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.auth.ProfileAWSCredentialsProvider"
+    }
+    config.dumped(config.Settings(spark=config.SparkSettings(conf=harmless)))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://anna:s3cret@host:8081", "http://anna:***@host:8081"),
+        ("http://:s3cr@t:x@host", "http://:***@host"),
+        (
+            "no answer of https://a:b@c/d?e=f@g, nor of jdbc:postgresql://u:p@h/db",
+            "no answer of https://a:***@c/d?e=f@g, nor of jdbc:postgresql://u:***@h/db",
+        ),
+        ("http://${env:NAME}:s3cret@host", "http://${env:NAME}:***@host"),
+        ("http://me:${file:/run/password}@host", "http://me:${file:/run/password}@host"),
+        ("http://host:8081/subjects?at=me@host", "http://host:8081/subjects?at=me@host"),
+        ("http://me@host", "http://me@host"),
+    ],
+)
+def test_passwords_in_urls_are_not_shown(text: str, shown: str) -> None:
+    assert without_passwords(text) == shown

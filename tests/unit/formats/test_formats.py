@@ -187,6 +187,14 @@ def test_a_registry_that_is_down_is_named(load: Load) -> None:
         settling.settled(settings, ["flights"], [])
 
 
+def test_the_password_of_a_registry_is_in_no_error(load: Load) -> None:
+    with serving() as gone:
+        settings = load(confluent(gone).replace("http://", "http://anna:s3cret@"))
+    with pytest.raises(AnabranchError, match=r"registry http://anna:\*\*\*@127") as found:
+        settling.settled(settings, ["flights"], [])
+    assert "s3cret" not in str(found.value)
+
+
 def test_a_registry_that_is_busy_is_asked_again(load: Load, registry: FakeRegistry) -> None:
     registry.register("flights-value", OLD)
     registry.busy = 2

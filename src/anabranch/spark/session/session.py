@@ -33,7 +33,7 @@ from anabranch.spark.internals import (
     worker_start,
 )
 from anabranch.spark.internals.surface import Probe
-from anabranch.spark.session import class_archive, cluster, java_program, registered_sources
+from anabranch.spark.session import class_archive, cluster, confidential, java_program, registered_sources
 from anabranch.systems.contract import SessionNeeds
 from anabranch.systems.systems import Systems
 
@@ -147,7 +147,8 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     Raises:
         AnabranchError: Java is missing, too old or ends unexpectedly; the packages of a system or a format can't be
             fetched; or no master accepts the application.
-        ConfigError: ``[spark] master`` has too few cores or isn't valid, or there is no interpreter for Python workers.
+        ConfigError: ``[spark] master`` has too few cores or isn't valid, a reference in ``[spark.conf]`` can't be
+            resolved, or there is no interpreter for Python workers.
         UsageError: the job's folder can't be packed for a cluster.
         UnsupportedSparkError: this Spark lacks something that every job needs.
     """
@@ -155,6 +156,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     master = master_of(settings.spark.master, cores)
     needs = _needs(settings)
     settled = _joined({**needs.conf, **modules.conf(settings, needs.conf)}, conf(settings))
+    secrets = confidential.of(settings.spark.conf)
     on_cluster = cluster.is_cluster(master)
     if on_cluster:
         cluster.check_master(master)
@@ -175,11 +177,11 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     builder = builder.config("spark.driver.extraJavaOptions", options)
     if not on_cluster:
         builder = builder.config("spark.local.dir", str(temporary))
-    for name, value in settled.items():
-        builder = builder.config(name, value)
+    for name in settled.keys() - secrets.keys():
+        builder = builder.config(name, settled[name])
     for name in _SAID_BY_US:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
-    with _printing_to(output):
+    with _printing_to(output), confidential.in_file(secrets):
         spark = opened(builder, master, settled.get("spark.jars.packages", ""), needs.cure)
     try:
         probes.insist(spark)
