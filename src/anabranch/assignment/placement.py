@@ -62,8 +62,8 @@ def place(
 
 
 def place_exactly(tasks: Iterable[Task], sizes: Mapping[str, int], homes: Mapping[str, str]) -> dict[str, str]:
-    """Place tasks of one stage with few moves from ``homes``, their former seats. Tasks that read the same partitions
-    share a seat if there is room. ``sizes`` says how many tasks each seat gets.
+    """Place tasks of one stage with few moves from ``homes``, their former seats. Of the tasks that move, those
+    that read the same partitions share a seat if there is room. ``sizes`` says how many tasks each seat gets.
     """
     groups = list(_groups(sorted(tasks, key=attrgetter("index", "name"))).values())
     ordered = dict(sorted(sizes.items(), key=lambda item: (len(item[0]), item[0])))

@@ -68,8 +68,8 @@ def wished(factor: int | None, containers: int | None, dry: bool = False, now: b
 
 
 def wait(client: Client, job: str, timeout: float) -> None:
-    """Wait until a job is neither changing nor starting any more, and print its progress meanwhile. (A job that wasn't
-    running is started by its deployment.)
+    """Wait until a job is neither changing nor starting any more, and print its progress meanwhile. (A deploy starts a
+    job that wasn't running.)
 
     Raises:
         JobFailedError: the job isn't running after the change.
