@@ -29,8 +29,7 @@ def place(
     most tasks and, of seats that had equally many, to those with the fewest tasks of other stages (``load``). Among
     such placements, partitions are read in few containers: the fewest possible if all groups of tasks that read the
     same partitions are alike (see :func:`_is_uniform`). Among those, few tasks move from their ``previous`` seats: the
-    fewest possible if no two tasks read the same partition, as with factor 1. The order of the arguments' elements
-    doesn't matter.
+    fewest possible if no two tasks read the same partition. The order of the arguments' elements doesn't matter.
 
     Raises:
         ConfigError: there are no seats.

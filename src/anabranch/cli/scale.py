@@ -111,7 +111,7 @@ def _check(client: Client, job: str, changed: ScaleResult | RewindResult) -> Non
 
 
 def gone_back(client: Client, job: str, to: str) -> ConflictError:
-    """The error for a job whose change was undone, with the reason. ``to`` describes to what the job has gone back."""
+    """The error for a job whose change was undone, with the reason. ``to`` says what the job has gone back to."""
     last = next((each for each in client.changes(job) if each.outcome == "undone"), None)
     why = "" if last is None else f": {last.reason}"
     return ConflictError(f"job {job} has gone back to {to}{why}", f"see anabranch events {job}")
