@@ -101,8 +101,8 @@ class Stream:
             function: takes a message as a dict and returns a row: a dict, dataclass, NamedTuple or ``Row``. Columns
                 that the row lacks are null. The function may be ``async``. If it raises an exception, the message
                 becomes a dead letter.
-            schema: the columns of the result. Default: the input's. If a value cannot be converted without loss, the
-                message becomes a dead letter; see docs/reference/function-results.md.
+            schema: the columns of the result. Default: the input's. If a value does not fit its column, the message
+                becomes a dead letter; see docs/reference/function-results.md.
             name: the operator's name.
 
         Example: ``flights.map(lambda m: {**m, "dest": m["dest"].lower()})``.
