@@ -151,8 +151,8 @@ def joined_table(
 
 
 def processor(given: object, timers: str | None) -> Processor:
-    """Check that ``given`` is a processor, and that it defines ``on_timer`` exactly if ``timers``, the clock of its
-    timers, isn't None.
+    """``given``, checked to be a processor that defines ``on_timer`` if ``timers`` names a clock, and doesn't define it
+    if ``timers`` is None.
     """
     if not isinstance(given, Processor):
         what = f"the class {given.__name__}" if isinstance(given, type) else repr(given)
@@ -186,7 +186,7 @@ def row_limit(n: object) -> int:
 
 
 def check_partition_by(columns: Sequence[str], via: object, partitions: int | None) -> None:
-    """Raises GraphError for invalid columns, an unknown ``via`` or an impossible partition count."""
+    """Raises GraphError if there are no columns, ``via`` is unknown, or ``partitions`` isn't allowed."""
     if not columns:
         raise GraphError(f"partition_by at {caller()} names no column", 'write partition_by("dest")')
     if via not in ("stream", "spark"):

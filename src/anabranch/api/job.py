@@ -140,9 +140,9 @@ class Job:
             name: the operator's name in ``plan`` and errors. Default: the stream's name.
 
         Raises:
-            GraphError: the arguments for event time don't fit together, one of them is malformed, or the operator's
-                name isn't allowed or belongs to another operator. Errors in ``key`` and ``schema`` are found when the
-                job is planned.
+            GraphError: the arguments for event time don't fit together or are malformed, ``start`` is unknown, or the
+                operator's name isn't allowed or belongs to another operator. Errors in ``key``, ``schema`` and
+                ``read_as`` are found when the job is planned.
 
         Example:
             ```python

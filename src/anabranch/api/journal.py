@@ -1,4 +1,4 @@
-"""Records how a message changes state and timers, so the changes can be undone together."""
+"""Records how one call of ``on_message`` or ``on_timer`` changes state and timers, so these changes can be undone."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ class ListState(State):
 
 
 class MapState(State):
-    """A map for each key. Entries are read and written individually, however many there are.
+    """A map for each key. Entries are read one by one, except by :meth:`items`.
 
     Args:
         names: the SQL type of the entries' names: a simple type, such as ``"string"``.

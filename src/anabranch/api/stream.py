@@ -101,8 +101,8 @@ class Stream:
             function: takes a message as a dict and returns a row: a dict, dataclass, NamedTuple or ``Row``. Columns
                 that the row lacks are null. The function may be ``async``. If it raises an exception, the message
                 becomes a dead letter.
-            schema: the columns of the result. Default: the input's. If a value cannot be converted without loss, the
-                message becomes a dead letter; see docs/reference/function-results.md.
+            schema: the columns of the result. Default: the input's. If a value does not fit its column, the message
+                becomes a dead letter; see docs/reference/function-results.md.
             name: the operator's name.
 
         Example: ``flights.map(lambda m: {**m, "dest": m["dest"].lower()})``.
@@ -210,7 +210,7 @@ class Stream:
                 stream to columns of the table.
             how: ``"inner"`` or ``"left"``. With ``"left"``, rows without a match are kept, with nulls.
             refresh: how old a lane's copy of the table can become before the next batch reads the table again, such as
-                ``"10 minutes"``. Default: a lane reads the table once.
+                ``"10 minutes"``. Default: a lane reads the table once after each start.
             format: the files' format. Default: the format that the path's extension names, otherwise ``"parquet"``. CSV
                 files must have a header.
             schema: the table's columns. Default: those that Spark infers from the files.
@@ -346,8 +346,9 @@ class Stream:
         """Write the rows to a stream, or to the table that ``[outputs.NAME]`` binds to this name.
 
         Args:
-            stream: the name of the stream, which is created if it does not exist.
-            key: an SQL expression for the message key. Default: the stage key.
+            stream: the name of the stream or table. If it does not exist, a new job or a new version creates it.
+            key: an SQL expression for the message key. Default: the input's message key or, after a
+                ``partition_by`` or a stateful operator, the stage key.
             name: the operator's name. Default: the stream's name.
         """
         self._then("write", {"stream": stream, "key": key}, name, derived=stream)
@@ -355,8 +356,8 @@ class Stream:
     def foreach_batch(self, function: Callable[[Any, str, int, int], None], *, name: str | None = None) -> None:
         """Call a function for each batch, at least once.
 
-        After a crash, the function may be called again with the same ``lane`` and ``batch``, and then gets the same
-        rows. Use these two arguments to write every batch only once.
+        After a crash or an error, the function may be called again with the same ``lane`` and ``batch``, and rows that
+        were computed again from the same records. Use these two arguments to write every batch only once.
 
         Args:
             function: takes a DataFrame, the lane's id, the batch number, and the epoch, a number that rises whenever

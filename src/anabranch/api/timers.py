@@ -31,7 +31,7 @@ class StoredTimers(Protocol):
 
 
 class Timers:
-    """The timers of the current key. Both methods of a processor get this object as an argument.
+    """The timers of the current key. ``on_message`` and ``on_timer`` get this object as an argument.
 
     Times have millisecond precision. A key has at most one timer per millisecond, so a second registration for the same
     time changes nothing."""

@@ -38,10 +38,10 @@ def place(
 ) -> tuple[dict[str, str], float]:
     """The seat of each member, by name, and the total cost.
 
-    The placement is balanced, and partitions are read in the fewest seats, on average, that :func:`placement.place`
-    finds, either with few moves or with few racks per group (tasks that read the same partitions). Then groups with
-    equal numbers of tasks and of partitions exchange the seats, or parts of seats, that they take, for the least total
-    cost. A seat with any task of a group reads everything that the group reads.
+    Two balanced placements by :func:`placement.place` are considered: one with few moves, and one with few racks per
+    group (tasks that read the same partitions). If one of them reads partitions in fewer seats, on average, only this
+    one is considered. Groups with equal numbers of tasks and of partitions then exchange the seats, or parts of seats,
+    that they take, for the least total cost. A seat with any task of a group reads everything that the group reads.
 
     Args:
         load: how many tasks of other stages each seat has.

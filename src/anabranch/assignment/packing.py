@@ -78,8 +78,8 @@ class Line:
         self.begun = self.groups.pop(number)
 
     def _take(self, seat: str, room: int) -> int:
-        """Fill ``room`` from the partly placed group, first with tasks that were in this seat, then with new tasks.
-        Returns the room that is left."""
+        """Fill ``room`` from the partly placed group, first with tasks that were in this seat, then with new ones, then
+        with the others. Returns the room that is left."""
         rank = {seat: 0, None: 1}
         here = sorted(self.begun, key=lambda task: rank.get(self.homes.get(task), 2)) if self.homes else self.begun
         taken, self.begun = here[:room], here[room:]

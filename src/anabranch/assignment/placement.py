@@ -29,8 +29,7 @@ def place(
     most tasks and, of seats that had equally many, to those with the fewest tasks of other stages (``load``). Among
     such placements, partitions are read in few containers: the fewest possible if all groups of tasks that read the
     same partitions are alike (see :func:`_is_uniform`). Among those, few tasks move from their ``previous`` seats: the
-    fewest possible if no two tasks read the same partition, as with factor 1. The order of the arguments' elements
-    doesn't matter.
+    fewest possible if no two tasks read the same partition. The order of the arguments' elements doesn't matter.
 
     Raises:
         ConfigError: there are no seats.
@@ -62,8 +61,8 @@ def place(
 
 
 def place_exactly(tasks: Iterable[Task], sizes: Mapping[str, int], homes: Mapping[str, str]) -> dict[str, str]:
-    """Place tasks of one stage with few moves from ``homes``, their former seats. Tasks that read the same partitions
-    share a seat if there is room. ``sizes`` says how many tasks each seat gets.
+    """Place tasks of one stage with few moves from ``homes``, their former seats. Of the tasks that move, those
+    that read the same partitions share a seat if there is room. ``sizes`` says how many tasks each seat gets.
     """
     groups = list(_groups(sorted(tasks, key=attrgetter("index", "name"))).values())
     ordered = dict(sorted(sizes.items(), key=lambda item: (len(item[0]), item[0])))

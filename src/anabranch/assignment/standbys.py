@@ -52,8 +52,8 @@ def place(
 
 
 def numbered(keepers: Sequence[str], former: Mapping[str, int]) -> dict[int, str]:
-    """The processes by the numbers of a lane's standbys, from 0. A process keeps its number in ``former`` if that is
-    less than the number of standbys; of several processes with the same number, the first by name keeps it.
+    """Maps the number of each of a lane's standbys, from 0, to its process. A process keeps its number in ``former`` if
+    that is less than the number of standbys; of several processes with the same number, the first by name keeps it.
     """
     found: dict[int, str] = {}
     for keeper in sorted(keepers):

@@ -56,8 +56,8 @@ class LaneCopy:
         planned: the last planned batch in the folder; -1 if there is none.
         committed: the last committed batch in the folder; -1 if there is none.
         outputs: the partitions in the backup that the lane writes.
-        ends: returns a batch's end offsets in the partitions that the lane reads, for partitions in the backup. Raises
-            MovedOnError if the folder no longer has the batch.
+        ends: returns a batch's end offsets in those partitions of the backup that the lane reads. Raises MovedOnError
+            if the folder no longer has the batch.
         is_fixed: whether the lane also writes to outputs outside the backup. These can't be taken back, so the lane's
             folder can't be, either.
     """

@@ -127,7 +127,7 @@ def make(source: Source, uri: str) -> Manifest:
 
 
 def _settled(source: Source) -> Moment:
-    """Wait until no change of the job is under way. Raises ConflictError after ``_PATIENCE`` seconds."""
+    """Wait until the job can be backed up. Raises ConflictError after ``_PATIENCE`` seconds, or if it was reset."""
     last: list[str] = []
 
     def look() -> Moment | None:

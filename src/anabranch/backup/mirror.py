@@ -1,5 +1,5 @@
 """Maintains a copy of a folder to which a lane is writing. After a refresh, the copy is at least as new as the folder
-was before it.
+was when the refresh began.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Mirror:
     """Mirrors the files and folders that ``names`` lists. A file is copied again if its size or its modification time,
     by the source's clock, has changed.
 
-    List files that refer to other files first: then the copy always contains the files to which they refer.
+    List files that refer to other files first: then, after a refresh, the copy contains the files to which they refer.
     """
 
     def __init__(self, source: Tree, target: Tree, names: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ place:
 
 1. compare all files of the backup with their checksums; check that the job's outputs outside the backup contain no
    batches that the backup doesn't know, and that existing streams still have what the job must read;
-2. copy each stream to a temporary folder, and move it to its place in one step;
+2. copy each stream that doesn't exist here to a temporary folder, and move it to its place in one step;
 3. copy the folders of lanes;
 4. store the job's rows in one transaction. The job can then be started.
 """
@@ -89,7 +89,7 @@ def checked(spark: Any, uri: str) -> Manifest:
 
 
 def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) -> Manifest:
-    """Restore a job into the store, the storage root and the streams that the settings name.
+    """Restore a job into the store, the storage root and the systems that the settings name.
 
     Raises:
         NotFoundError: there is no complete backup.
@@ -291,8 +291,8 @@ def _below(found: Manifest, begin: str, cut: int) -> dict[str, FileSum]:
 
 
 def _copy_whole(source: Tree, target: Tree, files: Mapping[str, FileSum]) -> None:
-    """Copy files, without Hadoop's own checksum files between a local disk and another storage. Raises DamagedError if
-    the checksum of a copy differs."""
+    """Copy files; between a local disk and another storage, not those that are Hadoop's own checksum files. Raises
+    DamagedError if the checksum of a copy differs."""
     one_storage = (source.local is None) == (target.local is None)
     names = [name for name in files if one_storage or not _is_checksum(name)]
     copy_all(source, target, names)

@@ -1,4 +1,6 @@
-"""``anabranch compact``: removes foreign state, which belongs to tasks that other lanes own now, from a stopped job."""
+"""``anabranch compact``: removes from a stopped job the lane folders that it no longer needs, and foreign state, which
+belongs to tasks that other lanes own now.
+"""
 
 from __future__ import annotations
 

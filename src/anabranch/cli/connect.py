@@ -33,8 +33,8 @@ T = TypeVar("T")
 
 
 def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
-    """All jobs of the coordinator at :func:`coordinator_url` or, without a URL, of the store; running jobs are then
-    described by the processes on this machine that serve them."""
+    """The status of each job: from the coordinator at :func:`coordinator_url` or, without a URL, from the process on
+    this machine that serves the job, or else from the store."""
     if (url := coordinator_url(settings)) is not None:
         with _client(url, settings) as client:
             return client.jobs()
@@ -45,8 +45,8 @@ def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
 
 
 def overview(settings: CoordinatorSettings) -> Overview:
-    """The overview of the coordinator at :func:`coordinator_url` or, without a URL, of the store; running jobs are then
-    described by the processes on this machine that serve them."""
+    """An overview of all jobs: from the coordinator at :func:`coordinator_url` or, without a URL, for each job from the
+    process on this machine that serves it, or else from the store."""
     found = read(settings, None, lambda asked: asked.overview())
     if coordinator_url(settings) is not None:
         return found

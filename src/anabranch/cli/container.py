@@ -238,8 +238,8 @@ def _seated(
 ) -> tuple[float, RegistrationResponse | None]:
     """Wait for a seat. Meanwhile, the process stands by, warms its session and maintains standbys.
 
-    Returns when the seat was requested, and the coordinator's answer; None instead of the answer if the job isn't
-    running any more, or the process should end.
+    Returns the time at which the seat was requested, and the coordinator's answer; None instead of the answer if the
+    job isn't running any more, or the process should end.
     """
 
     def ask() -> tuple[float, RegistrationResponse]:

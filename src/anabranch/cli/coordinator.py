@@ -143,8 +143,8 @@ def default_port(host: str, url: str | None) -> int:
 
 
 def _collect_seldom() -> None:
-    """Let the garbage collector run seldom, and ignore all objects that exist now, for short pauses. (Long polls need
-    many objects, none of which is garbage.)"""
+    """Keep the garbage collector's pauses few and short: it runs seldom, and ignores all objects that exist now. (Long
+    polls need many objects, none of which is garbage.)"""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)

@@ -1,4 +1,4 @@
-"""``anabranch jars``: fetches Java artifacts into the cache, without Maven or a clone of the repository."""
+"""``anabranch jars``: fetches jars into the cache, without Maven or a clone of anabranch's repository."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _troubles(lane: LaneStatus) -> list[str]:
 
 
 def idle(report: LaneReport) -> str:
-    """The number of idle inputs of a lane without a watermark, as part of a line; empty if there are none."""
+    """For a lane whose watermark nothing holds back, the number of its idle SSPs, as text; empty if there are none."""
     return f"none, {len(report.event_time.idle)} idle" if report.event_time.idle else ""
 
 

@@ -14,7 +14,7 @@ __all__ = ["forget", "lines", "of", "overdue", "plain"]
 
 
 def of(system: System, stream: str) -> list[ReaderLag]:
-    """The jobs that read a stream, by name; empty if the stream's system doesn't track readers."""
+    """The jobs that read a stream, sorted by name; empty if the stream's system doesn't track readers."""
     readers = system.readers()
     return [] if readers is None else sorted(readers.lags(stream), key=lambda lag: lag.job)
 

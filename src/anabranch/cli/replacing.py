@@ -71,8 +71,8 @@ class Replacer:
             self.now(following)
 
     def told_to_end(self, number: int) -> None:
-        """Record that a signal told this process to end. Instead of being replaced, it then ends with the signal's exit
-        code."""
+        """Record that a signal told this process to end. Instead of being replaced, the process then ends, with exit
+        code 130 after SIGINT, otherwise 0."""
         self._code = 128 + number if number == signal.SIGINT else 0
 
     def take_java(self, kill: Callable[[], None], is_child: bool) -> None:

@@ -43,7 +43,7 @@ def rewind(
 
 def wished(to: str, state: str | None, dry: bool = False) -> RewindRequest:
     """The request to rewind. ``to`` can name a JSON file. Raises NotFoundError if the file doesn't exist, and
-    UsageError if it contains no positions, or if ``state`` is invalid."""
+    UsageError if it doesn't contain offsets by SSP, or if ``state`` is invalid."""
     if state is not None and state not in set(StateHandling):
         raise UsageError(f"--state can't be {state!r}", f"give {' or '.join(StateHandling)}")
     place = _positions(Path(to)) if to.endswith(_SUFFIX) else to

@@ -68,8 +68,8 @@ def wished(factor: int | None, containers: int | None, dry: bool = False, now: b
 
 
 def wait(client: Client, job: str, timeout: float) -> None:
-    """Wait until a job is neither changing nor starting any more, and print its progress meanwhile. (A job that wasn't
-    running is started by its deployment.)
+    """Wait until a job is neither changing nor starting any more, and print its progress meanwhile. (A deploy starts a
+    job that wasn't running.)
 
     Raises:
         JobFailedError: the job isn't running after the change.
@@ -111,7 +111,7 @@ def _check(client: Client, job: str, changed: ScaleResult | RewindResult) -> Non
 
 
 def gone_back(client: Client, job: str, to: str) -> ConflictError:
-    """The error for a job whose change was undone, with the reason. ``to`` describes to what the job has gone back."""
+    """The error for a job whose change was undone, with the reason. ``to`` says what the job has gone back to."""
     last = next((each for each in client.changes(job) if each.outcome == "undone"), None)
     why = "" if last is None else f": {last.reason}"
     return ConflictError(f"job {job} has gone back to {to}{why}", f"see anabranch events {job}")

@@ -54,7 +54,8 @@ def sizing(
 
 
 def rates(lane: LaneSizing, job: Sizing) -> str:
-    """A text with the lane's rate, the rate that the lane needs, and the time until the lane has caught up."""
+    """A text with the lane's rate, the rate that it needs, and the time until it has caught up, now and with the factor
+    that is proposed, if there is one."""
     text = (
         f"lane {lane.lane} does {lane.true_rate:,.0f} records per second while it is busy, and needs "
         f"{lane.needed_rate:,.0f} to clear the backlog within {job.target_lag_seconds:,.0f} s: "

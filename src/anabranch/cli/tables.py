@@ -77,7 +77,8 @@ def lanes(status: JobStatus) -> Group:
 
 
 def watch(coordinator: Status, job: str, until: threading.Event, show: Show | None) -> None:
-    """Show a job's progress until ``until`` is set, and below the table what ``show`` returns."""
+    """Show a job's progress on stderr until ``until`` is set: on a terminal, as a table, and below it what ``show``
+    returns; otherwise, in lines."""
     console = Console(stderr=True)
     if not console.is_terminal:
         last, told = "", set[str]()

@@ -25,15 +25,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Placement:
-    """The container of each task. ``cost`` is a lower bound on the cost if active tasks and standbys are placed
-    together."""
+    """The container of each task (-1: not placed yet), and the cost. If active tasks and standbys are placed together,
+    ``cost`` is instead a lower bound on the cost of both."""
 
     containers: Whole
     cost: int
 
 
 def place(it: Instance, *, moves_first: bool = False) -> Placement:
-    """Place the stateful tasks, leaving room for balanced stateless tasks, and then those.
+    """Place the stateful tasks so that the stateless tasks can still be balanced, and then the stateless tasks.
 
     Each step finds the least cost and then the fewest moves or, with ``moves_first``, the fewest moves and then the
     least cost.

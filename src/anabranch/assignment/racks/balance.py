@@ -25,10 +25,10 @@ rounded down to a multiple of 1 / ``_FINEST``, but not to 0."""
 @dataclass(frozen=True)
 class Slopes:
     """What the next standby costs in each container, by the number of standbys that the container has got in this step.
-    Before this step, it had ``prior`` standbys.
+    A container can have ``prior`` standbys from earlier steps.
 
-    Between ``lower`` and ``upper``, a standby costs nothing. ``most`` is the largest number of standbys that the
-    container can get, ``beyond`` by how much ``prior`` already exceeds the container's share.
+    From the number ``lower`` up to ``upper``, a further standby costs nothing. ``most`` is the largest number of
+    standbys that the container can get in this step; ``beyond`` says by how much ``prior`` exceeds its share.
     """
 
     lower: Whole
@@ -106,8 +106,8 @@ def nearest(slopes: Slopes, count: int) -> Bounds:
 def groups_nearest(
     slopes: Slopes, place_of: Whole, sizes: Whole, open_: Whole, copies: int
 ) -> tuple[Bounds, Whole, Whole]:
-    """Like :func:`nearest`, but each task of a group has at most one standby in a place. ``open_`` (group, place) says
-    where a group can have standbys.
+    """Like :func:`nearest`, but for groups of tasks, ``sizes`` tasks in each. A task's ``copies`` standbys are all in
+    different places. ``open_`` (group, place) says where a group's tasks can have standbys.
 
     Returns:
         The bounds of loads, and the lower and upper bounds of a group's standbys in a place. Loads are closest to their

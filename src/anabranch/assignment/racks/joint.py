@@ -61,8 +61,8 @@ class _Rules:
 
 
 def place(it: Instance) -> tuple[Placement, Standbys]:
-    """Place stateful tasks with their standbys, then stateless tasks. The sum of both bounds is a lower bound on the
-    cost.
+    """Place stateful tasks with their standbys, then stateless tasks. The sum of :attr:`Placement.cost` and
+    :attr:`Standbys.bound` is a lower bound on the cost.
     """
     plan = _sequential(it)
     tasks, copies = plan.copies.tasks, plan.copies.containers.shape[1]

@@ -111,7 +111,7 @@ class Answer(_Record, frozen=True, kw_only=True):
             racks, or with the strategy ``none``, only moves count.
         traffic: the weight of partitions that are read from other racks; None if racks aren't known.
         gap: ``cost`` minus ``lower_bound``.
-        moved: how many tasks and standbys move, not counting new ones, and standbys whose container is gone.
+        moved: how many tasks and standbys move. New ones don't count, nor do standbys whose container is gone.
         needed_moves: the number of moves of active tasks that balance requires, if known; see
             :func:`~anabranch.assignment.racks.reasons.compared`.
         saved_by_moves: what the other moves of active tasks save, compared with the cheapest placement that has only

@@ -38,8 +38,8 @@ def first_counts(
     stateful: Mapping[int, int], stateless: Mapping[int, int], slots: Whole, by_stage: bool
 ) -> list[Whole]:
     """The numbers of stateful tasks and of all tasks in each container according to KIP-925: the first containers get
-    the remainder, as far as all shares can be satisfied at once. The arguments contain the number of tasks of each
-    stage.
+    the remainder, as far as all shares can be satisfied at once. ``stateful`` and ``stateless`` contain the number of
+    tasks of each stage.
     """
     count = len(slots)
     net = Network(count * count, count * count)

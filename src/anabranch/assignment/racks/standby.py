@@ -1,5 +1,5 @@
-"""Assigns standbys to containers: each to another one than the active task and the task's other standbys, spread over
-racks, balanced, with little traffic across racks, and with few moves.
+"""Assigns standbys to containers. A task and its standbys are all in different containers. Standbys are spread over
+racks, and balanced, with little traffic across racks and with few moves.
 
 The problem's ``standby_order`` says whether spread (``reliability``) or ``cost`` comes first. With
 ``reliable_standbys``, spread comes first for this number of each task's standbys, and cost for the others.
@@ -124,8 +124,8 @@ def movable(it: Instance, tasks: Whole, copies: int) -> int:
 
 def _warm(it: Instance, tasks: Whole, taken: Whole, copies: int) -> tuple[Whole, Whole, Whole]:
     """The existing standbys that could stay: rows, containers and values. A task's first ``copies`` standbys have
-    higher values: an answer names those for which spread comes first before the others, so nothing moves when it
-    becomes the next problem.
+    higher values: an answer names those for which spread comes first before the others, so nothing moves when the
+    answer becomes the next problem.
     """
     pairs = [
         (row, container, len(tasks) * copies + 1 + (place < copies))
