@@ -58,8 +58,8 @@ def dumped(settings: Settings) -> dict[str, Any]:
 
 
 def _free(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The names and settings of the sections that a kind of table or a user's class defines, so that this module
-    doesn't know them.
+    """The sections, by name, whose settings are defined by a kind of table or a user's class. This module doesn't know
+    which of these settings are secrets.
     """
     yield from ((f"outputs.{name}", output.options) for name, output in settings.outputs.items())
     yield from ((f"systems.{name}", section.options) for name, section in settings.systems.others.items())

@@ -101,8 +101,8 @@ class Live:
         return found
 
     def _left_off(self, report: LaneReport) -> dict[str, float]:
-        """The seconds that the last batch spent in each phase, if its progress was computed: shares of its final
-        duration.
+        """How the final duration of the last batch is divided among phases, in seconds; {} if the batch's progress
+        wasn't computed.
         """
         progress: BatchProgress | None = self._found.get("batch_progress")
         if progress is None or progress.number != report.progress.batch or not progress.spent:

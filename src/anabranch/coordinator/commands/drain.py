@@ -22,7 +22,7 @@ def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted
         NotFoundError: there is no such job.
         ConflictError: the job doesn't run, is being changed, or has a failed lane.
         UsageError: the notification isn't valid.
-        AnabranchError: a system doesn't answer.
+        AnabranchError: a system doesn't answer; only in the mode "latest".
     """
     registry = context.registry
     with registry.locked(job) as running_job:
