@@ -1,4 +1,5 @@
-"""Reads the settings from ``anabranch.toml`` and, with precedence, from environment variables."""
+"""Reads the settings from ``anabranch.toml`` and, with precedence, from environment variables; or from the data that a
+coordinator has stored."""
 
 from __future__ import annotations
 

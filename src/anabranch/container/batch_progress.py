@@ -303,7 +303,7 @@ class Tracker:
 
     def _buckets(self, operators: Mapping[str, Operator]) -> dict[str, int]:
         """The processed rows by bucket, in the operator that has processed the fewest rows of all operators with
-        functions. If there are more than ``_MOST_BUCKETS`` buckets, those with the fewest rows.
+        functions. If there are more than ``_MOST_BUCKETS`` buckets, only those with the fewest rows.
         """
         functions = [each for each in operators.values() if each.label not in (READING, PUBLISHING)]
         if not functions:

@@ -1,4 +1,4 @@
-"""Checks that a lane's inputs are still the streams it has read so far, and still contain what it has yet to read."""
+"""A lane's inputs: checks them, keeps retention from deleting unread records, and commits positions for other tools."""
 
 from __future__ import annotations
 
