@@ -45,7 +45,7 @@ class Folder:
     """A lane's checkpoint folder. Edit it only while the lane's query is stopped or held."""
 
     def __init__(self, spark: SparkSession, uri: str, streams: Mapping[str, str] | None = None) -> None:
-        """``streams`` maps names of streams in their systems, such as topics, to the job's names, where these differ."""
+        """``streams`` maps names of streams in their systems, such as topics, to the job's names, where they differ."""
         checkpoint_layout.SURFACE.insist(spark)
         self.tree = Tree(spark, uri)
         self.uri = self.tree.uri if self.tree.local is None and urlsplit(uri).scheme else uri

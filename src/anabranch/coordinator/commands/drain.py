@@ -70,7 +70,7 @@ def plan(running_job: RunningJob, request: DrainNotification) -> DrainAccepted:
 
 
 def _ends(running_job: RunningJob, request: DrainNotification) -> dict[str, int] | None:
-    """The inputs' end offsets from the lanes' last reports; None if the drain stops at planned offsets."""
+    """The inputs' end offsets from the lanes' last reports; None in the mode "planned"."""
     if request.mode == "planned":
         return None
     return {ssp: end for report in running_job.reports.values() for ssp, end in report.progress.ends.items()}
