@@ -77,6 +77,6 @@ def _texts(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, 
 
 
 def _has_password(text: str) -> bool:
-    """Whether a text is a URL with a literal password."""
+    """Whether a text contains a URL with a literal password."""
     without, references = hidden(text)
     return any(not any(name in login[1] for name in references) for login in _LOGIN.finditer(without))

@@ -61,7 +61,7 @@ _LOST_SHOWN = 5
 
 
 class Coordinator(Operations):
-    """Serves the jobs that are started on it. Thread-safe.
+    """Serves the jobs that are started on it or adopted from another coordinator. Thread-safe.
 
     Only one process may serve a job on a store: see :class:`anabranch.coordinator.leadership.endpoint.RunLock` and
     :class:`anabranch.coordinator.leadership.election.Election`.

@@ -60,7 +60,7 @@ class Live:
             return {**self._figures, **self._slowest(worked), "spent": spent, "batch_times": self._times(report, spent)}
 
     def idled(self, report: LaneReport) -> dict[str, Any]:
-        """The figures that have changed while no batch was running."""
+        """The figures to report if no batch has ended; {} if they haven't changed."""
         with self._lock:
             return self._figures if self._load.idled(report, monotonic()) else {}
 

@@ -30,7 +30,7 @@ log = logs.get_logger()
 
 
 class Queries:
-    """Makes and starts the queries of a lane. Used by its own thread.
+    """Makes and starts the queries of a lane. Used by the lane's own thread.
 
     Args:
         outputs_taken: returns whether this process has taken over the outputs of a new lane.

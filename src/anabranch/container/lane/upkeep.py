@@ -26,7 +26,7 @@ log = logs.get_logger()
 
 
 class Upkeep:
-    """Does the periodic checks of a lane. Used by the lane's own thread."""
+    """Does the periodic work for a lane. Used by the lane's own thread."""
 
     def __init__(self, attempt: Attempt, monitor: Monitor, standstill: Standstill) -> None:
         self.stalled = False
