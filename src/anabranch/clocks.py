@@ -8,5 +8,5 @@ __all__ = ["boottime"]
 
 
 def boottime() -> float:
-    """Seconds on a clock that keeps running while the machine sleeps."""
+    """Seconds on a clock that keeps running while the machine sleeps, if the operating system has such a clock."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 
 def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -> T:
-    """A coordinator's answer to ``ask``. While it can't be reached, ``ask`` is repeated, and a message is printed once.
-    As soon as ``unless`` returns True, the error is raised instead.
+    """The answer to ``ask``, a request to a coordinator. While the coordinator can't be reached, the request is
+    repeated, and a message is printed once. The error is raised only if ``unless`` returns True.
     """
     pause, said = _FIRST, False
     while True:

@@ -62,8 +62,8 @@ def warm(spark: Any, leaving: threading.Event) -> None:
 
 
 class _Until:
-    """Sets ``reached`` when all lanes have run their batches, or each started lane its first batch if ``leaving`` is
-    set.
+    """Sets ``reached`` when all lanes have run their batches or, if ``leaving`` is set, when each started lane has run
+    its first batch.
 
     (A query that is stopped before the end of its first batch leaves processes behind that wait for connections to
     Spark, and log errors.)

@@ -1,6 +1,6 @@
 """Checks network addresses, ``HOST:PORT`` and ``http://HOST:PORT``.
 
-Libraries accept any port number, and resolvers take a number above 65535 modulo 65536, so a connection could go to an
+Ports are checked because some resolvers take a number above 65535 modulo 65536, so a connection could go to an
 unintended port.
 """
 
@@ -45,7 +45,9 @@ def check_urls(text: str) -> str:
 
 
 def check_link(text: str) -> str:
-    """Return ``text`` if it is a web address with no names but ``LINKED`` in braces; otherwise raise ValueError."""
+    """Return ``text`` if it is a web address in which only names from ``LINKED`` are in braces; otherwise raise
+    ValueError.
+    """
     rest = _IN_BRACES.sub("", text)
     unknown = next((name for name in _IN_BRACES.findall(text) if name not in LINKED), None)
     if unknown is not None:

@@ -12,9 +12,8 @@ __all__ = ["AssignmentSettings"]
 
 
 class AssignmentSettings(Section):
-    """How tasks are assigned to seats. Balance comes first: depending on ``strategy``, containers get as equal a share
-    as possible of each stage's tasks (``none``), of all tasks together (``min_traffic``), or of both
-    (``balance_subtopology``).
+    """How tasks are assigned to seats. Balance comes first: these settings decide among the placements that are equally
+    well balanced. See :func:`anabranch.assignment.assignor.seat`.
     """
 
     strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"

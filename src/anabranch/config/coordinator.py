@@ -15,7 +15,7 @@ __all__ = ["CoordinatorSettings"]
 
 
 class CoordinatorSettings(Section):
-    """Where the coordinator stores its data, where it listens, and when it considers a container lost."""
+    """The settings of coordinators and their clients, such as the store, URLs, tokens, certificates and leases."""
 
     store: str = "sqlite:///./.anabranch/coordinator.db"
     """A database URL. A relative SQLite path is relative to the folder of the configuration file."""

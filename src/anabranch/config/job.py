@@ -18,7 +18,8 @@ _NEVER, _FOREVER = "never", "forever"
 
 
 class JobSettings(Section):
-    """How a job is divided into tasks and containers, how its batches run, and how failures are handled."""
+    """How a job runs: for example, how it is divided among containers, how large its batches are, and how failures are
+    handled."""
 
     grouper: str = "partition"
     """How partitions become tasks: the name of a grouper, or ``module:function``."""

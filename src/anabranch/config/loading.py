@@ -1,4 +1,5 @@
-"""Reads the settings from ``anabranch.toml`` and, with precedence, from environment variables."""
+"""Reads the settings from ``anabranch.toml`` and, with precedence, from environment variables; or from the data that a
+coordinator has stored."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
 
     Raises:
         NotFoundError: ``file`` doesn't exist.
-        ConfigError: the file isn't TOML; or there is an unknown name (the message gives known names) or a value that
-            isn't allowed.
+        ConfigError: the file isn't TOML, a section in the environment isn't a JSON object, or there is an unknown name
+            or a value that isn't allowed.
     """
     path = _find(file, beside)
     parsed: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Explains mistakes in settings. The messages name a setting as the user writes it."""
+"""Explains mistakes in settings. The messages name a setting with its section, as in ``job.factor``."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Settings(Section):
 
     @property
     def patterns(self) -> dict[str, str]:
-        """By input, the regular expression that the names of the input's streams match, if there is one."""
+        """The ``pattern`` of each input that has one, by input."""
         return {stream: each.pattern for stream, each in self.streams.items() if each.pattern is not None}
 
     @property

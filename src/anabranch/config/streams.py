@@ -17,7 +17,7 @@ OF_FORMATS = {"schema_file": ("avro", "protobuf", "confluent"), "message": ("pro
 
 
 class StreamSettings(Section):
-    """Binds a stream of the job to a system, and defines how the stream's values are encoded."""
+    """The settings of one of the job's streams, such as its system and the format of its values."""
 
     system: str | None = None
     """Default: ``[systems] default``."""

@@ -53,7 +53,7 @@ class EmbeddedSettings(SystemSettings):
 
 
 class KafkaSettings(SystemSettings):
-    """How to reach a Kafka cluster, for administration, sources and outputs, and the prefix of a job's names there.
+    """How anabranch connects to a Kafka cluster, and the settings of the topics and transactions that it creates there.
 
     Passwords can be references: ``${env:NAME}``, ``${file:PATH}``.
     """

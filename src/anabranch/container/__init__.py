@@ -1,1 +1,1 @@
-"""A container: a process with one Spark session that runs its assigned lanes and reports their progress."""
+"""A container: a process that runs the lanes assigned to it in one Spark session, and reports their progress."""

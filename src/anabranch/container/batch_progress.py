@@ -208,8 +208,8 @@ class Tracker:
         return min(1.0, operator.rows / (ratio * planned.rows)) if ratio else None
 
     def _slowest(self, operator: Operator) -> float:
-        """The remaining seconds of the bucket that will be finished last, at its own speed; 0.0 if that isn't known for
-        any."""
+        """The remaining seconds of the bucket that will be finished last, if each bucket keeps its speed; 0.0 if no
+        bucket's remaining time is known."""
         longest = 0.0
         for task in operator.tasks:
             if task.fresh:
@@ -223,8 +223,8 @@ class Tracker:
 
     def _ratio(self, operator: Operator) -> float | None:
         """The number of rows that reach an operator per planned record, as measured in earlier batches. Without a
-        measurement, 1 for an operator after the sources' Spark stage that has received rows and has a running Spark
-        task; otherwise None. (A Spark task without rows ends at once, so it says nothing about the others.)
+        measurement: 1 if the operator comes after the sources' Spark stage, has received rows and has a running Spark
+        task, otherwise None. (A Spark task without rows ends at once, so it says nothing about the others.)
         """
         known = self._before.get(operator.label)
         under_way = any(not task.told.ended for task in operator.tasks)
@@ -302,8 +302,8 @@ class Tracker:
         return part / max(now - self._since, _SURE_AFTER), now - begun >= _WINDOW
 
     def _buckets(self, operators: Mapping[str, Operator]) -> dict[str, int]:
-        """The processed rows by bucket, for the ``_MOST_BUCKETS`` buckets with the fewest, in the operator that has
-        processed the fewest.
+        """The processed rows by bucket, in the operator that has processed the fewest rows of all operators with
+        functions. If there are more than ``_MOST_BUCKETS`` buckets, only those with the fewest rows.
         """
         functions = [each for each in operators.values() if each.label not in (READING, PUBLISHING)]
         if not functions:

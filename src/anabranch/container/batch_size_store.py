@@ -36,8 +36,8 @@ class BatchSizeStore:
         self._noted = monotonic()
 
     def note(self, rows: int, *, ends: bool = False) -> None:
-        """Record that a batch of the lane can have up to ``rows`` records. In the last call, ``ends`` is set, and a
-        size is written even shortly after the previous one.
+        """Record that a batch of the lane can have up to ``rows`` records. The size is written only if it differs
+        enough from the last written one, and not shortly after it, unless this is the last call (``ends``).
         """
         low, high = sorted((rows, self._rows))
         if high < low * _OTHER or (not ends and monotonic() < self._noted + _EVERY):
@@ -53,7 +53,7 @@ class BatchSizeStore:
 
 
 def remembered(lane_folders: LaneFolders, lane: Lane, *, quick: bool) -> int:
-    """The size for a lane's first batch, by what earlier lanes have stored; 0 if nothing can be read. For ``quick``,
+    """The size for a lane's first batch, derived from what lanes have stored; 0 if nothing can be read. For ``quick``,
     see :func:`anabranch.pace.stored_sizes.first`.
     """
     try:

@@ -23,7 +23,7 @@ class DrainHook:
 
     def drained(self, lane: Lane) -> None:
         """Record that a lane has drained. For each of its tasks whose other lanes in this container have also drained,
-        calls the function, and passes exceptions on."""
+        call the function. Exceptions are passed on."""
         if self._function is None:
             return
         with self._lock:

@@ -209,7 +209,8 @@ class BackgroundHeartbeats:
         return answer
 
     def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
-        """Return the seat. If the coordinator can't be reached, the seat becomes free only when the lease ends."""
+        """Return the seat. If the coordinator can't be reached, the seat becomes free only after the lease has
+        ended."""
         with self._lock:
             self._reports, self._departure = tuple(reports), Departure(returns)
         self._beat(0.0)

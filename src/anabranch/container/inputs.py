@@ -1,4 +1,4 @@
-"""Checks that a lane's inputs are still the streams it has read so far, and still contain what it has yet to read."""
+"""A lane's inputs: checks them, keeps retention from deleting unread records, and commits positions for other tools."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ log = logs.get_logger()
 
 
 class Inputs:
-    """The streams that a lane reads. ``starting`` are its start offsets, which apply until it has planned a batch."""
+    """The streams that a lane reads. ``starting`` are the lane's start offsets, which apply until the lane has
+    planned a batch."""
 
     def __init__(self, systems: Systems, lane: Lane, starting: Mapping[SSP, int]) -> None:
         self._systems = systems

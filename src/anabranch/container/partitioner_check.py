@@ -14,11 +14,12 @@ _SAMPLE = 20
 
 
 def bases(lane: Lane, stream: str, count: int) -> int:
-    """The partition count that a stream had when its state was first written, as far as a lane's partitions show.
+    """The partition count that a stream had when the lane's state was first written, as far as the lane's partitions
+    show.
 
     An expansion gives a lane partitions whose numbers are higher than those of its old ones by multiples of the old
-    partition count. If there are none, the stream may have been expanded all the same: then the smallest count that is
-    compatible with the lane's partitions is assumed.
+    partition count. If the lane has no such partitions, the stream may have been expanded all the same: then the
+    smallest count that is compatible with the lane's partitions is assumed.
     """
     its = {(ssp.partition, lane.base.get(str(ssp), ssp).partition) for ssp in lane.ssps if ssp.stream == stream}
     known = [partition - base for partition, base in its if partition > base]

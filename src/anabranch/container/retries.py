@@ -60,7 +60,7 @@ class Standstill:
         self._since.clear()
 
     def seen(self, report: LaneReport, now: float) -> str:
-        """Which SSP has stalled at ``now`` (seconds on any clock), as text; empty if none has."""
+        """A sentence about an SSP that has stalled at ``now`` (seconds on any clock); empty if none has."""
         for ssp, end in report.progress.ends.items():
             at = report.progress.positions.get(ssp, 0)
             before = self._since.get(ssp)

@@ -72,7 +72,8 @@ class Frame:
 
 @dataclass(frozen=True)
 class Cause:
-    """One exception of a chain. ``kind`` is the printed name of its class; ``frames``: of its Python traceback."""
+    """One exception of a chain. ``kind`` is the printed name of its class; ``frames`` are those of its Python
+    traceback."""
 
     kind: str
     message: str
@@ -80,8 +81,8 @@ class Cause:
 
     @property
     def name(self) -> str:
-        """The name of the class without its package. Kafka's classes get a prefix, because some have names of Java's
-        own."""
+        """The name of the class without its package. Kafka's classes get a prefix, because some have the same names as
+        classes of Java."""
         short = re.split(r"[.$]", self.kind)[-1]
         return f"Kafka's {short}" if self.kind.startswith("org.apache.kafka.") else short
 

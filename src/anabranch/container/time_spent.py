@@ -51,8 +51,8 @@ class TimeSpent:
 
         The driver's times are known: ``stepped`` is when it reached its current ``step``. The time of Spark tasks is
         divided according to their reports. Time that a Spark task spends in Java counts as state if the task gets rows
-        that were brought together by key, and otherwise as reading. So does time before publishing in which no Spark
-        task runs.
+        that were brought together by key, and otherwise as reading. Time before publishing in which no Spark task
+        runs counts as reading, too.
         """
         if step != COMPUTING:
             self._steps.setdefault(step, stepped)

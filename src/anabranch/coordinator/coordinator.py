@@ -61,7 +61,7 @@ _LOST_SHOWN = 5
 
 
 class Coordinator(Operations):
-    """Serves the jobs that are started on it. Thread-safe.
+    """Serves the jobs that are started on it or adopted from another coordinator. Thread-safe.
 
     Only one process may serve a job on a store: see :class:`anabranch.coordinator.leadership.endpoint.RunLock` and
     :class:`anabranch.coordinator.leadership.election.Election`.
@@ -313,7 +313,8 @@ class Coordinator(Operations):
         self._sweep_schedule.look()
 
     def look(self) -> None:
-        """Check inputs (see :func:`expand.look`), store the jobs' positions, sample figures, and delete old history."""
+        """Check inputs (see :func:`expand.look`), store from which offsets jobs still have to read (see
+        :class:`reader_positions.ReaderPositions`), sample figures, and delete old history."""
         self.reads.histories.sample()  # because nothing calls tick for a job in one process
         self._sweep_schedule.look()
         self.reader_positions.look()

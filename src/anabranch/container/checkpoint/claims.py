@@ -40,9 +40,10 @@ def take(spark: SparkSession, folder: str, unless: Callable[[], bool]) -> None:
     """Take a lane's folder: see :meth:`Ownership.take`.
 
     Raises:
-        ConfigError: the storage can't keep two processes from taking the same folder.
+        ConfigError: the storage isn't known to keep two processes from taking the same folder, or fails to do so.
         FencedError: another process has the folder, and is alive.
         ConflictError: ``unless`` became true before it was known whether the folder's owner is alive.
+        UnsupportedFormatError: a newer version of anabranch has written the owner's claim.
     """
     scheme = urlsplit(folder).scheme
     if scheme not in EXCLUSIVE:
@@ -116,7 +117,7 @@ def _has_ended(claim: Claim) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of a process in ``/proc/PID/stat``; [] if there is none on this machine."""
+    """The fields after the program's name in ``/proc/PID/stat``; [] if there is no such file."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

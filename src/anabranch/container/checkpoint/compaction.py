@@ -32,8 +32,8 @@ class StoredState:
 
 
 def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> StoredState:
-    """Read the folder of a stopped lane. Unless the lane will continue in a copy anyway, takes the folder first, to
-    keep other processes out.
+    """Read the folder of a stopped lane. Unless the lane will continue in a copy anyway, take the folder first, to
+    keep other processes out, and remove leftovers.
 
     Raises:
         ConflictError: another process has the folder.

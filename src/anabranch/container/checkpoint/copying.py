@@ -35,8 +35,8 @@ def clone(
     new: Iterable[NewStream] = (),
     again: bool = False,
 ) -> Folder:
-    """A copy of a folder, with another query id. If the folder has a standby, the standby becomes the copy, and only
-    files that are missing or outdated there are copied.
+    """A copy of a folder, with another query id. If the folder has a usable standby, the standby becomes the copy, and
+    only files that are missing or outdated there are copied.
 
     Args:
         keeping: the partitions of each stream that the copy keeps; None for all.

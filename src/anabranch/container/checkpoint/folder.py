@@ -45,7 +45,7 @@ class Folder:
     """A lane's checkpoint folder. Edit it only while the lane's query is stopped or held."""
 
     def __init__(self, spark: SparkSession, uri: str, streams: Mapping[str, str] | None = None) -> None:
-        """``streams`` maps Kafka topics to their streams, for topics whose name differs from the stream's."""
+        """``streams`` maps names of streams in their systems, such as topics, to the job's names, where they differ."""
         checkpoint_layout.SURFACE.insist(spark)
         self.tree = Tree(spark, uri)
         self.uri = self.tree.uri if self.tree.local is None and urlsplit(uri).scheme else uri
@@ -324,7 +324,7 @@ class Folder:
         return {self._streams.get(name, name): number for name, number in self.entry(batch).streams().items()}
 
     def plan_again(self, entry: Entry) -> None:
-        """Replace the entry of the pending batch, of which nothing may have been published.
+        """Replace the entry of the pending batch. Call this only if no part of the batch has been published.
 
         Raises:
             StateError: no batch is pending.
@@ -367,6 +367,7 @@ class Folder:
             claims.check(self._spark, self.tree.uri)
 
     def release(self) -> None:
-        """Let another process take the folder, because nothing here writes to it any more. A local one stays locked."""
+        """Let another process take the folder, because nothing here writes to it any more. A local folder, however,
+        stays locked until this JVM ends."""
         if self.tree.local is None:
             claims.release(self._spark, self.tree.uri)

@@ -44,9 +44,9 @@ class LaneFolders:
         """Take a lane's folder.
 
         A new lane gets a new folder, or a copy of a predecessor's folder if it takes over the predecessor's state. Any
-        other lane gets its existing folder, or a copy if the owner was lost. Leftovers of killed processes are removed,
-        because Spark would refuse the folder otherwise. A copy from an earlier attempt in this process is made again,
-        unless :meth:`note_used` was called for it.
+        other lane gets its existing folder, or a copy of it if the owner was lost. Leftovers of killed processes are
+        removed, because Spark would refuse the folder otherwise. A copy from an earlier attempt in this process is made
+        again, unless :meth:`note_used` was called for it.
 
         Args:
             unless: returns whether to stop waiting for a process that has the folder.
@@ -55,7 +55,8 @@ class LaneFolders:
             ahead: whether the lane's query was already started in the folder.
 
         Raises:
-            StateError: the folder is gone or damaged, or the outputs contain a batch that the folder doesn't know.
+            StateError: the folder or the predecessor's folder is gone or damaged, or the outputs contain a batch that
+                the folder doesn't know.
             ConflictError: another process has the folder.
         """
         folder = self.at(lane, lane.folder_epoch or epoch)
@@ -104,7 +105,8 @@ class LaneFolders:
         copying.note_used(folder)
 
     def explained(self, failed: Failure) -> Failure:
-        """The failure. If a disk is full, each full disk is named, because most such errors name no file."""
+        """The failure. If a disk is full, a reason is added for each full disk, because most such errors name no
+        file."""
         if failed.awaits != surroundings.DISK.name:
             return failed
         folders = (str(folder.path) for system in self.systems.all for folder in system.folders())
@@ -197,11 +199,12 @@ class LaneFolders:
         return self.systems.withdraw(lane, epoch, new=False if began else None)
 
     def seen(self, lane: Lane) -> int:
-        """Like :meth:`published`, but for the exactly-once output streams of a running lane."""
+        """The last batch that is known to be in an exactly-once output stream of a running lane, at least in part, -1
+        if none; see :meth:`anabranch.systems.contract.System.seen`."""
         return self.systems.seen(lane)
 
     def published(self, lane: Lane) -> int:
-        """The last batch that is in an output of a lane, at least in part, -1 if none."""
+        """The last batch that is in an exactly-once output or a table of a lane, at least in part, -1 if none."""
         return self.systems.published(lane)
 
 

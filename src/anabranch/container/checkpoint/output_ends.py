@@ -1,7 +1,7 @@
 """Checks that a lane's outputs exist, and contain everything that the lane has written to them.
 
 Without these checks, a query would try for minutes to write to a stream that is gone. And records would be missing
-permanently from a stream that was set back, because committed batches are never written again.
+permanently from an output that was set back, because committed batches are never written again.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class Outputs:
         """Check, before the lane continues, that the outputs still contain the lane's committed batches.
 
         Raises:
-            StateError: an output stream is gone or was set back. (If ``on_data_loss`` of a stream isn't "fail", missing
-                records only cause a warning.)
+            StateError: an output stream is gone, or a stream or table was set back. (If ``on_data_loss`` of a stream
+                isn't "fail", missing records only cause a warning.)
         """
         noted = folder.outputs()
         for stream, partitions in noted.get("streams", {}).items():

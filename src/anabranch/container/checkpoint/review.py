@@ -170,7 +170,8 @@ def _positions(found: LaneFiles, systems: Systems) -> dict[str, dict[int, int]]:
 
 
 def _inputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
-    """A finding for each input that ends before the lane's position, or whose end offsets can't be looked up."""
+    """A finding for each input partition that ends before the lane's position, and for each input whose end offsets
+    can't be looked up."""
     at = {ssp.stream: ssp.system for ssp in (*found.lane.ssps, *found.lane.broadcast)}
     for stream, positions in _positions(found, systems).items():
         if stream not in at:
@@ -189,8 +190,8 @@ def _inputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
 
 
 def _outputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
-    """A finding for each output stream that ends before the lane's last records, or whose end offsets can't be looked
-    up."""
+    """A finding for each partition of an output stream that ends before the end stored in the lane's folder, and for
+    each output stream whose end offsets can't be looked up."""
     try:
         noted: Mapping[str, Mapping[str, Any]] = found.document("outputs.json")
     except ValueError:

@@ -118,7 +118,8 @@ class Checkpoint:
         return stores
 
     def _store(self, place: tuple[str, str, str], version: int) -> Fault | None:
-        """Why one part of the state can't be reconstructed from its last snapshot and the changes since then."""
+        """Why one part of the state can't be reconstructed from its last snapshot and the changes since then; None if
+        it can."""
         files = self._stores[place]
         for number in range(version, -1, -1):
             names = files.get(number, [])
@@ -201,8 +202,8 @@ def faults(checkpoint: Checkpoint) -> list[Fault]:
 def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption | None:
     """The last batch from which the lane can continue without losing or repeating anything; None if there is none.
 
-    No output may contain any part of a later batch. A pending batch can be run again even if part of it is in an
-    output, because the outputs know which parts they contain.
+    The lane can't continue from a batch if an output contains any part of a later one. A pending batch can be run again
+    even if part of it is in an output, because the outputs know which parts they contain.
 
     Args:
         first: the lane's first batch; earlier batches belonged to another lane.

@@ -27,7 +27,8 @@ _Key = tuple[str, int, int]
 class Standbys:
     """Maintains standbys in a thread, and refreshes them when their lanes have committed more batches.
 
-    After an error, which is reported, a standby is tried again later. Nothing else depends on standbys.
+    After an error, which is reported, a standby is tried again later. A standby that is missing or out of
+    date only costs time.
 
     Args:
         folder: returns a lane's folder, given the lane's id and the folder's epoch.

@@ -14,7 +14,8 @@ class TakeFolder:
 
 @dataclass(frozen=True)
 class AwaitAcknowledgement:
-    """Report the folder, check the inputs, and wait while ``LaneState.waits``. Returns AcknowledgementAwaited."""
+    """Report the folder, check the inputs and outputs, and wait while ``LifeState.waits``. Returns
+    AcknowledgementAwaited."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ class FinishPending:
 
 @dataclass(frozen=True)
 class EndLane:
-    """Record and report where the lane ends. Returns LaneEnded. Unless the attempt ``has_begun``, pending work is left
-    to the next process.
+    """Record and report where the lane ends. Returns LaneEnded. If not ``has_begun``, because the lane had to leave
+    before the coordinator knew its folder, the report says that work is pending.
     """
 
     has_begun: bool = True

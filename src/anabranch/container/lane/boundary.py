@@ -40,8 +40,8 @@ class Boundary:
         lane may be broken off. A query with the real-time trigger is stopped at once.
 
         Args:
-            turn: called repeatedly while waiting, instead of a check of the query's progress. A batch is then broken
-                off only if everything must end at once.
+            turn: called repeatedly while waiting, instead of a check of the query's progress. With ``turn``, a batch is
+                broken off only if everything must end at once.
         """
         attempt, query, life = self._attempt, self._attempt.current, self._life
         ending = self._breaking(turn is None)
@@ -135,7 +135,8 @@ class Boundary:
         )
 
     def _why_kept(self, number: int) -> str:
-        """Why a running batch can't be broken off; empty if no reason is known here. (The gate can have more.)"""
+        """Why a running batch can't be broken off; empty if no reason is known here. (The gate can have more
+        reasons.)"""
         attempt, query = self._attempt, self._attempt.current
         if not self._life.closes():
             return ""  # the batch stays planned

@@ -109,13 +109,13 @@ class BreakOff:
         gate: what the batch must pass before it publishes anything. Once the gate is shut, nothing passes any more.
         wanted: whether the batch may be broken off because the lane should end.
         now: whether to break the batch off even if much work is lost, or if at-least-once outputs are written twice.
-        hurry: whether everything must end at once. The next process then continues the batch.
+        hurry: whether everything must end at once. The next process then runs the batch again.
         keeps: returns why the batch with this number can't be broken off; empty if no reason is known.
         left: given the batch's number and the seconds for which it has run, returns the expected seconds until its end;
             None if unknown.
         usual: the usual duration of a batch in seconds; 0.0 if unknown.
         tell: called with what keeps the lane from ending; with an empty message once nothing does.
-        stays: called at most once, when it is decided that the running batch is the last one and isn't broken off.
+        stays: called at most once, when it is decided that no other batch begins and the last one isn't broken off.
     """
 
     gate: Gate

@@ -1,5 +1,5 @@
-"""Plans the batches of a draining lane: batches up to where the lane stops, and then an empty one, in which all windows
-close and all timers fire.
+"""Plans the batches of a draining lane: batches up to where the lane stops, and then, if this is needed, an empty
+one, in which all windows close and all timers fire.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Offsets = Mapping[SSP, int]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a drain ended. If the lane hasn't ``drained``, it runs as before, or must leave."""
+    """How a drain ended. If the lane hasn't ``drained``, it continues as before, or must end without having drained."""
 
     drained: bool
 
@@ -151,8 +151,8 @@ class Drain:
         )
 
     def _closes(self) -> bool:
-        """Whether a last batch has anything to do: there is state, or readers of intermediate streams need the
-        watermark."""
+        """Whether a last batch has anything to do: a batch was planned before, and the lane has state, or readers of
+        its intermediate streams need the watermark."""
         return self.folder.planned() >= 0 and (self.query.plan.stateful or self.query.outputs.tells_time)
 
     def _plan_last(self) -> int:

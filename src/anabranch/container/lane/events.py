@@ -149,7 +149,8 @@ class LaneEnded:
 
 @dataclass(frozen=True)
 class AttemptFailed:
-    """An attempt has failed. If ``smaller``, a batch took too long and can be planned again with fewer records."""
+    """An action of the lane has failed, and with it the attempt. But if ``smaller``, the attempt continues: a batch
+    took too long, and can be planned again with fewer records."""
 
     error: Exception
     smaller: bool = False

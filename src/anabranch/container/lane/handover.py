@@ -32,8 +32,8 @@ _Key = tuple[str, int]
 def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
     """The start offsets of a lane for the partitions that its predecessors have read, by whole SSP.
 
-    None if the lane has no predecessors, if it isn't known where each of them ends, if none of them has read an SSP
-    that isn't new, or if they end at different offsets of the same SSP.
+    None if the lane has no predecessors, if it isn't known where each of them ends, if there is an SSP that isn't new
+    and that none of them has read, or if they end at different offsets of the same SSP.
 
     Args:
         ends: for each lane, the offsets at which the lane ends, by whole SSP.
@@ -135,7 +135,7 @@ class Prestarter:
 
     def announce(self, coming: Iterable[Lane], wanted: Iterable[str]) -> None:
         """Replace the list of lanes that will start soon. Prestarted queries of other lanes are abandoned, unless these
-        are now ``wanted``.
+        lanes are now ``wanted``.
         """
         with self._lock:
             self._coming = tuple(coming)

@@ -60,7 +60,7 @@ class Live:
             return {**self._figures, **self._slowest(worked), "spent": spent, "batch_times": self._times(report, spent)}
 
     def idled(self, report: LaneReport) -> dict[str, Any]:
-        """The figures that have changed while no batch was running."""
+        """The figures to report if no batch has ended; {} if they haven't changed."""
         with self._lock:
             return self._figures if self._load.idled(report, monotonic()) else {}
 
@@ -101,8 +101,8 @@ class Live:
         return found
 
     def _left_off(self, report: LaneReport) -> dict[str, float]:
-        """The seconds that the last batch spent in each phase, if its progress was computed: shares of its final
-        duration.
+        """How the final duration of the last batch is divided among phases, in seconds; {} if the batch's progress
+        wasn't computed.
         """
         progress: BatchProgress | None = self._found.get("batch_progress")
         if progress is None or progress.number != report.progress.batch or not progress.spent:

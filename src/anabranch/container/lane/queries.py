@@ -30,10 +30,10 @@ log = logs.get_logger()
 
 
 class Queries:
-    """Makes and starts the queries of a lane. Used by its own thread.
+    """Makes and starts the queries of a lane. Used by the lane's own thread.
 
     Args:
-        outputs_taken: whether this process has taken over the outputs of a new lane.
+        outputs_taken: returns whether this process has taken over the outputs of a new lane.
     """
 
     def __init__(

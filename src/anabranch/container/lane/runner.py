@@ -59,7 +59,7 @@ class LaneRunner:
         until: by whole SSP, the offsets at which the lane ends; None to keep running. See :meth:`QueryBuilder.until
             <anabranch.container.lane.building.QueryBuilder.until>`.
         standstill: decides when the lane must fail because it makes no progress.
-        taken: whether this process has taken over the outputs of a new lane.
+        taken: returns whether this process has taken over the outputs of a new lane.
         wake: called when the report contains news for which the container or the coordinator waits.
         trace: records the details of the error with which the lane has failed.
         life: the life of a lane that was started before; by default, a new one.
@@ -124,7 +124,7 @@ class LaneRunner:
         self.life.tell(events.Leave(unwanted=True, at_once=at_once))
 
     def close(self, now: bool = False) -> None:
-        """End the lane, because successors continue from there. The running batch is finished or broken off. With
+        """End the lane: its successors continue from where it ends. The running batch is finished or broken off. With
         ``now``, the lane doesn't wait for work that successors can repeat.
         """
         self.life.tell(events.Close(now))

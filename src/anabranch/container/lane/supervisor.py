@@ -54,7 +54,7 @@ class LaneSupervisor:
 
     Args:
         make: makes a runner, without starting it.
-        replaceable: whether this process can be replaced for the lane now.
+        replaceable: returns whether this process can be replaced now if the lane needs a new one.
     """
 
     def __init__(

@@ -1,4 +1,5 @@
-"""Periodic checks while a lane's query runs: of its progress, the lane's outputs, and the keys of the inputs."""
+"""Periodic work while a lane's query runs: checks of its progress, of the lane's outputs and of the inputs' keys, and
+the renewal of markers."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ log = logs.get_logger()
 
 
 class Upkeep:
-    """Does the periodic checks of a lane. Used by the lane's own thread."""
+    """Does the periodic work for a lane. Used by the lane's own thread."""
 
     def __init__(self, attempt: Attempt, monitor: Monitor, standstill: Standstill) -> None:
         self.stalled = False

@@ -1,6 +1,6 @@
-"""The audit trail: who sent which request, from where, and with what result. It contains refused requests, requests for
-something private, and requests to change something (except heartbeats and requests for seats, which containers send all
-the time).
+"""The audit trail: who sent which request, from where, and with what result. It contains refused requests, requests
+that read settings, code or records, and requests to change something (except heartbeats and requests for seats, which
+containers send all the time).
 
 A recorded request becomes a line of JSON in a file of bounded size and, if its path names a job, an event of the job.
 """

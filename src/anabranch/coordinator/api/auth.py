@@ -176,7 +176,7 @@ class Access:
 
 
 def _saying(role: Role | None, send: Send) -> Send:
-    """Adds a response header with the request's role: the dashboard doesn't offer actions that would be refused."""
+    """Adds a response header with the request's role, by which the dashboard knows which actions it can offer."""
 
     async def saying(message: Message) -> None:
         if message["type"] == "http.response.start" and role is not None:

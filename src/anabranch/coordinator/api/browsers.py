@@ -7,7 +7,8 @@ address, the page could even read the answers.
 
 So a request is refused if its ``Host`` isn't a name of this coordinator, or if its ``Origin`` or ``Sec-Fetch-Site``
 shows that it comes from another page. (A link on another page may open the coordinator's page in a tab.) A request
-other than GET or HEAD is also refused if its ``Content-Type`` is one that a page can send without a preflight request.
+other than GET or HEAD is also refused if its ``Content-Type`` doesn't fit; none of the types that a page can send
+without a preflight request fits.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Client(Operations):
             default, those that certifi's authorities have signed are accepted, and none is presented.
 
     Raises:
-        UsageError: ``url`` isn't a coordinator URL, or its port is above 65535.
+        UsageError: ``url`` isn't a coordinator URL, or its port isn't from 1 to 65535.
     """
 
     def __init__(

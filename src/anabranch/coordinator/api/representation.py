@@ -30,7 +30,7 @@ _MARK = re.compile(r'-+(gzip|br|zstd|deflate)"$')
 
 @dataclass(frozen=True)
 class Representation:
-    """The content of a response. ``etag`` changes with it, not counting the time at which it was made."""
+    """The content of a response. ``etag`` changes with it, unless only the time at which it was made has changed."""
 
     content: bytes
     media_type: str

@@ -3,9 +3,10 @@
 uses it.)
 
 ``check`` raises an error if something prevents the command. ``plan`` determines the effects and changes nothing.
-``apply`` carries the plan out, and stores each step before it takes effect. ``run`` calls the others, and holds the
-job's lock while it applies the plan. After a change, a running job has the state CHANGING until all of its lanes are
-running. A repeated request for a change does nothing.
+``apply`` carries the plan out, and stores each new state of the job before it takes effect. ``run`` calls the others,
+and holds the job's lock while it applies the plan. Once a change of a running job has begun, the job has the state
+CHANGING until all of its lanes run. A request does nothing if one of the job's last changes was requested with the same
+id.
 
 To add a command, add a module here, an operation of the same name in :mod:`anabranch.coordinator.api.operations`, the
 documents that it takes and returns in :mod:`anabranch.protocol`, and a module of the same name in :mod:`anabranch.cli`.

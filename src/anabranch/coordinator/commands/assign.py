@@ -30,7 +30,7 @@ def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
         NotFoundError: there is no such job.
         ConflictError: the job doesn't run, is being changed, has a failed lane, doesn't allow this change while it
             runs, or isn't in the state that the request expects.
-        AnabranchError: a system doesn't answer.
+        AnabranchError: racks must be taken into account, and a system doesn't answer.
     """
     context.locate(job)
     registry = context.registry
@@ -93,7 +93,7 @@ def explain(context: Context, job: str) -> Assignment:
     Raises:
         NotFoundError: there is no such job.
         ConflictError: this coordinator doesn't serve the job.
-        AnabranchError: a system doesn't answer.
+        AnabranchError: racks must be taken into account, and a system doesn't answer.
     """
     context.locate(job)
     with context.registry.locked(job) as running_job:

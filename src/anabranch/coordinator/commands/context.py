@@ -47,7 +47,8 @@ class Context:
         return counted, list(patterns.of_model(present.model).values())
 
     def locate(self, job: str, counts: Iterable[str] = ()) -> None:
-        """If any of the job's seats is in a rack, look up the racks of its inputs and of the streams ``counts``.
+        """If any of the job's seats is in a rack, look up the racks of the job's inputs and of the streams in
+        ``counts``.
 
         Raises:
             NotFoundError: there is no such job.

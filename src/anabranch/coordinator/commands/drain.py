@@ -22,7 +22,7 @@ def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted
         NotFoundError: there is no such job.
         ConflictError: the job doesn't run, is being changed, or has a failed lane.
         UsageError: the notification isn't valid.
-        AnabranchError: a system doesn't answer.
+        AnabranchError: a system doesn't answer; only in the mode "latest".
     """
     registry = context.registry
     with registry.locked(job) as running_job:
@@ -70,7 +70,7 @@ def plan(running_job: RunningJob, request: DrainNotification) -> DrainAccepted:
 
 
 def _ends(running_job: RunningJob, request: DrainNotification) -> dict[str, int] | None:
-    """The inputs' end offsets from the lanes' last reports; None if the drain stops at planned offsets."""
+    """The inputs' end offsets from the lanes' last reports; None in the mode "planned"."""
     if request.mode == "planned":
         return None
     return {ssp: end for report in running_job.reports.values() for ssp, end in report.progress.ends.items()}

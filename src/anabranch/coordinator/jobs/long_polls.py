@@ -18,9 +18,7 @@ class _Poll:
 
 
 class LongPolls:
-    """The clients that wait for new orders. They occupy no threads, but provide functions with which they are woken.
-    Thread-safe.
-    """
+    """The clients that wait for new orders, each with a function that wakes it. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -263,7 +263,7 @@ class Membership:
         other.
 
         If processes can be expelled, either kind of heartbeat renews the process's lease, unless the process is doomed,
-        or has no seat under the heartbeat's epoch. So the lease counts from the arrival of a heartbeat that is
+        or has no seat under the heartbeat's epoch. So a heartbeat renews the lease when it arrives, even if it is
         processed later.
         """
         running_job, process = self._registry.holder(beat.container)

@@ -90,7 +90,7 @@ def deployed(
 
 
 def undone(store: Store, running_job: RunningJob, generation: Generation, who: str, why: str) -> NextDeployment:
-    """A deployment of the previous version, to undo one whose lanes haven't begun yet."""
+    """A deployment of the previous version, to undo a deployment whose lanes haven't begun yet."""
     job, replaced = running_job.job, generation.model.replaces
     present = CurrentDeployment(
         stored_jobs.deployment(store, job), generation, tuple(running_job.known.values()), running_job

@@ -1,4 +1,5 @@
-"""Determines the offer for each seat of a job: what the process in it should run. Also keeps track of its lanes."""
+"""Determines the offer for each seat of a job: what the process in it should run. Also keeps track of the lanes
+that processes have."""
 
 from __future__ import annotations
 

@@ -247,7 +247,7 @@ class Progress:
 
     Attributes:
         changed_at: when the job's state was last stored, in seconds since 1970. Use this time only for display, because
-            its clock can be set to another time.
+            the clock can be set to another time.
         unchanged_since: the same moment on this coordinator's clock.
         changing_since: when the job last entered the state CHANGING, on this coordinator's clock.
         rescale_seconds: how many seconds the last change took; None if this coordinator hasn't seen a change end.
