@@ -191,7 +191,7 @@ def _lost(report: LaneReport, cost: BatchCost | None) -> float:
 
 def _lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: bool) -> float:
     """The expected seconds without output before a change at ``now`` (in seconds since 1970) breaks off a batch; 0.0 if
-    it waits for the batch.
+    the change waits for the batch.
     """
     spent, whole = _present_batch(report, cost)
     is_late = spent > whole
