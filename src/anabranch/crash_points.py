@@ -95,8 +95,8 @@ _watchers: list[Watcher] = []
 
 @contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """Call ``watcher(step, lane, batch)`` at the steps that this process reaches. If the watcher raises an exception,
-    the lane fails.
+    """Inside ``with``, call ``watcher(step, lane, batch)`` at each step that this process reaches. If the watcher
+    raises an exception, the lane fails.
 
     The watcher never sees ``PLANNING``, which is reached in a Python process that Spark has started.
     """

@@ -1,4 +1,4 @@
-"""Computes the remaining work and the expected time of a drain, for ``status``, the terminal and metrics."""
+"""Computes the remaining work and the expected time of a drain."""
 
 from __future__ import annotations
 

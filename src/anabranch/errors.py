@@ -1,4 +1,4 @@
-"""All errors, with their exit codes. The message of an error says what happened, why, and what to do next."""
+"""The errors of anabranch, with their exit codes. An error's message says what happened, why, and what to do next."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class AnabranchError(Exception):
 
 
 class UsageError(AnabranchError):
-    """A command, an option or a job file is invalid. The message says how to correct it."""
+    """A command, an option, a request or a job file is invalid. The message says how to correct it."""
 
     exit_code = 2
 
@@ -99,7 +99,7 @@ class NotLeadingError(AnabranchError):
 
 
 class StoreUnavailableError(AnabranchError):
-    """The store's database cannot be reached, or is locked, at the moment. The same call can succeed later.
+    """The store's database cannot be reached, is held up, or has no disk space left. The same call can succeed later.
 
     If the call was a write, it is not known whether the write has been stored.
     """
@@ -112,8 +112,9 @@ class FencedError(ConflictError):
 
 
 class LogError(AnabranchError):
-    """Records of a stream do not exist any more, or files of a stream or a table are missing, truncated or damaged, or
-    do not match their manifest. If the message names a file, restore the file."""
+    """Records of a stream do not exist any more, or files of a stream or a table are missing, truncated or damaged, do
+    not match their manifest, or cannot be written or deleted. If the message names a missing or damaged file, restore
+    the file."""
 
 
 class StalledError(AnabranchError):

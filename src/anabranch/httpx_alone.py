@@ -1,7 +1,8 @@
 """Imports httpx without its command line, which would import rich and pygments. Those imports take longer than
-everything else that a verb of the CLI does.
+everything else that most verbs of the CLI do.
 
-httpx leaves out its command line if rich isn't installed, so rich is hidden while httpx is imported.
+httpx goes without its command line if that can't be imported, so the module of the command line is hidden while httpx
+is imported.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def bind(**values: object) -> None:
 
 
 def say(line: str, level: str = "") -> None:
-    """Print a line for the user on stderr, whatever log level is shown. If the log is JSON, the line becomes an event.
+    """Print a line for the user on stderr, whatever the log level is. If the log is JSON, the line becomes an event.
 
     Args:
         level: the event's level. By default, it is "warning" or "error" if the line begins with that word and a colon,

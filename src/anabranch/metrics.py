@@ -1,4 +1,4 @@
-"""The Prometheus metrics of a coordinator and its jobs. Labels name jobs, lanes and containers, but never keys."""
+"""The Prometheus metrics of a coordinator and its jobs. Labels never contain keys of records."""
 
 from __future__ import annotations
 

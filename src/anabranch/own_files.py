@@ -1,4 +1,6 @@
-"""Creates folders and files that only their owner can read, because they contain jobs' data, and makes them durable."""
+"""Creates folders and files that only their owner can read, because they contain jobs' data. :func:`sync` makes them
+durable.
+"""
 
 from __future__ import annotations
 

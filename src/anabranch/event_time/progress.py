@@ -189,8 +189,8 @@ def of_ssp(progress: Progress, ssp: str, delay: int | None) -> int | None:
 
 
 def held_by(progress: Progress, delays: Mapping[str, int | None]) -> str | None:
-    """The SSP that holds the watermark back: the first one without a known watermark or, if there is none, the one with
-    the lowest watermark. None if all SSPs are idle.
+    """The SSP that holds the watermark back: the first one, by name, without a known watermark or, if there is none,
+    the one with the lowest watermark. None if all SSPs are idle.
     """
     active = {ssp: delay for ssp, delay in delays.items() if not _rests(progress, ssp, delay)}
     if not active:

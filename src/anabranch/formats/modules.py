@@ -1,4 +1,6 @@
-"""Finds Spark's modules for binary formats: in a folder, in the cache of ``anabranch jars fetch``, or in Maven."""
+"""Finds Spark's Avro module, which the formats avro and confluent need: in a folder, in the cache of ``anabranch jars
+fetch``, or in Maven.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def jars(settings: FormatsSettings, module: str) -> str:
 
 
 def conf(settings: Settings, held: Mapping[str, str]) -> dict[str, str]:
-    """Spark properties that add the modules to a session. ``held`` contains the session's other properties."""
+    """Spark properties with which a session loads the modules that the configured streams need. ``held`` contains the
+    session's other properties.
+    """
     files = [held["spark.jars"]] if "spark.jars" in held else []
     packages = [held["spark.jars.packages"]] if "spark.jars.packages" in held else []
     for module in needed(settings):

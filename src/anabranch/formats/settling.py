@@ -22,10 +22,10 @@ _WITH_SCHEMA = ("avro", "confluent", "protobuf")
 
 
 def declared(settings: Settings, streams: Iterable[str]) -> dict[str, str]:
-    """For each stream, a text that identifies the format that settings and schema files declare for the stream.
+    """For each stream with the format avro, confluent or protobuf, a text that identifies the format as settings and
+    schema files declare it.
 
     A job can't continue if the text for one of its streams has changed. The text doesn't depend on the registry.
-    Streams of JSON, text and bytes aren't included.
     """
     found: dict[str, str] = {}
     for stream in streams:
@@ -109,7 +109,7 @@ def _of_registry(registry: Registry, stream: str, bound: StreamSettings, written
 
 
 def _file(stream: str, bound: StreamSettings) -> str:
-    """The content of the schema file: an Avro schema as text, a descriptor set in base64; '' if there is no file."""
+    """The content of the schema file: an Avro schema as text, a descriptor set in base64; '' if none is configured."""
     path = bound.schema_file
     if path is None:
         return ""

@@ -12,14 +12,17 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """Partition p of every stream goes to task p mod g, where g is the GCD of the partition counts (Samza's SAMZA-71).
-    If producers write each key to the partition hash mod count, equal keys of all streams are in one task.
+    """At factor 1, partition p of every stream that isn't broadcast goes to task p mod g, where g is the GCD of the
+    partition counts (Samza's SAMZA-71). If producers write each key to the partition hash mod count, equal keys of all
+    these streams are in one task.
     """
     return into(request, task_count(request.grouped))
 
 
 def into(request: Request, count: int) -> tuple[Task, ...]:
-    """Partition p of every stream goes to task p mod ``count``. ``count`` must divide all partition counts."""
+    """At factor 1, partition p of every stream that isn't broadcast goes to task p mod ``count``, which must divide the
+    partition counts of these streams.
+    """
     return virtual.cut(
         request,
         (

@@ -42,7 +42,8 @@ def base_partitions(stage: StageModel) -> dict[str, int]:
 def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: int, containers: int) -> StageModel:
     """The stage with new inputs and a new factor.
 
-    The result depends only on the stage as it is now. Unchanged inputs give the same tasks, divided by the new factor.
+    No former generations are needed, because the stage itself records under which partitions its state was first
+    written. Unless the grouper is ``all``, unchanged inputs give the same tasks, divided by the new factor.
 
     Args:
         before: the stage's current factor.

@@ -1,4 +1,4 @@
-"""The grouper ``partition``, the default: task i has partition i of every stream."""
+"""The grouper ``partition``, the default: at factor 1, task i has partition i of every stream that isn't broadcast."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """Partition p of every stream goes to task p. Equal keys of several streams are in one task if all partition counts
-    are equal, and producers write each key to the partition hash mod count.
+    """At factor 1, partition p of every stream that isn't broadcast goes to task p. Equal keys of several such streams
+    are in one task if all their partition counts are equal, and producers write each key to the partition hash mod
+    count.
     """
     count = max(stream.partitions for stream in request.grouped)
     return virtual.cut(

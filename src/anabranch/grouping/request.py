@@ -1,4 +1,4 @@
-"""The request to a grouper: the inputs of a stage with their partition counts, and the factor."""
+"""The request to a grouper: a stage's inputs with their partition counts, the factor, and the number of containers."""
 
 from __future__ import annotations
 

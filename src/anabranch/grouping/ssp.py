@@ -27,8 +27,8 @@ def group(request: Request) -> tuple[Task, ...]:
 
 
 def check_order(stage: str, previous: Sequence[str], inputs: Sequence[str]) -> None:
-    """Check that the previous generation's inputs are still in the same order, by which tasks are numbered. New inputs
-    must come last.
+    """Check that the previous generation's inputs, apart from those that are no longer read, are in the same order as
+    before, because tasks are numbered in this order. New inputs must come last.
 
     Raises:
         ConflictError: the order has changed; the message names the first stream that is in another place.

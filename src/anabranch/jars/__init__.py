@@ -1,1 +1,3 @@
-"""Lists, with checksums, the jars that aren't in Python packages, and fetches them into the cache."""
+"""Lists, with checksums, the jars that anabranch uses and no Python package contains, and fetches them into the
+cache.
+"""

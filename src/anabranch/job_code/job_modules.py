@@ -128,7 +128,7 @@ class _Finder(MetaPathFinder):
 
     Attributes:
         served: the names of the modules that this finder has found for imports.
-        snapshot: the result of :func:`snapshot`; None if it wasn't called.
+        snapshot: the result of :func:`snapshot`, once it has stored the ``sources``; None before.
     """
 
     code: JobCode
@@ -237,7 +237,9 @@ class _Shelf(MetaPathFinder):
 
 
 def enter_from_environment() -> None:
-    """Make the modules of the session's job importable. Called in processes that fork the processes of user code."""
+    """Make the modules of the session's job importable. Called in the processes from which those for user code are
+    forked.
+    """
     if SHELF in os.environ:
         sys.meta_path.append(_Shelf(Path(os.environ[SHELF])))
     told = os.environ.get(VARIABLE)

@@ -26,7 +26,7 @@ def of(graph: Graph, plan: Plan, settings: Settings, known: Collection[str] | No
     """The fingerprint of a job, as values by name. It doesn't cover line numbers and the bodies of functions.
 
     Args:
-        known: what the job wrote before, if it continues. Other tables need not exist.
+        known: what the job wrote before, if it continues; its new tables need not exist. None if all tables must exist.
 
     Raises:
         NotFoundError: a table doesn't exist, or has lost its id.

@@ -22,7 +22,7 @@ _OF_GROUPS = ("spark.jobGroup.id", "spark.job.description", "spark.job.interrupt
 
 @contextmanager
 def shown(spark: SparkSession) -> Iterator[None]:
-    """During the block, show how many of the Spark tasks that this thread has started are finished."""
+    """Inside ``with``, show how many of the Spark tasks that this thread has started are finished."""
     if not _is_notebook():
         yield
         return

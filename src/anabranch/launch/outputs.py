@@ -30,8 +30,8 @@ def create(plan: Plan, settings: Settings) -> None:
 
 
 def prepare_tables(prepared: Prepared) -> None:
-    """Check that the tables that a job writes accept its rows, and create missing tables. If the job continues, it
-    can't have new outputs, so only tables that it wrote before are checked, and none is created.
+    """Check that the tables that a job writes accept its rows, and create missing tables. If the job continues, only
+    tables that it wrote before are checked, and none is created.
 
     Raises:
         NotFoundError: a table that the job wrote before doesn't exist.
@@ -87,7 +87,7 @@ def check(plan: Plan, settings: Settings, known: Collection[str]) -> None:
 
 
 def check_writers(plan: Plan, settings: Settings, known: Collection[str]) -> None:
-    """Check that no output stream contains records of a lane that the store doesn't know.
+    """Check that no output of the job contains records of a lane that the store doesn't know.
 
     Raises:
         StateError: an output contains records of a lane that isn't in ``known``.

@@ -110,8 +110,9 @@ class _Batch:
         return whole
 
     def _frames(self, spark: SparkSession) -> Mapping[int, DataFrame]:
-        """The resulting DataFrame of each operator; for a boundary between stages, the rows that the next stage
-        reads."""
+        """The resulting DataFrame of each operator that isn't an output; for a boundary between stages, the rows that
+        the next stage reads.
+        """
         frames: dict[int, DataFrame] = {}
         for stage in stages.cut(self._graph):
             context = Context(

@@ -1,4 +1,4 @@
-"""The allowed factors: powers of two."""
+"""The allowed factors: the powers of two from 1 to 1024."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ class Node(Document, frozen=True, kw_only=True):
 
     Attributes:
         inputs: the ids of the nodes whose rows the operator gets.
-        args: the arguments of this kind of operator; see ``anabranch.operators``.
+        args: the operator's arguments as plain data, by name.
         named: whether the user gave the name, which is derived otherwise.
         where: ``file:line`` in the job file, for messages.
     """

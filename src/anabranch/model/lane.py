@@ -183,7 +183,7 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def was_silent(self) -> bool:
-        """Whether a closed lane has committed no batch of its own, so that no reader has received a report from it."""
+        """Whether a lane that has ended committed no batch of its own, so that no reader has had a report from it."""
         return self.last_batch < self.first_batch
 
     @property

@@ -18,8 +18,8 @@ _DIGITS = 16
 
 
 class Basis(Document, frozen=True, kw_only=True):
-    """The deployment and the generation for which a plan was made. ``digest`` is that of the plan's result; empty if
-    the result isn't compared.
+    """The deployment and the generation for which a plan was made. ``digest`` is the hash of the plan's result (see
+    :func:`digest`); empty if the result isn't compared.
     """
 
     deployment: int

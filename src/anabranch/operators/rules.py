@@ -17,7 +17,7 @@ class Rule:
         sql: whether the operator consists of SQL expressions, so that several branches can share one pass over the
             rows.
         sink: whether the operator ends a branch.
-        function: whether the operator calls Python functions of the job, row by row or batch by batch.
+        function: whether Python functions of the job get the operator's rows, one by one or in Arrow batches.
         key: returns, for a node and the key columns before it, the key columns after it, or why they are lost.
         time: returns, for a node and the event-time column before it, the column after it, or why it is lost.
     """

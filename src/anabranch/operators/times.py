@@ -38,7 +38,7 @@ def declared(node: Node, _time: EventTime) -> EventTime:
 
 
 def as_key(effect: keys.Effect) -> Effect:
-    """The effect on the event-time column of an operator that treats this column like a key column."""
+    """For an operator that treats the event-time column like a key column: its effect on the event-time column."""
 
     def run(node: Node, time: EventTime) -> EventTime:
         if not time.column:

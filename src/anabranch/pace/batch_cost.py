@@ -40,7 +40,7 @@ class RecentBatches:
 
     def ran(self, seconds: float, records: int, functions: float | None) -> None:
         """Record a batch. ``functions`` is the part of the batch's ``seconds`` that functions of the job took; None if
-        the batch was too short to measure this part. Earlier batches then don't count any more.
+        the batch was too short to measure this part. In the latter case, earlier batches don't count any more.
         """
         if functions is None:
             self._batches.clear()

@@ -13,8 +13,9 @@ once its query has been stopped, another query must finish the batch, which take
 
 
 def is_worth_it(left: float, spent: float) -> bool:
-    """Whether breaking a batch off saves more than ``_GAIN`` of the remaining seconds (``left``). Breaking off costs
-    ``BROKEN_OFF`` seconds, and the seconds since the batch began (``spent``), which are lost.
+    """Whether breaking a batch off saves more than ``_GAIN`` seconds, compared with waiting for the seconds that are
+    ``left`` of the batch. Breaking off costs ``BROKEN_OFF`` seconds, and the seconds since the batch began (``spent``),
+    which are lost.
     """
     return left > spent + BROKEN_OFF + _GAIN
 

@@ -116,8 +116,8 @@ class Pace:
     @property
     def target(self) -> float:
         """The seconds that a batch should take: the configured target or four times the fixed time, whichever is more,
-        but no more than a quarter of the allowed time. Even if the fixed time is more than this quarter, the target
-        exceeds it.
+        but no more than a quarter of the allowed time. If this is less than 1.25 times the fixed time, the target is
+        1.25 times the fixed time.
         """
         wanted = min(max(self.aim.target, _TIMES_FIXED * self.fixed), self.aim.allowed * _OF_TRANSACTION)
         return max(wanted, _SOME * self.fixed)

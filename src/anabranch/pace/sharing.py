@@ -23,8 +23,8 @@ class SourceShare:
 
     @property
     def is_hungry(self) -> bool:
-        """Whether the source had more records than it was allowed to contribute. Its rows may fall short of ``most`` by
-        one for each partition, because the share of a partition is rounded down.
+        """Whether the source may have had more records than it was allowed to contribute. Its rows can then fall short
+        of ``most`` by one for each partition, because the share of a partition is rounded down.
         """
         return self.rows >= max(1, self.most - self.partitions)
 

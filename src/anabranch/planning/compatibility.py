@@ -148,8 +148,8 @@ def _named(graph: Graph) -> set[str]:
 
 
 def _boundaries(before: Version, after: Version) -> Iterator[Reason]:
-    """The reasons why intermediate streams prevent the new version from following. It reads records that the running
-    version has written, so these records must have the form that it expects.
+    """The reasons why intermediate streams prevent the new version from following. The new version reads records that
+    the running version has written, so these records must have the form that the new version expects.
     """
     old = {node.name: node for node in before.graph.nodes if is_boundary(node)}
     new = {node.name: node for node in after.graph.nodes if is_boundary(node)}

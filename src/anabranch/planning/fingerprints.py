@@ -1,4 +1,6 @@
-"""Prefixes of those entries of a fingerprint that concern a single stream or table, whose name follows the prefix."""
+"""Prefixes of the names of fingerprint entries that concern a single stream or table. The name of the stream or table
+follows the prefix.
+"""
 
 from __future__ import annotations
 

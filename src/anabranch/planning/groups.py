@@ -1,8 +1,8 @@
 """Divides a stage into groups. The stateless outputs to one system, or to one kind of table, with the same promise
 share a group. Each stateful operator and each stateless ``foreach_batch`` has a group of its own.
 
-In a new deployment, a group has one lane in each container with tasks for it. A stateless group can have several lanes
-in each container, up to ``[job] lanes``.
+In a new deployment, a stateful group has one lane in each container that reads SSPs for the group. A stateless group
+has up to ``[job] lanes`` lanes there.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ _AT_MOST = 2.0
 
 
 class Kind(StrEnum):
-    """Where and how the new lanes of a change start: the more their containers must load and compile, the longer it
-    takes.
+    """Where and how the new lanes of a change start. The more their containers must load and compile for this, the
+    longer the change pauses output.
     """
 
     SAME = "same"
@@ -101,13 +101,13 @@ class Experience:
         return replace(self, speeds=found)
 
     def known(self, lane: Lane, report: LaneReport) -> Mapping[int, StoredSize]:
-        """The batch sizes of the lanes in a lane's stage and group, by factor, including its own."""
+        """The batch sizes that are known for a lane's stage and group, by factor, including the lane's own."""
         own = {lane.factor: StoredSize(report.load.limit, _partitions(lane))} if report.load.limit else {}
         return {**self.speeds.get((lane.stage, lane.group), {}), **own}
 
     def slowness(self, kind: Kind) -> float:
         """The expected overhead of a change of this kind, as a multiple of the assumed overhead. If no such change has
-        been measured, it is the geometric mean over the other kinds; 1.0 if no change was measured.
+        been measured, it is the geometric mean over the kinds that have been; 1.0 if there are none.
         """
         if kind in self.overhead or not self.overhead:
             return self.overhead.get(kind, 1.0)
@@ -191,7 +191,7 @@ def _lost(report: LaneReport, cost: BatchCost | None) -> float:
 
 def _lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: bool) -> float:
     """The expected seconds without output before a change at ``now`` (in seconds since 1970) breaks off a batch; 0.0 if
-    it waits for the batch.
+    the change waits for the batch.
     """
     spent, whole = _present_batch(report, cost)
     is_late = spent > whole
@@ -210,7 +210,8 @@ def _lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: boo
 
 def without_output(report: LaneReport, now: float) -> float:
     """For how many seconds, at ``now`` (in seconds since 1970), a lane has written nothing although there were records
-    to read. Clocks of machines can differ, so the result is limited to what the report makes possible.
+    to read. Clocks of machines can differ, so the result is at least the age that the running batch has in the
+    report, and at most two seconds more.
     """
     at = report.progress.batch_progress
     if at is None and not _waiting(report):
@@ -221,7 +222,7 @@ def without_output(report: LaneReport, now: float) -> float:
 
 def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, float]:
     """The age of the running batch at the time of the report, and its whole duration, in seconds. If no batch was
-    running, these are for the next one.
+    running, 0.0 and the duration of the next batch.
     """
     at = report.progress.batch_progress
     if at is None:
@@ -232,7 +233,7 @@ def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, f
 
 
 def _next_batch(report: LaneReport, cost: BatchCost | None) -> float:
-    """The seconds that the batch after the running one takes; 0.0 if there are no records for it."""
+    """The seconds that the batch after the present one, if any, takes; 0.0 if there are no records for it."""
     records = _waiting(report)
     if not records:
         return 0.0
@@ -248,8 +249,9 @@ def _waiting(report: LaneReport) -> int:
 def _first_batch(
     lane: Lane, report: LaneReport, cost: BatchCost | None, following: Collection[Lane], shown: Experience
 ) -> float:
-    """The seconds that the longest of the first batches of a lane's successors takes. The time of the job's functions
-    depends on the number of records per bucket; see :mod:`anabranch.pace.stored_sizes`.
+    """The seconds that the longest of the first batches of a lane's successors takes. For the number of records in a
+    first batch, see :mod:`anabranch.pace.stored_sizes`. The time of the job's functions depends on the number of
+    records per bucket.
     """
     known = shown.known(lane, report)
     if cost is None or not known or not following:

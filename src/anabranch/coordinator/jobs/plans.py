@@ -1,4 +1,4 @@
-"""Makes deployments from plans, and checks whether a plan is valid, or agrees with the stored deployment."""
+"""Makes deployments from plans, and checks whether a plan is valid, and can continue from the stored deployment."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def numbered(start: StartRequest, deployment: int) -> StartRequest:
 
     Raises:
         StateError: the plan's parts don't fit together, which is a bug in the planner.
+        UsageError: a seat's name isn't allowed.
     """
     check_whole(start, ())
     return msgspec.structs.replace(
@@ -70,6 +71,7 @@ def after_drain(start: StartRequest, deployment: int, known: Mapping[str, Lane])
     Raises:
         ConflictError: as for :func:`anabranch.planning.transition.after_drain.begun`.
         StateError: as for :func:`numbered` and :func:`anabranch.planning.transition.after_drain.begun`.
+        UsageError: as for :func:`numbered`.
     """
     new = numbered(start, deployment)
     lanes = follow_drain.begun(new.lanes, start.graph, known, _new_id, start.reset_state)
@@ -99,8 +101,8 @@ def _new_id() -> str:
 
 
 def check_same(stored: DeploymentRecord, graph: Graph, start: StartRequest) -> None:
-    """Raises ConflictError unless the plan is the same as the stored deployment, whose graph is ``graph``. The message
-    names the differences and what can be done.
+    """Raises ConflictError if the plan in ``start`` can't continue from the positions and the state of the stored
+    deployment, whose graph is ``graph``. The message names the differences and what can be done.
     """
     found = differences.described(graph, start.graph, stored.fingerprint, start.fingerprint)
     if not found:

@@ -43,7 +43,9 @@ def nearest(job: RunningJob, free: Collection[str], rack: str | None) -> str:
 
 
 def misplaced(job: RunningJob) -> str:
-    """A warning about containers that aren't in the racks for which their tasks were placed, if racks matter."""
+    """A warning about containers that aren't in the racks for which their tasks were placed. Empty if there are none,
+    if the assignment strategy is ``none``, or if the job has only one container.
+    """
     if job.settings.assignment.strategy == "none" or len(job.model.containers) == 1:
         return ""
     held = {each.record.seat: each.record.rack for each in job.seats.processes.values()}

@@ -80,7 +80,9 @@ def _position(lane: Lane, ssp: SSP, known: Mapping[str, Lane], reports: Mapping[
 def _of_predecessors(
     lane: Lane, ssp: SSP, known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
 ) -> list[int | None]:
-    """The positions of a lane's predecessors and, if the lane undoes a rewind, of their predecessors."""
+    """The positions, in a partition, of those of a lane's predecessors that read it. If the lane undoes a rewind, also
+    the positions of the predecessors' predecessors.
+    """
     former = [known[name] for name in lane.predecessors if name in known]
     if lane.rewind is not None and lane.rewind.back:
         former += [known[name] for each in former for name in each.predecessors if name in known]
@@ -117,7 +119,8 @@ class _Place:
 
 @dataclass
 class ReaderPositions:
-    """Once a minute, stores the positions of a minute ago, and deletes the records before them. Thread-safe.
+    """Once a minute, stores the positions that jobs had a minute ago, and deletes the records before them from the
+    jobs' intermediate streams. Thread-safe.
 
     The reason for the delay is that a power cut can destroy the last batches in a lane's folder, and the lane then
     reads their records once more. The delay also keeps the records that a job should read again after a rewind, until
@@ -149,8 +152,8 @@ class ReaderPositions:
                 self._turn(job)
 
     def settle(self, job: str) -> None:
-        """Store the positions of a job that has ended, and delete the records before them from its intermediate
-        streams. First, make durable everything that its processes have written.
+        """Make durable everything that the processes of a job that has ended have written. Then store the job's
+        positions, and delete the records before them from its intermediate streams.
         """
         with self._lock:
             if self._turn(job):
@@ -158,8 +161,9 @@ class ReaderPositions:
                 self._turn(job)
 
     def _turn(self, job: str) -> bool:
-        """From the positions of a job now and in the previous turn, store positions and delete records. Returns whether
-        there are any streams for this. After an error, which is logged, streams keep more records than necessary.
+        """Store the lower of a job's positions now and in the previous turn, and delete the records before them.
+        Returns whether there are streams for which this is done. After an error, which is logged, streams keep more
+        records than necessary.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)
@@ -186,7 +190,7 @@ class ReaderPositions:
     def _unread(self, job: str) -> tuple[Positions | None, set[str]]:
         """The lowest offsets that a job still has to read, and its intermediate streams. None and an empty set during a
         change, and while no lane of a deployment that replaces another has begun: if the change or the deployment is
-        undone, closed lanes may continue from where they ended.
+        undone, other lanes may continue from where closed lanes ended.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)

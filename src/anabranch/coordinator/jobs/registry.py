@@ -305,8 +305,8 @@ class JobRegistry:
         running_job.progress.has_changed(event.at, self.clock())
 
     def change(self, running_job: RunningJob, planned: NextGeneration, now: bool = False) -> None:
-        """Enter another generation. For ``now``, see :class:`anabranch.protocol.commands.ChangeRequest`. It isn't
-        stored, so another coordinator that takes over doesn't know it.
+        """Enter another generation. For ``now``, see :class:`anabranch.protocol.commands.ChangeRequest`. The value of
+        ``now`` isn't stored, so another coordinator that takes over doesn't know it.
         """
         state, model = DeploymentState.CHANGING, planned.model
         event = job_events.began(running_job, planned, self.now(), now)
@@ -339,7 +339,9 @@ class JobRegistry:
         return moved
 
     def undo(self, running_job: RunningJob, present: Generation, who: str, why: str) -> None:
-        """Undo the cancellable change that is under way. Raises ConflictError if it still can't be undone."""
+        """Undo the change that is under way, which must be cancellable (see :func:`transitions.check_cancellable`).
+        Raises ConflictError if the change can't be undone after all.
+        """
         if running_job.follows:
             self.replace(running_job, next_deployment.undone(self.store, running_job, present, who, why))
             return

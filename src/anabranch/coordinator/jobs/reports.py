@@ -113,8 +113,8 @@ def unheld(lane: Lane) -> Lane:
 
 
 def restarted(lane: Lane, followed: bool) -> Lane:
-    """The lane as it should be stored when its job is started again: closing if other lanes continue from it
-    (``followed``), otherwise planned. A closed lane stays closed.
+    """The lane as it should be stored when its job is started again: closing if ``followed`` (other lanes continue from
+    it, or it belongs to a former deployment), otherwise planned. A closed lane stays closed.
     """
     if lane.state is LaneState.CLOSED:
         return lane

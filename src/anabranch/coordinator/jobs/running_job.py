@@ -174,7 +174,7 @@ class RunningJob:
         return found
 
     def plans_alike(self, other: RunningJob) -> bool:
-        """Whether every change would have the same result for this job, apart from the predicted pause, as for
+        """Whether any change would have the same result, apart from the predicted pause, if it were planned for
         ``other``, the same job at another time.
         """
         return (
@@ -225,7 +225,7 @@ class RunningJob:
 
     def needless(self) -> list[Lane]:
         """The closing lanes of former deployments that no process was ever told to run. A lane from which others
-        continue is included only if it has start offsets, because only a process could determine them.
+        continue is included only if it has start offsets: otherwise, only a process that runs it could determine them.
         """
         told = {lane for process in self.seats.processes.values() for lane in process.offered}
         followed = {name for lane in self.lanes for name in lane.predecessors}

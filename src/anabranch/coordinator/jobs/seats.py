@@ -32,7 +32,7 @@ def relieved(job: RunningJob) -> bool:
 
 
 def free(job: RunningJob, deployment: int) -> frozenset[str]:
-    """The free seats for a deployment: no process has them, and none of their lanes must still be fenced."""
+    """The free seats for a deployment: no process has them, and none of their lanes is waiting to be fenced."""
     taken = job.seats.taken | {lane.seat for lane in job.lanes if lane.unfenced}
     return frozenset(seat for seat in job.busy_seats - taken if job.deployment_of(seat) == deployment)
 

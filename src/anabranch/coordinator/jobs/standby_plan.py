@@ -38,7 +38,7 @@ def told(
     count: int,
     moving: Mapping[str, Sequence[str]],
 ) -> dict[str, tuple[StandbyOrder, ...]]:
-    """What each process should do with standbys, by execution.
+    """What each process should do with standbys, by the process's EXECUTION_ENV_CONTAINER_ID (its *execution*).
 
     Args:
         runners: for each stateful lane that runs and has a folder, the execution of its process.

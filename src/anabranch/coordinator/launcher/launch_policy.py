@@ -76,7 +76,9 @@ class Member:
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How a process ended: its exit code, negative for a signal (None if unknown), and the last lines of its log."""
+    """How a process ended: its exit code, negative for a signal (None if unknown), and an error or the last lines from
+    its log. If it couldn't be started, the reason.
+    """
 
     code: int | None
     said: str = ""
@@ -153,8 +155,9 @@ def shown(crew: Crew, demand: Demand, logs: str) -> LaunchStatus:
 def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float) -> Plan:
     """The launcher's next step for a job.
 
-    A process counts even before the coordinator first hears from it, because Spark takes time to start, and while it
-    replaces itself. It no longer counts when the coordinator has stopped hearing from it, because it should then end.
+    A process also counts before the coordinator first hears from it, because Spark takes time to start, and while the
+    process replaces itself. Once the coordinator has stopped hearing from it, it no longer counts, because it should
+    then end by itself.
     """
     if demand.begun != crew.begun:
         crew = replace(crew, begun=demand.begun, failures=0, failed_at=-math.inf, reason="", gave_up=False)

@@ -1,4 +1,4 @@
-"""Runs containers as processes on this machine. Containers outlive the process that started them."""
+"""Runs containers as processes on this machine. They keep running if the process that started them ends."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class Processes:
         return " | ".join(last).removeprefix("error: ")[:_TAIL_CHARACTERS]
 
     def _forget(self, folder: Path) -> None:
-        """Remove the files of the oldest processes that have ended."""
+        """Remove the files of processes that have ended, except those of the newest processes."""
         for path in sorted(folder.glob("*.log"))[: -_KEPT + 1]:
             if not self.lives(folder.name, path.stem):
                 path.with_suffix(".lock").unlink(missing_ok=True)

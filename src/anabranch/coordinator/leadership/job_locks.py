@@ -17,8 +17,7 @@ __all__ = ["JobLocks"]
 class JobLocks:
     """The locks that a coordinator holds. Thread-safe.
 
-    For a store on a server or in memory, no locks are taken: only one coordinator leads there, and ``anabranch run``
-    can't use the store.
+    For a store on a server or in memory, which ``anabranch run`` can't use, no locks are taken.
     """
 
     def __init__(self, store_url: str, url: str) -> None:

@@ -76,8 +76,8 @@ def lanes(store: Store, job: str) -> list[Lane]:
 
 
 def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The folders of a stopped job that will never be read again: folders of closed lanes from which no open lane
-    continues, and former folders of open lanes. Only folders of known lanes are returned.
+    """The folders of a stopped job that will never be read again: folders of closed lanes from which no open lane still
+    has to continue, and former folders of open lanes. Only folders of known lanes are returned.
 
     Args:
         known: all lanes that the job has ever had, none of them in the middle of a change: see :func:`lanes`.

@@ -137,7 +137,7 @@ class Findings:
         looks: the number of looks since ``rising``.
         falling: since when all looks have found the factor too large.
         falls_to: the largest factor that the looks since ``falling`` have suggested.
-        advising: since when something other than a factor would help.
+        advising: since when all looks have given advice.
         seen: experience with factors, by stage and group.
     """
 
@@ -181,7 +181,7 @@ def looked(
 
     Args:
         pause: how many seconds a change would pause the output.
-        now: the current time, on the clock of the findings.
+        now: the current time, in seconds, on the same clock at every look.
     """
     after = _listened(before, status, cooldown_seconds(limits), now)
     unknown = _unknown(status, after, now)
@@ -368,8 +368,8 @@ def _key(lane: Lane) -> tuple[str, str]:
 
 
 def _hottest(loads: Iterable[tuple[tuple[str, str], LaneLoad]]) -> dict[tuple[str, str], LaneLoad]:
-    """For each key, the load of the lane whose functions take longest per record. Lanes whose functions hardly work are
-    left out.
+    """For each stage and group, the load of the lane whose functions take longest per record. Lanes whose functions
+    hardly work are left out.
     """
     found: dict[tuple[str, str], LaneLoad] = {}
     for key, load in loads:

@@ -204,14 +204,14 @@ def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
 
 
 def capacity(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """The records per second that a lane could process with a factor if enough records waited; infinite if unknown."""
+    """The records per second that a lane could process with this factor if enough waited; infinite if unknown."""
     seconds = load.hot * scale(load, factor, seen) + load.rest
     return (1.0 - _OVERHEAD_PART) / seconds if seconds > 0 else math.inf
 
 
 def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """The share of the time that a lane would spend on arriving records with a factor. Unless more records wait than
-    usual, only the time of functions counts.
+    """The share of the time that a lane would spend on arriving records with this factor. Unless more records wait
+    than usual, only the time of functions counts.
     """
     if load.behind:
         return load.arriving / capacity(load, factor, seen)
@@ -219,8 +219,8 @@ def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> flo
 
 
 def catch_up(load: LaneLoad, factor: int, pause: float, seen: Scalability = UNKNOWN) -> float:
-    """The seconds until a lane has worked off its backlog with a factor, including a ``pause`` at first; infinite if
-    the backlog doesn't shrink.
+    """The seconds until a lane has worked off its backlog with this factor, including a ``pause`` at first; infinite
+    if the backlog doesn't shrink.
     """
     if not load.backlog:
         return 0.0

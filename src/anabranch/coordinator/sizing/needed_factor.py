@@ -125,8 +125,8 @@ def _meets(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, la
 
 
 def _cost(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, late: bool) -> float:
-    """The cost of a factor. If the lane is ``late``, and any allowed factor lets the lane catch up, the cost is the
-    seconds until the backlog is worked off; otherwise, it is the seconds of work per second.
+    """The cost of a factor. If the lane is ``late``, and at least one allowed factor lets the lane catch up, the cost
+    is the seconds until the backlog is worked off; otherwise, it is the seconds of work per second.
     """
     if late and any(lane_load.capacity(load, each, seen) > load.arriving for each in aim.factors):
         return lane_load.catch_up(load, factor, 0.0 if factor == load.factor else aim.pause, seen)

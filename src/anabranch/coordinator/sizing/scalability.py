@@ -28,7 +28,7 @@ class Scalability:
         looks: from how many looks ``hot`` was determined.
         former: the last factor before the current one that was looked at often enough; 0 if there was none.
         seconds: the time that functions take per record, by factor. Only the ratios count.
-        at: when ``seconds`` were observed, by factor, on any clock.
+        at: when ``seconds`` were observed, by factor.
         crowd: how long functions hold up a lane in which records wait, as a multiple of the time for their busiest
             bucket. Above 1, partitions compete for cores.
     """
@@ -58,7 +58,7 @@ class Scalability:
         return replace(after, seconds=seconds, at={**self.at, self.former: self.at.get(self.former, now), factor: now})
 
     def crowded(self, times: float) -> Scalability:
-        """This experience, with a look at a lane with waiting records. ``times`` is the lane's ``crowd``."""
+        """This experience, with a look at a lane with waiting records. ``times`` is the ``crowd`` of its load."""
         mean = self.crowd + max(_NEWEST, 1 / (self.crowd_looks + 1)) * (times - self.crowd)
         return replace(self, crowd=mean, crowd_looks=self.crowd_looks + 1)
 

@@ -1,4 +1,4 @@
-"""The URL of a store: its parts, its form for messages, and the values of its references."""
+"""The URL of a store: its parts, its form for messages, and the values of references such as ``${env:PGPASSWORD}``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Migrates a store that an older anabranch wrote to the current format, in numbered steps.
+"""Migrates stores of older versions of anabranch to the current format, in numbered steps.
 
 A step is never changed later: it is written for the tables and documents of its time. It may run again if its
 transaction wasn't committed.

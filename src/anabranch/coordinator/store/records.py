@@ -105,8 +105,8 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
 
 
 class ChangeStep(Document, frozen=True, kw_only=True):
-    """What an event adds to the record of a change; see :class:`anabranch.views.changes.ChangeRecord`. The event adds
-    nothing about fields that are None.
+    """What an event adds to the record of a change; see :class:`anabranch.views.changes.ChangeRecord`. About fields
+    that have their default, the event adds nothing.
     """
 
     kind: ChangeKind | None = None

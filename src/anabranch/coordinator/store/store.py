@@ -271,7 +271,7 @@ class Store:
         event: Event,
         drain: DrainProgress | None = None,
     ) -> None:
-        """Give a deployment another state."""
+        """Give a deployment another state, and store its error and the progress of its drain (None: it has none)."""
         with self.writing(event) as connection:
             rows.move_deployment(connection, job, deployment, state=state, error=error, at=event.at)
             rows.put_drain(connection, job, deployment, drain)
@@ -336,7 +336,7 @@ class Store:
         return stored
 
     def expel(self, process: ContainerRecord, changed: Sequence[Lane], why: str, at: float, who: str) -> list[Lane]:
-        """Take a process's seat away, and give its lanes the job's next epoch. Returns the lanes as stored."""
+        """Take a process's seat away, and give the ``changed`` lanes the job's next epoch. Returns them as stored."""
         with self.writing(seat_lost(process, at, who, why)) as connection:
             epoch = rows.next_epoch(connection, process.job)
             rows.mark_gone(connection, why, containers.c.id == process.id)

@@ -135,7 +135,7 @@ def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
 
 
 def letter(partition: int, offset: int, row: Mapping[str, Any]) -> DeadLetter:
-    """The dead letter in a record of a dead-letter stream, whose headers contain the origin and the reason."""
+    """The dead letter in a record of a dead-letter stream. The record's headers contain the origin and the reason."""
     headers = {each["key"]: each["value"] or b"" for each in row["headers"] or ()}
     ours = {name.removeprefix(_PREFIX): _text(value) for name, value in headers.items() if name.startswith(_PREFIX)}
     return DeadLetter(

@@ -1,5 +1,5 @@
-"""Drained: everything that was read has been finished, and all windows have been emitted. The next start makes a new
-deployment.
+"""Drained: everything up to the drain's end offsets has been processed, all windows have been emitted, and all timers
+have fired. The next start makes a new deployment.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Draining: lanes read their inputs up to the drain's offsets, and finish stage by stage. If the drain is cancelled,
-the deployment runs again.
+"""Draining: lanes read their inputs up to the drain's end offsets, and finish stage by stage. If the drain is
+cancelled, the deployment runs again.
 """
 
 from __future__ import annotations
