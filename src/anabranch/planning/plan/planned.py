@@ -47,7 +47,7 @@ class Output(Document, frozen=True, kw_only=True):
         stream: the name of the stream or, for a table, of the output; None for a ``foreach_batch``.
         partitions: the partition count of the stream, with which it is created if it doesn't exist; without meaning for
             other outputs.
-        dead_letters: whether the output is a dead-letter stream. If so, ``operator`` is where its records come from.
+        dead_letters: whether the output is a dead-letter stream. If so, ``operator`` is the source of its records.
     """
 
     operator: str

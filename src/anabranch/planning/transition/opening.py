@@ -38,8 +38,8 @@ def never_begun(lane: Lane, why: str) -> Lane:
 
 
 def spoken_for(names: Iterable[str], lanes: Mapping[str, Lane]) -> tuple[str, ...]:
-    """The lanes whose watermark a successor must report: the lanes ``names`` and, for each lane that closed before its
-    first batch, the lanes whose watermark that lane would have reported."""
+    """The lanes whose watermark a successor must report: the lanes ``names`` and, for each of them that closed before
+    its first batch, the lanes whose watermark that lane would have reported."""
     found: dict[str, None] = {}
     queue = list(names)
     for name in queue:

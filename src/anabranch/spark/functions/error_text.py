@@ -57,7 +57,7 @@ _REPR.maxstring = _REPR.maxother = _SHORT
 
 
 def described(error: BaseException, home: str = "") -> str:
-    """A text about an exception: its type and message, where in the job's files it was raised, the members of an
+    """A text about an exception: its type, message and notes, where in the job's files it was raised, the members of an
     exception group, and the causes.
 
     Args:

@@ -247,7 +247,8 @@ class LaneQuery:
     @property
     def foreseeable(self) -> bool:
         """Whether Spark can analyze the query before it is known where the lane starts. There must be a single source,
-        it must find its start offsets in the folder, and nothing else may depend on them.
+        which finds its start offsets in the folder, and nothing else may depend on them. False in real-time mode, and
+        for a lane that must stop at given end offsets.
         """
         if (
             self.plan.stateful
