@@ -36,7 +36,7 @@ class StandbyReport(Document, frozen=True, kw_only=True):
 
 class StandbyOrder(Document, frozen=True, kw_only=True):
     """What a process should do with a standby. A process forgets every standby for which it gets no order, because
-    another process maintains that standby.
+    normally another process maintains that standby.
     """
 
     lane: str

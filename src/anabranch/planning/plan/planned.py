@@ -14,6 +14,8 @@ class PlannedLane(Document, frozen=True, kw_only=True):
     """A lane before it has an id. Fields that aren't explained here are those of :class:`anabranch.model.lane.Lane`.
 
     Attributes:
+        operators: the lane's operators, without its sources.
+        streams: the streams that the lane reads.
         upstream: the lanes that write this lane's inputs, as indexes of the plan's ``lanes``.
         rejecting: the operators that may write dead letters.
     """

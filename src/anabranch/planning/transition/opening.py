@@ -104,8 +104,8 @@ def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
 
 
 def _in_place_of(before: Sequence[Lane], lane: Lane) -> Lane:
-    """The lane; if its only predecessor has never had a folder, with the state and event time that this predecessor
-    would have taken over.
+    """The lane; if its only predecessor has never had a folder, with that predecessor's ``rewind`` and ``drained`` and,
+    if the lane is stateful, ``afresh``.
     """
     if lane.afresh or len(before) != 1 or before[0].folder_epoch:
         return lane

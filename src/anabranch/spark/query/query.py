@@ -68,7 +68,7 @@ class LaneQuery:
     ``inherited`` returns the event time that the lane takes over. ``dropped`` is called for each batch with the number
     of dropped records. For ``remembered``, see :class:`LaneBatchTarget`; for ``nothing``, see :class:`LaneFrames`.
 
-    ``writing`` is set while a batch is being written, and ``under_way`` describes the running batch.
+    ``writing`` is set while a batch is being written. For ``under_way``, see :class:`CurrentBatch`.
     """
 
     job: LoadedJob
