@@ -27,8 +27,8 @@ _mine: dict[int, Path] = {}
 
 
 def folder(name: str) -> Path:
-    """A new folder for temporary files, whose name begins with ``name``. This process removes it at its end; if this
-    process is killed, a later one does."""
+    """A new folder for temporary files. Its name begins with ``name``. This process removes the folder at its end; if
+    this process is killed, a later one does."""
     with _making:
         process = os.getpid()
         if process not in _mine:

@@ -41,7 +41,8 @@ def found(
         new: whether inputs that already have streams also get new streams.
 
     Raises:
-        NotFoundError: no stream's name matches; or a stream of the job is gone, or doesn't match any more.
+        NotFoundError: no stream's name matches; or a stream that the job has read through a pattern is gone, or doesn't
+            match any more.
     """
     named = {str(node.args["stream"]) for node in graph.nodes if node.kind == "read"} - patterns.keys()
     before = {} if known is None else of_model(known)
@@ -77,8 +78,8 @@ def of_model(model: JobModel) -> dict[str, Matched]:
 
 
 def coming(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> list[str]:
-    """Those streams in ``counts``, by ``system/stream``, that match one of the job's patterns, but that the job doesn't
-    read yet.
+    """Those existing streams in ``counts``, by ``system/stream``, that match one of the job's patterns, but that the
+    job neither reads yet nor writes.
     """
     patterns = of_model(model).values()
     if not patterns:

@@ -38,7 +38,7 @@ def check(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], settin
     """Check a job. ``systems`` maps each stream to its system.
 
     Raises:
-        GraphError: an operator isn't supported.
+        GraphError: an operator, or the system of one of its streams, isn't supported.
         ConfigError: a setting isn't supported.
     """
     for name in ("on_error", "on_null_key"):

@@ -91,8 +91,8 @@ def cut(graph: Graph) -> tuple[Stage, ...]:
     """The stages of a graph. Each stage comes after the stages from which it reads.
 
     Raises:
-        GraphError: there are no operators or no outputs, an operator leads to no output, or a stage reads what it
-            writes.
+        GraphError: there are no operators or no outputs, an operator leads to no output, or a stage reads, directly or
+            through other stages, what it writes.
     """
     _check(graph)
     groups = _components(graph)
@@ -254,7 +254,7 @@ def read_streams(graph: Graph) -> list[str]:
 
 
 def written_streams(graph: Graph) -> list[str]:
-    """The streams that a job writes, without its intermediate streams."""
+    """The streams and tables that a job writes, without its intermediate streams and its dead-letter streams."""
     return _streams(graph, "write")
 
 

@@ -1,4 +1,4 @@
-"""Standbys: copies of lanes' folders that processes keep up to date, to take over the lanes quickly."""
+"""Standbys: copies of lanes' folders that processes keep up to date, so that they can take over the lanes quickly."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StandbyReport(Document, frozen=True, kw_only=True):
 
 class StandbyOrder(Document, frozen=True, kw_only=True):
     """What a process should do with a standby. A process forgets every standby for which it gets no order, because
-    another process maintains that standby.
+    normally another process maintains that standby.
     """
 
     lane: str

@@ -120,8 +120,8 @@ class JobStatus(Document, frozen=True, kw_only=True):
 
 
 class LaneSizing(Document, frozen=True, kw_only=True):
-    """How well a lane keeps up with its load. Fields without an explanation are explained in
-    :class:`anabranch.protocol.lane_report.LoadReport`.
+    """How well a lane keeps up with its load. For ``arriving``, ``busy``, ``working``, ``slowest``, ``slowest_seconds``
+    and ``skew``, see :class:`anabranch.protocol.lane_report.LoadReport`.
     """
 
     lane: str

@@ -49,8 +49,8 @@ def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
 
 
 def begin(lane: Lane, whole: SSP, former: Iterable[Lane]) -> Position:
-    """The offset at which a lane begins to read a broadcast partition, and those parts of its tasks that have processed
-    records beyond this offset. ``former`` are the closed lanes that had the tasks.
+    """The offset at which a lane begins to read a broadcast partition, and the positions of those parts of its tasks
+    that have processed records beyond this offset. ``former`` are the closed lanes that had the tasks.
 
     Raises:
         StateError: the former lanes didn't have all of the tasks.

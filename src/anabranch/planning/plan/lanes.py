@@ -123,8 +123,8 @@ def with_dead_letters(
 
     Args:
         aside: for each source, the dead-letter stream for its records that can't be processed.
-        reports: the sources whose unreadable records this lane writes to the dead-letter stream. If several groups read
-            a source, only the lanes of one group do so.
+        reports: the sources whose unreadable records this lane writes to their dead-letter streams. If several groups
+            read a source, only the lanes of one group do so.
     """
     rejecting = [n.name for n in group.nodes if _rejects(group, n)]
     rejecting += [late_of(n) for n in group.nodes if on_late(n) == "dead-letter"]

@@ -1,4 +1,4 @@
-"""Determines the numbers of tasks at factor 1, and the buckets of these tasks that given virtual tasks have."""
+"""Determines, for virtual tasks, the numbers of their tasks at factor 1, and which buckets of these tasks they have."""
 
 from __future__ import annotations
 

@@ -84,8 +84,8 @@ def check_written(graph: Graph, cut: Iterable[Stage]) -> None:
 
 
 def check_all(outputs: Iterable[Output], around: Surroundings) -> None:
-    """Raise ConfigError if an output promises exactly once although each of several containers would process every
-    record (grouper ``all``).
+    """Raise ConfigError if an output other than a dead-letter stream promises exactly once although each of several
+    containers would process every record (grouper ``all``).
     """
     exact = next((o for o in outputs if o.promise == EXACTLY_ONCE and not o.dead_letters), None)
     if around.grouper_name == "all" and around.containers > 1 and exact is not None:

@@ -14,6 +14,8 @@ class PlannedLane(Document, frozen=True, kw_only=True):
     """A lane before it has an id. Fields that aren't explained here are those of :class:`anabranch.model.lane.Lane`.
 
     Attributes:
+        operators: the lane's operators, without its sources.
+        streams: the streams that the lane reads.
         upstream: the lanes that write this lane's inputs, as indexes of the plan's ``lanes``.
         rejecting: the operators that may write dead letters.
     """
@@ -47,7 +49,7 @@ class Output(Document, frozen=True, kw_only=True):
         stream: the name of the stream or, for a table, of the output; None for a ``foreach_batch``.
         partitions: the partition count of the stream, with which it is created if it doesn't exist; without meaning for
             other outputs.
-        dead_letters: whether the output is a dead-letter stream. If so, ``operator`` is where its records come from.
+        dead_letters: whether the output is a dead-letter stream. If so, ``operator`` is the source of its records.
     """
 
     operator: str

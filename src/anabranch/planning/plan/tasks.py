@@ -66,7 +66,8 @@ def stage_inputs(
 
 
 def tasks_of(stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warnings: list[str]) -> tuple[Task, ...]:
-    """The tasks of a stage. Adds a warning to ``warnings`` if the grouper ``cogroup`` can form only one task.
+    """The tasks of a stage. Adds a warning to ``warnings`` if the grouper ``cogroup`` can form only one task for a
+    stateful stage with several inputs.
 
     Raises:
         GraphError: the stage can't have these tasks, or a user's own grouper returned invalid tasks.

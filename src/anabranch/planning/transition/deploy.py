@@ -39,9 +39,9 @@ class NextVersion:
 def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_id: Callable[[], str]) -> Change:
     """The first generation of the next deployment, whose lanes continue from those of the current one.
 
-    A stateful operator keeps its state and its positions, and an output keeps its positions. A new operator begins at
-    the position of the most advanced lane that read the same partitions. A partition that no lane has read is read from
-    the start offset that its ``read`` declares.
+    A stateful operator keeps its state and its positions, and an output keeps its positions. A new operator begins
+    to read each partition where the most advanced of the lanes that read it stopped. A partition that no lane has read
+    is read from the start offset that its ``read`` declares.
 
     Args:
         present: the current generation, whose factor and containers are kept. A new stage that reads the same streams

@@ -38,8 +38,8 @@ def never_begun(lane: Lane, why: str) -> Lane:
 
 
 def spoken_for(names: Iterable[str], lanes: Mapping[str, Lane]) -> tuple[str, ...]:
-    """The lanes whose watermark a successor must report: the lanes ``names`` and, for each lane that closed before its
-    first batch, the lanes whose watermark that lane would have reported."""
+    """The lanes whose watermark a successor must report: the lanes ``names`` and, for each of them that closed before
+    its first batch, the lanes whose watermark that lane would have reported."""
     found: dict[str, None] = {}
     queue = list(names)
     for name in queue:
@@ -104,8 +104,8 @@ def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
 
 
 def _in_place_of(before: Sequence[Lane], lane: Lane) -> Lane:
-    """The lane; if its only predecessor has never had a folder, with the state and event time that this predecessor
-    would have taken over.
+    """The lane; if its only predecessor has never had a folder, with that predecessor's ``rewind`` and ``drained`` and,
+    if the lane is stateful, ``afresh``.
     """
     if lane.afresh or len(before) != 1 or before[0].folder_epoch:
         return lane

@@ -1,7 +1,7 @@
 """Determines what is kept of a job that is reset, so that the job still writes its outputs exactly once. Pure
 functions.
 
-Outputs contain markers under the names of lanes, and intermediate streams contain the event times that lanes reported.
+Outputs contain markers under the names of lanes, and intermediate streams contain the watermarks that lanes reported.
 So the store keeps an entry for every lane, without its positions and state. Names of lanes are then never reused,
 epochs only rise, and the records in intermediate streams count as read.
 """

@@ -80,8 +80,8 @@ def rewound(
 
 
 def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> Change:
-    """The generation that undoes a rewind, whose generation is ``model``. The lanes that the rewind made are closed,
-    and each successor continues where the lane from before the rewind ended. (A stateless successor begins where the
+    """The generation that undoes a rewind. ``model`` is the generation of the rewind, whose lanes are closed. Each
+    successor continues where the lane from before the rewind ended. (A stateless successor begins where the
     closed lane ended, if that is further.)
     """
     present = follow.heads(lanes.values())

@@ -206,7 +206,7 @@ def _in_order(parts: list[_Part]) -> pa.RecordBatch:
 
 
 def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
-    """The bucket of each row, from the hidden column. If this has no bucket for a row, the bucket is computed from the
+    """The bucket of each row, from the hidden column. If the column has none for a row, the bucket is computed from the
     row's key or, if the key is null, from its offset.
     """
     fields = "key", "offset", "bucket"

@@ -46,9 +46,9 @@ BATCH = -1
 
 
 class Rejection(NamedTuple):
-    """A rejected row, whose index is ``place``. ``raised`` says whether the function has raised an exception, or the
-    row can't be converted to Python values. Otherwise, the result is wrong, the function took too long, or its process
-    died.
+    """A rejected row, whose index is ``place`` (:data:`BATCH` stands for all rows). ``raised`` says whether the
+    function has raised an exception, or the row can't be converted to Python values. Otherwise, the result is wrong,
+    the function took too long, or its process died.
     """
 
     place: int

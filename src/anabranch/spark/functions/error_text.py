@@ -57,7 +57,7 @@ _REPR.maxstring = _REPR.maxother = _SHORT
 
 
 def described(error: BaseException, home: str = "") -> str:
-    """A text about an exception: its type and message, where in the job's files it was raised, the members of an
+    """A text about an exception: its type, message and notes, where in the job's files it was raised, the members of an
     exception group, and the causes.
 
     Args:
@@ -68,7 +68,8 @@ def described(error: BaseException, home: str = "") -> str:
 
 
 def traced(error: BaseException, home: str) -> str:
-    """The frames of an exception in the job's files, as `` at file:line in function; …``. Empty if there are none."""
+    """The frames of an exception in the job's files, as `` at file:line in function; …``. If there are many, those in
+    the middle are left out. Empty if there are none."""
     trace = _attempted(lambda: error.__traceback__)
     frames = list(_frames(trace, home))
     if len(frames) > _FRAMES:

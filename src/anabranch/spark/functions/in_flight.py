@@ -1,6 +1,6 @@
 """Records on which messages a lane's Python functions are working, for reports to the driver. If a function works on a
-message for longer than ``[job] message_timeout``, the worker ends, unless the call can be ended alone: because the
-function is async and awaits something, or runs in a separate process.
+message for longer than ``[job] message_timeout``, the worker ends, unless the call can be ended alone. This is possible
+if the function is async and awaits something, or runs in a separate process.
 """
 
 from __future__ import annotations

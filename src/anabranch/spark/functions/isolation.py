@@ -93,7 +93,7 @@ def note(lane: str, error: BaseException) -> None:
 
 def begin(context: SparkContext, lane: str) -> None:
     """Record that this thread begins a batch of a lane. If :func:`note` has recorded a dead worker of the lane, the
-    whole batch isolates user code.
+    batch isolates user code even in the first attempts of its Spark tasks.
     """
     context.setLocalProperty(_SETTING, "true" if lane in isolated_lanes else "false")
 

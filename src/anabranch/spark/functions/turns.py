@@ -172,8 +172,8 @@ class LocalTurns:
 
 
 class _Writes:
-    """The changes to a key's states and timers that are made after the turn: the name of a state (:data:`_TIMERS` for
-    timers), a method, and the method's arguments.
+    """The changes to a key's states and timers that are made after the turn. Each is noted as the name of a state
+    (:data:`_TIMERS` for timers), a method, and the method's arguments.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """Installs ``BatchClock.java``, the clock by which a lane's query plans its batches. This clock never goes back.
 
 By default, Spark uses the machine's time as the time of a batch. If the machine's clock were set back, the records of
-the next batch would fall into closed windows. Timers, and queries with an interval between their batches, would wait
-until the clock had caught up. See :mod:`anabranch.event_time.batch_time`.
+the next batch could fall into closed windows of processing time. Timers, and queries with an interval between their
+batches, would wait until the clock had caught up. See :mod:`anabranch.event_time.batch_time`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads, lists and writes checkpoint files that aren't on a local disk. A file can be created exclusively, and readers
 never see an incomplete file.
 
-Spark uses the same class for checkpoint files, ``CheckpointFiles.java``.
+This module's Java class, ``CheckpointFiles.java``, is also the class through which Spark accesses such files.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Describes the layout of Spark's checkpoints. anabranch relies on it when it writes planned batches into a lane's
-folder, divides or copies folders, or sets a lane's time back.
+"""Describes the layout of Spark's checkpoints. anabranch relies on it when it copies, divides or changes a lane's
+folder, for example to write a planned batch.
 
 :mod:`anabranch.container.checkpoint.folder` reads and changes checkpoints.
 """
@@ -61,7 +61,8 @@ probe = SURFACE.probe
 
 
 def relocated(text: str, state: str) -> str:
-    """The text of a file of ``OPERATORS``, with the paths of schemas leading to another folder.
+    """The text of a file of ``OPERATORS``, with the paths of schemas changed so that they lead into the folder
+    ``state``.
 
     Args:
         state: the absolute path of the folder that contains all state.

@@ -96,8 +96,8 @@ class HeldQuery:
         turn: called from time to time during a wait. If it raises an exception, the wait ends.
 
     Raises:
-        NotHeldError: from any method that waits, if the query runs no batch and doesn't reach the point where it can be
-            held in time, or if it plans further batches without being held there.
+        NotHeldError: from any method that waits, if the query runs no batch and doesn't reach in time the point
+            where it can be held, or if it plans further batches without being held there.
         StateError: from any method that waits, if the query has ended.
     """
 

@@ -52,8 +52,8 @@ def rewrite(
     partitions: int,
     chosen: Callable[[DataFrame], DataFrame],
 ) -> None:
-    """Copy state from one checkpoint to another: ``chosen`` rows of the state of ``source`` after a committed batch
-    become the state of ``target`` after the same batch.
+    """Copy state from one checkpoint to another: the rows that ``chosen`` selects from the state of ``source`` after a
+    committed batch become the state of ``target`` after the same batch.
 
     Args:
         target: a checkpoint with the same logs and schemas as ``source``, but without state.

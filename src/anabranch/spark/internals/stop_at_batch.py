@@ -51,8 +51,8 @@ def end(
     another: bool = False,
     decided: Callable[[], None] = lambda: None,
 ) -> None:
-    """Let the running batch be committed, and let no other batch begin. Afterwards, ``query.exception()`` says whether
-    the batch has failed.
+    """Let the running batch be committed, and let no other batch begin, except as ``another`` allows. Afterwards,
+    ``query.exception()`` says whether the batch has failed.
 
     ``stop()`` interrupts a running batch. So this function calls ``stop()`` only if the query is between two triggers,
     if ``hurry`` returns true, or if the query doesn't end by itself in time. If this Spark lacks the surface, this
@@ -62,8 +62,8 @@ def end(
     abandon a batch that it is planning. So this function first waits, for up to :data:`STOPS_WITHIN` seconds, until no
     batch is being planned.
 
-    If the query had to be stopped, a batch may be planned but not committed when this function returns. The caller must
-    finish this batch with a query that runs ``once``.
+    If the query had to be stopped, a batch may be planned but not committed when this function returns. Another
+    query must then finish this batch.
 
     Args:
         writes: returns whether a batch is planned and is being written.

@@ -132,11 +132,11 @@ class Surface:
     """A private surface of Spark. Thread-safe.
 
     Args:
-        name: the name of the module that uses the surface.
+        name: the surface's name in messages; normally the name of the module that uses the surface.
         used_for: the features that need the surface, in the users' terms.
         needs: the parts of the surface, all of which are checked when a session starts.
         tried: called when the surface is first needed: tries it, and returns what is wrong, or '' if it works.
-        otherwise: the public alternative that is used if the surface is missing. If it is '', the features are refused.
+        otherwise: what happens if the surface is missing, in words. If it is '', the features are refused.
         always: whether every job needs the surface. If so, a session without the surface doesn't start.
     """
 
@@ -160,7 +160,7 @@ class Surface:
         self._probed: tuple[object, Probe] | None = None
 
     def look(self, spark: SparkSession) -> Probe:
-        """Whether this Spark has all parts of the surface. Checked once per session, which takes milliseconds."""
+        """Whether this Spark has all parts of the surface. Checked once per session, unless a check takes too long."""
         there = self._there
         if there is None or there[0] is not spark.sparkContext:
             missing = _within(DEADLINE, partial(self._missing, spark))
@@ -175,7 +175,8 @@ class Surface:
         return not any(each.missing(None) for each in self.needs if isinstance(each, PythonName))
 
     def probe(self, spark: SparkSession) -> Probe:
-        """Whether this Spark has the surface and it works as expected. Tried only once per session."""
+        """Whether this Spark has the surface and it works as expected. Tried once per session, unless a trial fails to
+        end in time."""
         probed = self._probed
         if probed is None or probed[0] is not spark.sparkContext:
             found = self.look(spark)
@@ -188,9 +189,7 @@ class Surface:
         return probed[1]
 
     def works(self, spark: SparkSession) -> bool:
-        """Whether this Spark has the surface and it works. If not, the caller must use the alternative that
-        ``otherwise`` describes.
-        """
+        """Whether this Spark has the surface and it works. If not, the caller must do what ``otherwise`` says."""
         return self.probe(spark).works
 
     def insist(self, spark: SparkSession) -> None:

@@ -50,8 +50,9 @@ def interpreter() -> str:
     process's interpreter.
 
     Spark puts a zip with PySpark's sources on the module path, before the installed PySpark. Each process for a source
-    or a function would compile these sources again, which takes most of a second. Nor is the working folder on the
-    module path (``-P``), where a job file named ``json.py`` would replace Python's own module.
+    or a function would compile these sources again, which takes most of a second. The script also keeps the working
+    folder off the module path (``-P``), because a job file named ``json.py`` in that folder would replace Python's own
+    module.
     """
     folder = scratch.folder("python")
     file = folder / "python"

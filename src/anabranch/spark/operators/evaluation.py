@@ -82,7 +82,7 @@ def trunk_nodes(group: Group) -> list[Node]:
 
 
 def streaming_nodes(group: Group) -> list[Node]:
-    """The operators that are part of the query itself, in order: the trunk and, if all branches after it can be
+    """The operators that can be part of the query itself, in order: the trunk and, if all branches after it can be
     computed in one pass, the operators of these branches. The other operators are computed batch by batch.
     """
     found = trunk_nodes(group)

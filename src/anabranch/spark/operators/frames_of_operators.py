@@ -83,7 +83,7 @@ class Context:
         times: the event-time column after each node.
         changed: those nodes of the stage whose results may have keys or event times that a function has changed.
         on_error: receives rows that can't be processed. If it is None, such a row fails the lane.
-        on_null_key: the same for rows that reach state with a null key.
+        on_null_key: the same for rows with a null key that reach state or a shuffle inside the query.
         on_late: receives late rows that become dead letters.
         watermarked: adds the lane's watermark to a DataFrame. Gets the event-time column, and how many ms to subtract
             from the watermark.

@@ -1,5 +1,5 @@
-"""Determines which Spark task processes a row. If the factor is above 1, all rows of a virtual task are sent to the
-same Spark task before Python functions process them.
+"""Determines which Spark task processes a row. If the factor is above 1 and several Spark tasks can run at once, all
+rows of a virtual task are sent to the same Spark task before Python functions process them.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ class Writer(Protocol):
 
 @contextmanager
 def on_error(writer: Writer) -> Iterator[None]:
-    """If the block raises an error, abort the writer. The error is raised even if the writer can't be aborted: of
-    several errors in a worker, Spark reports only the last one.
+    """If the block raises an error, abort the writer. If that fails, only a warning is printed, because Spark
+    reports only the last of several errors in a worker.
     """
     try:
         yield

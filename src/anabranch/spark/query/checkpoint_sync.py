@@ -58,8 +58,8 @@ class CheckpointSync:
 
 
 def _files(folder: str) -> Iterator[tuple[str, set[str]]]:
-    """A folder and all folders below it, each with the paths of its files, without temporary files, which may be
-    incomplete.
+    """A folder and all folders below it, each with the paths of its files. Temporary files are left out, because they
+    may be incomplete.
     """
     try:
         entries = list(os.scandir(folder))

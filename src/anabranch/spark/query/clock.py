@@ -198,7 +198,7 @@ def carried(systems: Systems) -> str:
 
 class EventTimeSource(DataSource):
     """The streaming source for a lane's event time. Its options are ``file`` (the path of the clock file), ``systems``
-    (from :func:`carried`) and ``rows``. If ``rows`` is "false", it has offsets, but returns no rows.
+    (from :func:`carried`) and ``rows``. If ``rows`` is "false", the source has offsets, but returns no rows.
     """
 
     @classmethod

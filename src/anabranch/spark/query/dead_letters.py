@@ -105,7 +105,8 @@ class Rejects:
         """Reject a row, and thus its record. This never fails, whatever the row contains.
 
         Args:
-            origin: the row's hidden column.
+            origin: source, partition and offset from the row's hidden column, and, if the row doesn't come from one
+                record, the key.
             row: the row, as a mapping or an Arrow batch of one row. Only needed if it doesn't come from one record.
         """
         error = error_text.bounded(error)
@@ -286,7 +287,8 @@ def heard(aside: WorkerDeadLetters) -> TaskReports:
 
 
 def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
-    """Write the records that Spark tasks have reported since the last call. Each slot is written by one Spark task."""
+    """Write the rejected records that Spark tasks have reported since the last call. One Spark task writes each
+    slot."""
     said: list[Any] = aside.said.value
     told = [each for each in said if isinstance(each, Rejected)]
     if not told:

@@ -95,9 +95,9 @@ class LaneFrames:
         DataFrame; this row is dropped afterwards. ``behind`` says how many ms the operator's watermark must be behind
         the lane's.
 
-        ``withWatermark`` is called only on the clock's DataFrame. Otherwise a stream with few records would hold the
-        watermark back. Without a clock (``watermark_scope = "lane"``), Spark computes the watermark from the rows, with
-        the longest delay of all inputs of the job.
+        If there is a clock, ``withWatermark`` is called only on the clock's DataFrame, because a stream with few
+        records would hold back a watermark that Spark computes from rows. Without a clock (``watermark_scope =
+        "lane"``), Spark computes the watermark from the rows, with the longest delay of all inputs of the job.
         """
         if not self.sources.has_event_time:
             delays = [

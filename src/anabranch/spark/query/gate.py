@@ -43,7 +43,7 @@ class Gate:
 
     A batch is written by one of Spark's threads, which may continue for some time after the query was stopped. The
     thread calls :meth:`passes` right before each of its steps that others may see. If this call comes first,
-    :meth:`shut` reports the step. If the gate is shut first, the step never happens.
+    :meth:`shut` knows of the step. If the gate is shut first, the step never happens.
     """
 
     clock: Callable[[], float] = monotonic
@@ -84,8 +84,8 @@ class Gate:
             self._seen.append(Visible(what, exact))
 
     def shut(self, *, duplicates: bool = False) -> str:
-        """Shut the gate, so the driver makes no part of the batch visible. If it may already have made a part visible,
-        the gate stays open.
+        """Shut the gate, so the driver makes no part of the batch visible. If the driver may already have made a part
+        visible, the gate stays open.
 
         Args:
             duplicates: whether to shut the gate even if a part of the batch may be visible in an at-least-once output,

@@ -41,8 +41,8 @@ class Publishing:
             each slot are moved to one Spark task before they are written.
         observed: returns the observations of the running batch, by the source's name in observations. They are complete
             once the batch's rows have been computed.
-        looked: the running batch if its unreadable records and its null keys have already been looked for; otherwise
-            empty.
+        looked: contains the number of the running batch if its unreadable records and its null keys have already been
+            looked for; otherwise empty.
     """
 
     lane: Lane

@@ -68,7 +68,7 @@ class LaneQuery:
     ``inherited`` returns the event time that the lane takes over. ``dropped`` is called for each batch with the number
     of dropped records. For ``remembered``, see :class:`LaneBatchTarget`; for ``nothing``, see :class:`LaneFrames`.
 
-    ``writing`` is set while a batch is being written, and ``under_way`` describes the running batch.
+    ``writing`` is set while a batch is being written. For ``under_way``, see :class:`CurrentBatch`.
     """
 
     job: LoadedJob
@@ -247,7 +247,8 @@ class LaneQuery:
     @property
     def foreseeable(self) -> bool:
         """Whether Spark can analyze the query before it is known where the lane starts. There must be a single source,
-        it must find its start offsets in the folder, and nothing else may depend on them.
+        which finds its start offsets in the folder, and nothing else may depend on them. False in real-time mode, and
+        for a lane that must stop at given end offsets.
         """
         if (
             self.plan.stateful

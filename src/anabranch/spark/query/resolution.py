@@ -49,7 +49,8 @@ def restored(schemas: Mapping[str, str]) -> dict[int, StructType]:
 def columns(
     graph: Graph, functions: Mapping[int, Callable[..., Any]], formats: Mapping[str, Format], home: str
 ) -> dict[int, StructType]:
-    """The schema after each operator that isn't a sink, by node, without the hidden column. Uses the active session.
+    """The schema after each operator except ``write`` and ``foreach_batch``, by node, without the hidden column. Uses
+    the active session.
 
     Args:
         home: the job's folder. If a function raises an exception, the error names the line in a file of this folder.

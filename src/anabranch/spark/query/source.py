@@ -33,7 +33,7 @@ class Source:
 
     Attributes:
         starting: the start offsets, by whole SSP.
-        tasks: the numbers of the lane's tasks, by SSP in text form.
+        tasks: the numbers of the lane's tasks (at factor 1), by whole SSP in text form.
         audience: for a broadcast stream, determines the tasks to which each record goes; None for other streams.
         own: a condition that is true for the records that belong to the lane; None if all records that the lane reads
             belong to it, and for a broadcast stream.
