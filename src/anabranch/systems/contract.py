@@ -55,7 +55,7 @@ class SessionNeeds:
 
     Attributes:
         conf: Spark's settings. Lists of jars and packages are merged with those of other systems and formats.
-        origin: where these needs come from, for messages.
+        origin: where the jars or packages come from, for messages.
         summary: what the packages are, for messages.
         cure: what to do if no Maven repository has the packages.
         jars: the set in :data:`anabranch.jars.pinned.SETS` whose jars, once fetched, replace the packages; empty if
@@ -343,9 +343,9 @@ class System(Protocol):
 
     @abstractmethod
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of any of these streams, each with where it is recorded, for
-        messages. Streams that don't exist are skipped. A system that doesn't record a lane's streams returns all
-        recorded lanes of the job.
+        """The lanes of a job that are recorded as writers of any of these streams. The values say where this is
+        recorded, for messages. Streams that don't exist are skipped. A system that doesn't record a lane's streams
+        returns all recorded lanes of the job.
         """
         ...
 

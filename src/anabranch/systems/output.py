@@ -109,8 +109,8 @@ class Publisher(Protocol):
 
     def take(self, new: bool) -> None:
         """Take over the lane's outputs: afterwards, no process with a lower epoch can write for the lane. Does nothing
-        if the fence has already ensured this. Called before a query starts and, if the publisher is ``slotted``,
-        whenever the slots' markers must be renewed.
+        if the fence has already ensured this. Called before a query starts and, if the publisher is ``slotted``, later
+        again, to renew the slots' markers and to abort transactions that a batch has left open.
 
         ``new`` says whether no batch of the lane was ever planned.
 

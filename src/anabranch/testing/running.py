@@ -77,7 +77,7 @@ def run(
 
     Put sentinels between the rows of an input to change, kill or drain the job there. The first sentinels of all inputs
     take effect together, then the second sentinels, and so on. Each sentinel except ``BATCH`` and ``KILL`` takes effect
-    when the job has run a batch of the preceding rows, or has nothing to read:
+    when the job has run a batch of the preceding rows, or has nothing to read. The sentinels are:
 
     - ``BATCH``: process the preceding rows until the job is idle, then add the following rows.
     - ``KILL``: process the preceding rows. Once every lane has published the batch that reaches the end of its inputs,
