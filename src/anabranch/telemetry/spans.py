@@ -1,5 +1,5 @@
-"""Makes OpenTelemetry spans: one for each batch, with a child span for each phase of the batch that took time, and one
-for each failure of a lane."""
+"""Makes OpenTelemetry spans: one for each failure of a lane, and one for each batch, with a child span for each phase
+of the batch that took time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Makes and reads the hidden column ``_anabranch``, which contains a row's task, origin, key, headers and timestamp. Of
-the job's functions, only those of ``transform`` get it.
+"""Makes and reads the hidden column ``_anabranch``, which says where a row comes from. Its fields include the task, the
+key and the headers. Of the job's functions, only those of ``transform`` get it.
 """
 
 from __future__ import annotations

@@ -72,8 +72,8 @@ class Expiry:
         return self._delete(info, tails, lambda _: self._expired(info.retention), math.inf, limits)
 
     def lags(self, info: StreamInfo, tails: Mapping[int, Tail]) -> list[ReaderLag]:
-        """How many records each reader of a stream still has to read, and how many of these records the retention
-        doesn't keep. Raises LogError if a file is damaged.
+        """How many records each reader of a stream still has to read, and how many records stay for this reader,
+        although the retention doesn't keep them. Raises LogError if a file is damaged.
         """
         folder = layout.readers_folder(self._root, info.name)
         known = readers.StreamReaders(self._root, info.name, info.partitions).all()
