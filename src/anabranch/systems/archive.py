@@ -51,7 +51,8 @@ class Publication:
 
 
 class Archive(Protocol):
-    """The files of a system's streams. Entries and their files never change, so they can be copied at any time."""
+    """The files of a system's streams. Entries and their files don't change until they are deleted, so they can be
+    copied while others write."""
 
     folder: Path
     """The folder of the streams. File names are relative to this folder."""

@@ -55,7 +55,7 @@ class SessionNeeds:
 
     Attributes:
         conf: Spark's settings. Lists of jars and packages are merged with those of other systems and formats.
-        origin: where these needs come from, for messages.
+        origin: where the jars or packages come from, for messages.
         summary: what the packages are, for messages.
         cure: what to do if no Maven repository has the packages.
         jars: the set in :data:`anabranch.jars.pinned.SETS` whose jars, once fetched, replace the packages; empty if
@@ -98,9 +98,9 @@ class System(Protocol):
     """A place for named, partitioned, ordered logs. Inherit from this class: a method that isn't abstract has a default
     for systems to which it doesn't apply.
 
-    What a method returns must be up to date, because other programs can create streams, too. Unless its docstring says
-    otherwise, a method raises NotFoundError for a stream that doesn't exist. A system object must be thread-safe and
-    picklable (Python workers get it), and must not connect before it is used.
+    What a method returns must be up to date, because other programs can create streams, too. An abstract method that
+    gets a stream's name raises NotFoundError if there is no such stream, unless its docstring says otherwise. A system
+    object must be thread-safe and picklable (Python workers get it), and must not connect before it is used.
     """
 
     spark: ClassVar[str] = "anabranch.systems.reading.spark"
@@ -209,7 +209,8 @@ class System(Protocol):
 
     @abstractmethod
     def high_watermarks(self, stream: str) -> dict[int, int]:
-        """The end of each partition including open transactions, whose records readers can't see yet, or ever."""
+        """The end of each partition, including the records of open transactions, which readers can't see yet (or never
+        will)."""
         ...
 
     def known_ends(self, stream: str) -> dict[int, int]:
@@ -218,8 +219,8 @@ class System(Protocol):
 
     @abstractmethod
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """For each partition, the offset of the first record with this timestamp or a later one; otherwise the end
-        offset.
+        """For each partition, the offset of the first record with this timestamp or a later one; the end offset if
+        there is none.
         """
         ...
 
@@ -265,7 +266,7 @@ class System(Protocol):
 
     def purge(self, stream: str, before: Mapping[int, int]) -> None:
         """Delete the records of an intermediate stream before these offsets, by partition. No lane will read them
-        again.
+        again, so a system may leave some of them for later.
         """
         return
 
@@ -305,8 +306,8 @@ class System(Protocol):
     @abstractmethod
     def fence(self, lane: Lane, epoch: int, new: bool | None) -> None:
         """Make a lane's outputs refuse every epoch lower than ``epoch``: once this returns, no process with a lower
-        epoch can publish for the lane. The coordinator, which has no Spark, calls this, and again after an error, so it
-        must be idempotent.
+        epoch can publish for the lane. The coordinator, which has no Spark, calls this, and calls it again after an
+        error, so it must be idempotent.
 
         ``new`` says whether no batch of the lane was ever planned; None if that is unknown.
 
@@ -342,9 +343,9 @@ class System(Protocol):
 
     @abstractmethod
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of any of these streams, each with where it is recorded, for
-        messages. Streams that don't exist are skipped. A system that doesn't record a lane's streams returns all
-        recorded lanes of the job.
+        """The lanes of a job that are recorded as writers of any of these streams. The values say where this is
+        recorded, for messages. Streams that don't exist are skipped. A system that doesn't record a lane's streams
+        returns all recorded lanes of the job.
         """
         ...
 

@@ -27,8 +27,9 @@ class Target:
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a batch that a worker has written durably: for a ``slotted`` publisher, everything that was written for
-    a slot; otherwise, what a Spark task has written to a partition, or one of its parts for a table.
+    """A part of a batch that a worker has written durably. For a ``slotted`` publisher, it is everything that was
+    written for a slot; for a table, one of the parts that a Spark task has written; otherwise, what a Spark task has
+    written to a partition of a stream.
 
     Attributes:
         stream: the stream's name; for a slot, the first stream that was written; for a table, the output's name.
@@ -102,12 +103,14 @@ class Publisher(Protocol):
 
     @property
     def batch_seconds(self) -> float:
-        """The time limit of a batch in seconds, from its first row to its end. Only a ``slotted`` publisher has one."""
+        """The time limit of a batch in seconds, from its first row to its end. Infinite unless the publisher is
+        ``slotted``."""
         ...
 
     def take(self, new: bool) -> None:
-        """Take over the lane's outputs: no process with a lower epoch can write for the lane any more. Called before a
-        query starts and, if the publisher is ``slotted``, whenever the slots' markers must be renewed.
+        """Take over the lane's outputs: afterwards, no process with a lower epoch can write for the lane. Does nothing
+        if the fence has already ensured this. Called before a query starts and, if the publisher is ``slotted``, later
+        again, to renew the slots' markers and to abort transactions that a batch has left open.
 
         ``new`` says whether no batch of the lane was ever planned.
 
@@ -119,7 +122,8 @@ class Publisher(Protocol):
         ...
 
     def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
-        """Make visible what workers have written of a batch. Publishing the same batch again changes nothing.
+        """Make visible what workers have written of a batch, unless it is visible already, and write the control
+        records. Publishing the same batch again changes nothing for readers.
 
         ``controls`` contains a control record for the readers of each intermediate stream.
         """

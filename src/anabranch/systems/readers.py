@@ -32,7 +32,8 @@ class ReaderLag(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         unread: how many records the job still has to read.
-        overdue: how many records the retention would delete without this job.
+        overdue: how many records stay, although the retention doesn't keep them, because the job still has to read
+            them.
         changed_at: when the job's positions were last stored, in seconds since 1970.
     """
 

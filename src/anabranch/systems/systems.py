@@ -143,8 +143,8 @@ class Systems:
         return self.named(self.bound().get(stream, self.default))
 
     def writers(self, name: str, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of these outputs, each with where it is recorded, for
-        messages. ``name`` is the system or the kind of table of the outputs.
+        """The lanes of a job that are recorded as writers of any of these outputs. The values say where this is
+        recorded, for messages. ``name`` is the system or the kind of table of the outputs.
         """
         tables = [output for output in streams if self.is_table(output)]
         if not tables:

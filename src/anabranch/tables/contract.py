@@ -69,7 +69,8 @@ class Table(Protocol):
     """
 
     def id(self) -> str:
-        """An id of the table. A table that is created again under the same name has a different id.
+        """An id of the table. If :meth:`prepare` creates the table again under the same name, the table gets another
+        id.
 
         Raises:
             NotFoundError: the table does not exist.

@@ -257,8 +257,8 @@ class IcebergTable:
             return self._catalog().load_table(self._table)
 
     def _looks(self) -> Iterator[Table]:
-        """Yields the newest version of the table for each attempt to commit, after a pause before each further attempt.
-        Raises AnabranchError after too many attempts.
+        """Yields the newest version of the table for each attempt to commit, with a pause between two attempts. Raises
+        AnabranchError after too many attempts.
         """
         for attempt in range(_ATTEMPTS):
             yield self._loaded()

@@ -90,7 +90,7 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class TaskReport(msgspec.Struct, frozen=True):
-    """What a Spark task has done so far for an operator in a batch. All numbers are totals of the attempt.
+    """What a Spark task has done so far for an operator in a batch. Rows and seconds are totals of the attempt.
 
     Attributes:
         run: the id of the query's run.

@@ -21,7 +21,7 @@ _PROTOCOL = "http/protobuf"
 def exporters(signal: Signal, environment: Mapping[str, str]) -> tuple[str, ...]:
     """The exporters of a signal: "otlp", "console", both, or neither.
 
-    Unlike OpenTelemetry itself, nothing is exported unless an exporter or an OTLP endpoint is set.
+    Unlike OpenTelemetry itself, anabranch exports nothing unless an exporter or an OTLP endpoint is set.
 
     Raises:
         ConfigError: a variable asks for something that anabranch doesn't support.

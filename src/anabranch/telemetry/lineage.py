@@ -36,7 +36,8 @@ class Jobs(Protocol):
     """The source of the jobs that are reported."""
 
     def jobs(self, also: Collection[str]) -> list[JobStatus] | None:
-        """The jobs that this process serves, and those named in ``also``. None if another process reports the jobs.
+        """The jobs that this process serves, and those named in ``also`` that still exist. None if this process doesn't
+        report jobs now, because it doesn't lead.
 
         Raises:
             AnabranchError: the jobs can't be determined now.

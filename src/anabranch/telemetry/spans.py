@@ -1,4 +1,5 @@
-"""Makes OpenTelemetry spans: one for each batch, with a child span for each phase of the batch that took time."""
+"""Makes OpenTelemetry spans: one for each failure of a lane, and one for each batch, with a child span for each phase
+of the batch that took time."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ def encode(fields: Sequence[Field], row: Mapping[str, Any]) -> bytes | None:
     """The message key of a row. Columns that the row lacks count as null.
 
     Raises:
-        UsageError: the only key column is a string, binary, int or bigint, and its value isn't of this type; or a value
-            can't be part of a key.
+        UsageError: the only key column is a string, binary, int or bigint, and its value doesn't fit this type; or a
+            value can't be part of a key.
         ValueError: a timestamp column has a text that isn't a timestamp.
     """
     values = [row.get(name) for name, _ in fields]

@@ -36,7 +36,8 @@ DRAIN = Sentinel("DRAIN")
 
 @dataclass(frozen=True)
 class SCALE(Sentinel):
-    """The job's factor changes once the job has run a batch of the preceding rows: ``SCALE(4)``.
+    """The job's factor changes once the job has run a batch of the preceding rows, or has nothing to read:
+    ``SCALE(4)``.
 
     Args:
         factor: the new factor, a power of two.
@@ -53,7 +54,8 @@ class SCALE(Sentinel):
 
 @dataclass(frozen=True)
 class REWIND(Sentinel):
-    """Rewinds the job, like ``anabranch rewind``, once the job has run a batch of the preceding rows.
+    """Rewinds the job, like ``anabranch rewind``, once the job has run a batch of the preceding rows, or has nothing to
+    read.
 
     Args:
         to: ``"earliest"``, a time with a time zone as text, or offsets by stream and partition:

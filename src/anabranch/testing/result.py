@@ -52,7 +52,8 @@ class Pending:
 
 
 class Result:
-    """The contents of all streams that a job wrote: its outputs, its intermediate streams, and its dead letters.
+    """The contents of all streams that a job wrote: its outputs (even those for which the configuration names a table),
+    its intermediate streams, and its dead letters.
 
     Rows are listed partition by partition. The rows of one key are in order; rows of different keys need not be.
 

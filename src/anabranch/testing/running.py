@@ -77,14 +77,14 @@ def run(
 
     Put sentinels between the rows of an input to change, kill or drain the job there. The first sentinels of all inputs
     take effect together, then the second sentinels, and so on. Each sentinel except ``BATCH`` and ``KILL`` takes effect
-    when the job has run a batch of the preceding rows, or has nothing to read:
+    when the job has run a batch of the preceding rows, or has nothing to read. The sentinels are:
 
     - ``BATCH``: process the preceding rows until the job is idle, then add the following rows.
-    - ``KILL``: process the preceding rows. Once every lane has published the batch that reaches the end of its inputs,
-      and before any lane commits that batch, end all lanes without informing the coordinator. A new coordinator and a
-      new container with a higher epoch continue in the same folders and repeat these batches. The Python and Java
-      processes stay alive, so the variables of your module keep their values; queries, state in memory and writers are
-      lost.
+    - ``KILL``: process the preceding rows. Once every lane that has rows to process has published the batch that
+      reaches the end of its inputs, and before any lane commits this batch, end all lanes without informing the
+      coordinator. A new coordinator and a new container with a higher epoch continue in the same folders and repeat
+      these batches. The Python and Java processes stay alive, so the variables of your module keep their values;
+      queries, state in memory and writers are lost.
     - ``SCALE(4)``: change the job's factor as ``anabranch scale`` does. With a small ``max_rows_per_batch``, the change
       happens while some of the preceding rows are still unread.
     - ``REWIND("earliest", state="clear")``: rewind the job as ``anabranch rewind`` does.

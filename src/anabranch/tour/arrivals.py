@@ -20,7 +20,7 @@ _ENDS_WITHIN = 30.0
 
 
 class Arrivals:
-    """A context manager that writes flights to a stream, from :meth:`start` until the end of the block.
+    """A context manager that writes flights to a stream, from :meth:`start` until :meth:`stop` or the end of the block.
 
     Args:
         rate: flights per second at the beginning; can be changed. The actual rate is proportional to the number of

@@ -115,7 +115,7 @@ class Placement(Document, frozen=True, kw_only=True):
 
 
 class Partitions(Document, frozen=True, kw_only=True):
-    """The partitions that a job reads, with a row for each lane and each partition that it reads."""
+    """The partitions that a job reads. Each row is about a lane and one of the partitions that this lane reads."""
 
     at: float
     job: str

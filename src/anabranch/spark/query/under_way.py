@@ -16,7 +16,7 @@ class BatchMoment:
 
     Attributes:
         run: Spark's id of the query's run.
-        since: when the writing of the batch began.
+        since: when the query began to compute the batch.
         stepped: when the current step began.
         step: the current step: computing, publishing or committing.
     """

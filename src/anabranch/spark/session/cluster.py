@@ -1,5 +1,5 @@
-"""Runs a container's session on a cluster: checks that the cluster's master can be reached, and ships anabranch and the
-job's code to the executors.
+"""Prepares a container's session on a cluster: checks that a standalone master can be reached, and has anabranch and
+the job's code sent to the executors.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def python(conf: Mapping[str, str]) -> str:
 
 
 def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
-    """Settings with which Spark sends this installation of anabranch, and the job's folder, to executors. Archives that
-    ``conf`` already names are sent as well.
+    """Settings with which Spark sends this installation of anabranch, and the job's folder ``home`` (unless it is ''),
+    to executors. Archives that ``conf`` already names are sent as well.
 
     anabranch and the job's folder are packed into archives, which stay in a temporary folder until this process ends,
     because executors that start later must also be able to fetch them.

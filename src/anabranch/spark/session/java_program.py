@@ -31,7 +31,8 @@ class Java:
 
 
 def resolve() -> Java:
-    """The Java that Spark would run: the one in ``$JAVA_HOME``, otherwise the first on ``PATH``.
+    """The Java that Spark would run: ``$JAVA_HOME/bin/java`` if ``JAVA_HOME`` is set, otherwise the first ``java`` on
+    ``PATH``.
 
     Raises:
         AnabranchError: there is no Java, or it is older than 17 or of an unknown version.

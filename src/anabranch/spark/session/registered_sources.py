@@ -24,8 +24,8 @@ def sources(systems: Systems) -> list[type[DataSource]]:
 def register(spark: SparkSession, systems: Systems) -> None:
     """Register the sources.
 
-    All queries of a session that use a registered source share one function, which contains one ``java.util.HashMap``
-    of environment variables. Whenever a query starts, Spark puts some variables into the map
+    All queries of a session that use the same registered source share the source's Python function, which contains a
+    ``java.util.HashMap`` of environment variables. Whenever a query starts, Spark puts some variables into the map
     (``PythonStreamingSourceRunner.init``). At the same time, Spark tasks of other queries may be serializing the map.
 
     A variable that the map already contains does no harm, but a new variable changes the map's structure. If two

@@ -197,7 +197,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
 
 
 def _joined(needed: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a session. ``given`` overrides ``needed``, but lists of jars are merged."""
+    """The settings of a session. ``given`` overrides ``needed``, but lists of jars and of packages are merged."""
     lists = {name: f"{needed[name]},{given[name]}" for name in _LISTS if needed.get(name) and given.get(name)}
     return {**needed, **given, **lists}
 
@@ -294,8 +294,8 @@ def probed(settings: Settings) -> list[Probe]:
 
 def carry(functions: Mapping[int, Any]) -> None:
     """Have a job's functions sent to Python workers as code rather than by name, together with all functions in loaded
-    modules of the same folders. (A function may pass UDFs from such modules to Spark.) Functions from a job file that
-    workers can import are left out.
+    modules of the same folders. (A function may pass UDFs from such modules to Spark.) Functions of a job file are left
+    out if workers can import it.
 
     This is necessary for functions in a test module or in modules next to it, because workers can't import these
     modules. In a session that anabranch hasn't started, it is also necessary for functions in a job file.
@@ -309,7 +309,8 @@ def carry(functions: Mapping[int, Any]) -> None:
 
 @contextmanager
 def _printing_to(output: Path | None) -> Iterator[None]:
-    """A context in which started processes write their stderr to the file ``output``, even after the context ends."""
+    """Processes that are started in this context write their stderr to the file ``output``, also after the context has
+    ended. Without a file, they keep this process's stderr."""
     if output is None:
         yield
         return

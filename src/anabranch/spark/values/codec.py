@@ -45,7 +45,8 @@ def parse_type(declared: str) -> DataType:
 
 
 def pruned(schema: StructType, only: Set[str] | None) -> StructType:
-    """The fields in ``only`` (None for all), but at least one: only a parsed value is known to be readable."""
+    """The fields in ``only`` (None for all). If there are none, the first field, because a value must be parsed to find
+    out whether it is readable."""
     if only is None:
         return schema
     return StructType([field for field in schema if field.name in only] or schema.fields[:1])
@@ -127,7 +128,7 @@ def _parts(key: Column, schema: StructType) -> Column:
 
 
 def _as_parts(schema: StructType) -> StructType:
-    """The array's elements. A single column can't be null, because a null makes the whole key null."""
+    """The elements of a key's JSON array. A single column can't be null, because a null makes the whole key null."""
     return StructType([StructField(f.name, f.dataType, nullable=len(schema.fields) > 1) for f in schema.fields])
 
 
@@ -166,12 +167,12 @@ def parse_json(value: Column, schema: StructType) -> Column:
 
 
 def encode_json(frame: DataFrame, names: Sequence[str]) -> Column:
-    """These columns as the bytes of a JSON object for :func:`parse_json`. NaN and infinity become text."""
+    """The named columns as the bytes of a JSON object for :func:`parse_json`. NaN and infinity become text."""
     return F.to_json(F.struct(*[frame[quoted(name)] for name in names]), _WRITE).cast("binary")
 
 
 def encode_finite_json(frame: DataFrame, names: Sequence[str]) -> Column:
-    """These columns as the bytes of a JSON object. NaN and infinity become null, because JSON lacks them."""
+    """The named columns as the bytes of a JSON object. NaN and infinity become null, because JSON lacks them."""
     kinds = {field.name: field.dataType for field in frame.schema.fields}
     columns = [_finite(frame[quoted(name)], kinds[name]).alias(name) for name in names]
     return F.to_json(F.struct(*columns), _WRITE).cast("binary")

@@ -64,7 +64,7 @@ class RecordDecoding:
     keyed: bool
 
     def pruned(self, only: Set[str]) -> RecordDecoding:
-        """The same decoding for only the value's columns in ``only``, but for at least one."""
+        """The same decoding for only those of the value's columns that are in ``only``. At least one column is kept."""
         return replace(self, reader=self.reader.pruned(only))
 
     @property
@@ -98,7 +98,7 @@ class RecordDecoding:
 
     def faults(self, today: Column) -> dict[str, Column]:
         """The conditions for a record's faults, by name, on the result of :meth:`opened`. ``today`` is the day on which
-        the batch was planned: if the batch runs again, its records have the same faults.
+        the batch was planned, so that its records have the same faults if the batch runs again.
         """
         found = {name: F.col(_BAD.format(name)) for name in self._checks()}
         if self.time:
@@ -239,7 +239,8 @@ class RecordDecoding:
 
 @dataclass(frozen=True)
 class Marks:
-    """Two bit masks for a batch's blocks of offsets: which may contain unreadable records, and which null keys."""
+    """Two bit masks for a batch's blocks of offsets: ``faulty`` marks blocks that may contain unreadable records, and
+    ``keyless`` marks blocks that may contain null keys."""
 
     faulty: int
     keyless: int
@@ -273,7 +274,8 @@ def _failing(node: Node, stream: str, reason: Column) -> Column:
 
 
 def of_graph(node: Node, format_: Format, keyed: bool) -> RecordDecoding:
-    """The decoding for a ``read``. Raises GraphError if its declarations don't fit the stream's format."""
+    """The decoding for a ``read``. Raises GraphError if its declarations don't fit the stream's format, and Spark's
+    ParseException if they can't be parsed."""
     key = node.args.get("key")
     return RecordDecoding(
         node=node,

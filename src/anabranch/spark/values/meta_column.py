@@ -1,5 +1,5 @@
-"""Makes and reads the hidden column ``_anabranch``: a row's origin, key and headers. Of the job's functions, only those
-of ``transform`` get it.
+"""Makes and reads the hidden column ``_anabranch``, which says where a row comes from. Its fields include the task, the
+key and the headers. Of the job's functions, only those of ``transform`` get it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ END = "end"
 
 
 def of_record(task: Column, source: int, bucket: Column | None = None) -> Column:
-    """The hidden column for a record. A row that a later operator makes from several records has a negative offset.
-    ``bucket`` is the bucket of the virtual task to which a broadcast record goes; null stands for the bucket of the
-    record's key.
+    """The hidden column for a record. In a row that a later operator can't trace to a single record, this operator
+    makes the offset negative. ``bucket`` is the bucket of the virtual task to which a broadcast record goes; null
+    stands for the bucket of the record's key.
     """
     return F.struct(
         task.cast("int").alias("task"),
@@ -34,7 +34,8 @@ def of_record(task: Column, source: int, bucket: Column | None = None) -> Column
 def of_result(task: Column, key: Column) -> Column:
     """The hidden column for a row of a stateful operator, which comes from a state partition, not from a single record.
 
-    The timestamp is null until the row is written: with the batch's time, Spark would compile its code for each batch.
+    The timestamp is null until the row is written: with the batch's time, Spark would compile its code again for each
+    batch.
     """
     return F.struct(
         task.cast("int").alias("task"),

@@ -62,7 +62,7 @@ class JsonReader:
     Attributes:
         declared: the declared columns, all of which are checked.
         schema: the columns that rows have.
-        read_as: one of :data:`READ_AS`, for a column that isn't read as its type implies.
+        read_as: for each column that isn't read as its type implies, one of :data:`READ_AS`.
     """
 
     declared: StructType

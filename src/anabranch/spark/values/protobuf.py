@@ -51,7 +51,7 @@ class ProtobufReader:
     @classmethod
     def of(cls, format_: Format, where: str) -> ProtobufReader:
         """The reader of a stream. Raises GraphError if the descriptor set isn't valid, if the settings name no message
-        type or several, or if the message type contains itself.
+        type or several, or if the message type, or one inside it, contains itself.
         """
         found = _message(format_, where)
         return cls(_files(format_), found.full_name, codec.nullable(_columns(found, where, ())))

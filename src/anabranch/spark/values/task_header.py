@@ -21,7 +21,8 @@ class TaskNames:
     """The names of a lane's tasks.
 
     Attributes:
-        by_number: the task names, by the task's number at factor 1. If ``factor`` is above 1, the names at factor 1.
+        by_number: names by the task's number at factor 1: the tasks' full names if ``factor`` is 1, otherwise the names
+            that they would have at factor 1.
         factor: how many virtual tasks each task is divided into; 1 if the task's number alone identifies it.
     """
 
@@ -39,8 +40,8 @@ class TaskNames:
 
 
 def of_lane(lane: Lane) -> TaskNames:
-    """The names of a lane's tasks. Raises ConfigError if a user's grouper gives virtual tasks names without their
-    buckets.
+    """The names of a lane's tasks. Raises ConfigError if some of the tasks differ only in their buckets, and a user's
+    grouper has named them.
     """
     if len(lane.tasks) == len(lane.bases):
         return TaskNames(dict(zip(lane.bases, lane.tasks, strict=True)), 1)

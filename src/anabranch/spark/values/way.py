@@ -36,7 +36,7 @@ class Reader(Protocol):
         ...
 
     def pruned(self, only: Set[str]) -> Self:
-        """The same reader for only the columns in ``only``, but for at least one."""
+        """The same reader for only the columns in ``only``. At least one column is kept."""
         ...
 
 

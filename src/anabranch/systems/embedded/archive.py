@@ -1,4 +1,5 @@
-"""The embedded log's part in a backup: the entries of each manifest up to the cut, and their segments."""
+"""The embedded log's part in a backup: the entries of each manifest up to the cut, their segments, ``stream.json``, and
+the ``start.json`` of each partition that has one."""
 
 from __future__ import annotations
 

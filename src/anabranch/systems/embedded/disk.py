@@ -1,4 +1,5 @@
-"""The durable file operations on which the log is built: fsync, exclusive link, atomic replacement, lock."""
+"""The file operations on which the log is built: making files durable, creating and replacing them atomically, and
+locks."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def exclusive(path: str) -> Iterator[None]:
 
 @contextmanager
 def shared(path: str) -> Iterator[None]:
-    """Hold the lock file ``path`` together with other processes, after waiting for an exclusive holder."""
+    """Hold the lock file ``path``, perhaps together with other processes, after waiting for an exclusive holder."""
     with _opened(path) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield

@@ -1,4 +1,5 @@
-"""Deletes the records that a stream's retention doesn't keep: while the stream is being written, and on request."""
+"""Deletes the records that a stream's retention doesn't keep, while the stream is being written and on request, and
+those of an intermediate stream that no lane will read again."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ class Expiry:
         self._looked: dict[tuple[str, int], float] = {}
 
     def look(self, info: StreamInfo, number: int, tail: Tail) -> None:
-        """If enough time has passed since the last check, delete some of the records that a partition's retention
-        doesn't keep. Errors are only logged, because the calling lane's batch must not fail.
+        """If enough time has passed since the last check, delete some of the records of a partition that the stream's
+        retention doesn't keep. Errors are only logged, because the write after which this is called must not fail.
         """
         if info.retention == Retention():
             return
@@ -71,8 +72,8 @@ class Expiry:
         return self._delete(info, tails, lambda _: self._expired(info.retention), math.inf, limits)
 
     def lags(self, info: StreamInfo, tails: Mapping[int, Tail]) -> list[ReaderLag]:
-        """How many records each reader of a stream still has to read, and how many the retention would delete without
-        this reader. Raises LogError if a file is damaged.
+        """How many records each reader of a stream still has to read, and how many records stay for this reader,
+        although the retention doesn't keep them. Raises LogError if a file is damaged.
         """
         folder = layout.readers_folder(self._root, info.name)
         known = readers.StreamReaders(self._root, info.name, info.partitions).all()

@@ -24,8 +24,8 @@ class _Extent(msgspec.Struct, frozen=True):
 
 
 class PartitionIndex:
-    """Finds records of one partition. Readers normally move forward, so a search begins where the previous one ended,
-    or at the oldest entry if the wanted offset comes earlier."""
+    """Finds records of one partition. Readers normally move forward, so a search begins at the entry where the previous
+    one ended, or at the oldest entry if the wanted offset doesn't come after that entry."""
 
     def __init__(self, root: str, stream: str, number: int) -> None:
         self._manifest = layout.manifest_folder(root, stream, number)
@@ -73,7 +73,8 @@ class PartitionIndex:
         return start.read(start.of_manifest(self._manifest))
 
     def _holder_of(self, offset: int, oldest: int) -> int:
-        """The first entry from ``oldest`` on that ends after ``offset``; one past the last entry if none does."""
+        """The number of the first entry from ``oldest`` on that ends after ``offset``; one past the last number if none
+        does."""
         low = self._hint if self._hint >= oldest and self._ends_before(self._hint, offset) else oldest - 1
         step = 1
         while self._ends_before(low + step, offset):

@@ -53,9 +53,9 @@ class Log:
         return self._streams.create(stream, partitions)
 
     def expand(self, stream: str, partitions: int) -> StreamInfo:
-        """Raise a stream's partition count to a multiple of the current one; otherwise raise UsageError. Other
-        processes see all new partitions or none. Lanes that are fenced or closed in the old partitions are so in the
-        new ones, too.
+        """Raise a stream's partition count. Raises UsageError if the new count isn't a multiple of the current one.
+        Other processes see all new partitions or none. Lanes that are fenced or closed in the old partitions are so in
+        the new ones, too.
         """
         return self._streams.expand(stream, partitions)
 

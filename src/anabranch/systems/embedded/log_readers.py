@@ -35,8 +35,9 @@ class LogReaders:
         self._register(stream, job, lambda readers: readers.hold(job, positions))
 
     def _register(self, stream: str, job: str, hold: Callable[[StreamReaders], None]) -> None:
-        """Register a job as a reader. If this process may not write to the stream's folder, only log a warning, unless
-        a retention might delete records before they are read."""
+        """Register a job as a reader. If this process may not write to the stream's folder, raise LogError if the
+        stream has a retention, which might delete records before they are read; without a retention, only log a
+        warning."""
         try:
             hold(self._log.readers(stream))
         except LogError as error:

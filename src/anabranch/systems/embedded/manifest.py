@@ -60,10 +60,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         at: when the entry was written, in Unix milliseconds.
         control: a control record (:mod:`anabranch.event_time.control`), which takes up no offset.
         writers: the markers of all open lanes, and of the last :data:`CLOSED_KEPT` closed lanes, the least recently
-            updated first. The partition's last entry contains all of them.
+            updated first. So a partition's last entry says how far each of these lanes is.
         floors: for each job, the highest epoch of the closed lanes that ``writers`` has dropped.
-        total: the bytes of the partition's segments up to this entry's, but only those after the last entry that an
-            older anabranch wrote. None if an older anabranch wrote this entry.
+        total: the bytes of the partition's segments up to this entry's, counted from the last entry without a total on.
+            None if an older anabranch wrote this entry, because it didn't store totals.
     """
 
     version: int = layout.FORMAT_VERSION
@@ -93,7 +93,7 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         stream: the stream's id, which no later stream of the same name has.
-        skipped: whether entries were deleted before the process had seen them.
+        skipped: whether entries were deleted before this process had seen them.
     """
 
     stream: str
@@ -193,7 +193,8 @@ def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
 def _pruned(
     writers: Mapping[str, WriterMark], floors: Mapping[str, int]
 ) -> tuple[dict[str, WriterMark], dict[str, int]]:
-    """Drop the least recently updated markers of closed lanes, but keep their highest epoch for each job."""
+    """Of the markers of closed lanes, keep the :data:`CLOSED_KEPT` most recently updated. Of the others, keep only the
+    highest epoch of each job."""
     closed = [lane for lane, mark in writers.items() if mark.closed]
     forgotten = set(closed[: max(len(closed) - CLOSED_KEPT, 0)])
     lowest = dict(floors)

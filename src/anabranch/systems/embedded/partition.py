@@ -80,8 +80,8 @@ def look(folder: str, stream_id: str) -> Tail:
 
 
 def forward(folder: str, tail: Tail) -> Tail:
-    """The current tail, found from an earlier one. Without new entries, this costs two ``stat`` calls; otherwise O(log
-    n) of them and two reads.
+    """The current tail, found from an earlier one. Without new entries, this costs two ``stat`` calls; with n new
+    entries, O(log n) ``stat`` calls and two reads.
     """
     low = tail.sequence
     if not os.path.exists(path_of(folder, low + 1)):
@@ -144,8 +144,8 @@ def _beyond(folder: str, tail: Tail) -> Tail:
 
 
 def _existing(folder: str, tail: Tail, sequence: int) -> Tail | None:
-    """The tail after an existing entry, which is made durable first, in case its writer died too early. None if it was
-    deleted.
+    """The tail after an existing entry, which is made durable first, in case its writer died before doing so. None if
+    it was deleted.
     """
     disk.sync_folder(folder)
     entry = read(folder, sequence)

@@ -146,7 +146,8 @@ def _read(folder: str) -> dict[str, Reader]:
 
 
 def _lowered(known: Reader | None, positions: Mapping[int, int]) -> dict[int, int] | None:
-    """The reader's positions, lowered to ``positions``; None if nothing changes. Without a reader, ``positions``."""
+    """The reader's positions, lowered where ``positions`` has a lower one; None if nothing changes. Without a reader,
+    ``positions``."""
     if known is None:
         return dict(positions)
     lower = {

@@ -1,5 +1,5 @@
-"""Checks a stream's files: JSON must be valid, manifests must have no holes, and segments must have their entries'
-sizes."""
+"""Checks a stream's files: JSON must be valid, entries must follow each other without a hole, and segments must have
+the sizes that the entries say."""
 
 from __future__ import annotations
 

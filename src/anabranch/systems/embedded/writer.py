@@ -1,4 +1,5 @@
-"""Publishes a lane's batches exactly once, and fences lanes: a fence stops all writers with a lower epoch for good."""
+"""Publishes a lane's batches exactly once, and fences lanes: a fence stops a lane's writers with a lower epoch for
+good."""
 
 from __future__ import annotations
 

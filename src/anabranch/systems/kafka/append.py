@@ -107,8 +107,8 @@ class KafkaAppender:
             deadline, written = self._progress(deadline, written)
 
     def _progress(self, deadline: float, before: int) -> tuple[float, int]:
-        """The new deadline, later if records were written since ``before``, and the number of records written so far.
-        Raises AnabranchError if the deadline has passed, or if the broker has refused the client."""
+        """The deadline, moved if more than ``before`` records have been written, and the number of records written so
+        far. Raises AnabranchError if the deadline has passed, or if the broker has refused the client."""
         if self._written > before:
             return time.monotonic() + self._cluster.patience, self._written
         try:

@@ -147,8 +147,8 @@ class Cluster:
             ) from None
 
     def ask(self, request: Callable[[AdminClient], Mapping[K, Future[V]]]) -> dict[K, V | KafkaError]:
-        """The answers to an admin request, in which an item's error is its answer. After transient errors, such as a
-        partition without a leader, the request is repeated for ``patience`` seconds.
+        """The answers to an admin request, by item. For an item that failed, the answer is the error. After transient
+        errors, such as a partition without a leader, the request is repeated for at most ``patience`` seconds.
 
         Raises:
             AnabranchError: there was no answer in time, authentication failed, or the cluster can't be reached.

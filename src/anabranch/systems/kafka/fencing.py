@@ -31,8 +31,8 @@ def fence(
     closed: bool = False,
     opens: bool = False,
 ) -> dict[int, Marker]:
-    """Make a lane's slots refuse every epoch lower than ``epoch``, and return each slot's marker. This also aborts open
-    transactions of such epochs, so that readers don't wait for them. Idempotent; after an error, call it again.
+    """Make a lane's slots refuse every epoch lower than ``epoch``, and return each slot's marker. This also aborts the
+    slots' open transactions, so that readers don't wait for them. Idempotent; after an error, call it again.
 
     Args:
         group: the lane's output group.

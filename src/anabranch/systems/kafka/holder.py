@@ -1,4 +1,4 @@
-"""A producer that holds a transactional id. Once another producer initializes it, this one can never write again."""
+"""A producer that holds a transactional id, and can never write again once another producer initializes this id."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def decode(offset: int, metadata: str | None) -> Marker:
 
     Raises:
         UnsupportedFormatError: another version of anabranch wrote the marker.
-        StateError: the offset isn't a marker, because the group's offsets were set manually.
+        StateError: the offset isn't a marker, for example because the group's offsets were set manually.
     """
     try:
         fields = msgspec.json.decode(metadata or "", type=dict[str, Any])

@@ -150,7 +150,7 @@ class KafkaPublisher:
 
 
 def fence(settings: KafkaSettings, lane: Lane, epoch: int, *, new: bool | None, closed: bool = False) -> int:
-    """Make a lane's slots refuse every epoch lower than ``epoch``, and abort open transactions of such epochs, whose
+    """Make a lane's slots refuse every epoch lower than ``epoch``, and abort the slots' open transactions, whose
     markers can't be read until then. Returns the last batch that is in a slot, at least in part; -1 if none. Raises
     what :func:`fencing.fence` raises.
 

@@ -1,4 +1,4 @@
-"""Topics as Spark's sources and sinks: the rows of Spark's connector in anabranch's columns."""
+"""Reads and writes topics with Spark's Kafka connector, and converts between its columns and anabranch's."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def streamed(spark: SparkSession, system: KafkaSystem, reading: Reading) -> Data
 
 @functools.cache
 def _group(reading: frozenset[tuple[str, str]]) -> str:
-    """The group of this process's consumers that read with the same options; none joins it. Executors cache consumers,
-    with the records they have fetched, by group and partition. So the next lane that reads a partition continues with
-    the same consumer.
+    """The name of a consumer group, one for each set of options with which this process reads. No consumer joins the
+    group. Executors cache consumers, with the records they have fetched, by group and partition. So the next lane that
+    reads a partition continues with the same consumer.
     """
     return f"anabranch-reads-{uuid.uuid4()}"
 

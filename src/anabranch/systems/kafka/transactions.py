@@ -305,8 +305,8 @@ class SlotTransaction:
 
 
 def _may_be_timestamps(lost: Sequence[LostRecord]) -> bool:
-    """Whether brokers may have refused these records because of wrong timestamps. They report INVALID_TIMESTAMP only
-    for a single record, and for several INVALID_RECORD, as for records without a key in a compacted topic.
+    """Whether brokers may have refused these records because of wrong timestamps. For a single record, they then report
+    INVALID_TIMESTAMP; for several, INVALID_RECORD, as they do for records without a key in a compacted topic.
     """
     codes = {each.error.code() for each in lost}
     return KafkaError.INVALID_TIMESTAMP in codes or (

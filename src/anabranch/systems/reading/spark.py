@@ -87,7 +87,7 @@ def options(reading: Reading) -> dict[str, str]:
     - ``stream``: the stream's name.
     - ``partitions``: a JSON list of partition numbers.
     - ``starting``: JSON with the start offset of each partition.
-    - ``until``: JSON with the offset in each partition before which reading stops.
+    - ``until``: JSON with the offset before which reading stops, for some partitions.
     - ``max_rows``: the limit of a batch while the query has no read limit.
     - ``lane``, ``commits``: the lane's id and commit folder, for tests that kill a process at a crash point.
     - ``bare``: ``true`` to leave out headers and timestamps.
