@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from typing import Annotated
 
@@ -19,6 +20,8 @@ from anabranch.protocol.commands import ChangeResult, RewindResult, ScaleRequest
 from anabranch.protocol.status import JobStatus
 
 _POLL = 0.2
+_AGAIN = 15.0
+"""After so many seconds without a change, what is left is said again."""
 
 
 @with_change_options
@@ -76,9 +79,10 @@ def wait(client: Client, job: str, timeout: float) -> None:
         OutOfTimeError: the change took longer than ``timeout`` seconds.
     """
     last, state, waits = "", "changing", haste.Waits()
+    begun = said = time.monotonic()
 
     def look() -> JobStatus | None:
-        nonlocal last, state
+        nonlocal last, state, said
         try:
             status = client.status(job)
         except AWAY:
@@ -86,9 +90,10 @@ def wait(client: Client, job: str, timeout: float) -> None:
         state = status.state
         if state in waiting.SETTLED:
             return status
-        if (now := _left(status)) != last:
-            progress.say(now)
-            last = now
+        now, at = _left(status), time.monotonic()
+        if now != last or at - said >= _AGAIN:
+            progress.say(now if now != last else f"{now}, after {at - begun:.0f} s")
+            last, said = now, at
         waits.tell(status)
         return None
 

@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 import typer
 
-from anabranch.cli import json_lines, output, readers, stream_retention
+from anabranch.cli import json_lines, output, progress, readers, stream_retention
 from anabranch.cli.options import Json
 from anabranch.errors import AnabranchError, NotFoundError, UsageError
 from anabranch.systems.contract import Offsets, System
@@ -112,6 +112,8 @@ def list_(config: Config = None, json: Json = False) -> None:
     if json:
         _print_json([{"name": name, "partitions": count, "system": system} for system, name, count in found])
         return
+    if not found:
+        progress.say("no streams")
     for system, name, count in found:
         typer.echo(f"{name}\t{count}\t{system}" if len(systems) > 1 else f"{name}\t{count}")
 

@@ -66,6 +66,7 @@ def test_expand(run: Run, log: Log) -> None:
 
 
 def test_create_list_describe(run: Run) -> None:
+    assert run("list") == ""  # and on stderr, that there are none
     assert run("create", "flights", "--partitions", "2") == ""
     run("create", "airports", "--partitions", "1")
     assert run("list") == "airports\t1\nflights\t2\n"

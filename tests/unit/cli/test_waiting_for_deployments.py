@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.cli import deploy as verb
-from anabranch.cli import progress
+from anabranch.cli import progress, scale
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import JobFailedError, OutOfTimeError
@@ -72,6 +72,24 @@ def test_a_job_at_rest_is_waited_for_until_the_version_runs(at_rest: Coordinator
     follow(at_rest, told, happens())
     assert at_rest.status("j").state == "running"
     assert said[-1] == "job j: deployment 2; all its lanes run"
+
+
+def test_a_change_that_takes_long_says_that_it_still_waits(
+    at_rest: Coordinator, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def happens() -> Iterator[None]:
+        yield
+        yield
+        closing = Process(at_rest, 1)
+        closing.work()
+        closing.leave()
+        Process(at_rest, 2).work()
+
+    told = deploy(at_rest, job(more=True))
+    monkeypatch.setattr(scale, "_AGAIN", 0.0)
+    follow(at_rest, told, happens())
+    (first, *again) = [line for line in said if "to close" in line]
+    assert set(again) == {f"{first}, after 0 s"}
 
 
 def test_a_job_that_does_not_start_in_time_is_told_of(at_rest: Coordinator, said: list[str]) -> None:
