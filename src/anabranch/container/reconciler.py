@@ -194,7 +194,8 @@ class Container:
         )
 
     def _restarts_for(self, lane: str, why: str = "") -> Restarts | None:
-        """The replacements of this process so far, plus the one the lane needs now; None if it can't be replaced."""
+        """The replacements of this process so far, plus the one the lane needs now; None if the process
+        can't be replaced, or was replaced too often without progress."""
         return None if self._replaced is None else self._replaced.after(lane, self.batches, why)
 
     def _check_process(self) -> None:

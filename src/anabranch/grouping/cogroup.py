@@ -13,8 +13,8 @@ from anabranch.model.task import Task
 
 def group(request: Request) -> tuple[Task, ...]:
     """At factor 1, partition p of every stream that isn't broadcast goes to task p mod g, where g is the GCD of the
-    partition counts (Samza's SAMZA-71). If producers write each key to the partition hash mod count, equal keys of all
-    these streams are in one task.
+    partition counts (Samza's SAMZA-71). If producers write each key to the partition ``hash(key) mod n`` of a
+    stream with n partitions, equal keys of all these streams are in one task.
     """
     return into(request, task_count(request.grouped))
 

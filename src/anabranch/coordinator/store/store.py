@@ -147,7 +147,7 @@ class Store:
             return lookups.artifact(connection, sha256)
 
     def events(self, job: str, limit: int, wanted: EventRange = ALL_EVENTS) -> list[Event]:
-        """The last ``limit`` events that match, oldest first; if ``wanted.after`` is set, the first after this id."""
+        """The last ``limit`` events that match, oldest first; if ``wanted.after`` is set, the first ones after it."""
         with self._reading() as connection:
             return lookups.events_of(connection, job, limit, wanted)
 
