@@ -39,8 +39,8 @@ def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> SeparatedKey | None:
     """The first two streams whose keys these tasks don't keep together; None if there are none.
 
     Only the contents of the tasks matter, so this works for a user's own grouper and for an expanded job, too. If
-    producers write each key to partition ``hash(key) mod n``, partitions p and q of two streams can share a key if p = q
-    modulo the GCD of the two counts.
+    producers write each key to partition ``hash(key) mod n``, partitions p and q of two streams can share a key if p =
+    q modulo the GCD of the two counts.
 
     Args:
         keyed: streams with the same key columns.
