@@ -95,6 +95,25 @@ def test_headers_and_order_are_kept_and_far_apart_records_found(site: Site) -> N
     assert len(site.all_records("out")) == 3996
 
 
+def test_a_null_key_at_a_second_partition_by_is_put_aside(site: Site) -> None:
+    """Also a row of state, which comes of no single record."""
+    site.log.create("in", 1)
+    site.put("in", 0, [{"n": n, "d": d} for n, d in enumerate("aab")])
+    job = Job("j")
+    by_d = job.read("in", schema=SCHEMA).partition_by("d", name="by-d")
+    by_d.with_columns(e="nullif(d, 'a')").partition_by("e", name="by-e").write("rows")
+    counts = by_d.agg(c="count(*)", name="counts")
+    counts.with_columns(f="nullif(d, 'b')").partition_by("f", name="by-f").write("counts")
+    run = site.deployed(job, on_null_key="dead-letter")
+    run.ran()
+    found = sorted(
+        (ours["operator"].split(" (")[0], ours.get("offset")) for _, _, ours in letters(site, "j-by-d-1-dead-letters")
+    )
+    assert found == [("partition_by 'by-e'", "0"), ("partition_by 'by-e'", "1"), ("partition_by 'by-f'", None)]
+    assert [v["d"] for v in site.values("rows")] == ["b"]
+    assert {v["d"] for v in site.values("counts")} == {"a"}
+
+
 def test_null_keys_are_put_aside_where_rows_are_kept_by_key(site: Site) -> None:
     site.log.create("in", 2)
     site.put("in", 0, [{"n": 1, "d": "a"}, {"n": 2, "d": None}, {"n": 3, "d": "b"}], [b"k", b"k", None])

@@ -50,13 +50,13 @@ def output(
 def dead_letters(
     graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surroundings, counts: Mapping[str, int]
 ) -> dict[str, Output]:
-    """For each source, the dead-letter stream for its records that can't be processed. An intermediate stream needs one
-    only if a function of the stage may raise an error, or if late rows become dead letters, because records that the
-    job itself wrote are readable.
+    """For each source, the dead-letter stream for its records that can't be processed. The records of an intermediate
+    stream are readable, because the job wrote them. Such a stream needs a dead-letter stream only if an operator of the
+    stage can reject a readable record.
     """
     found: dict[str, Output] = {}
     for source in stage.sources:
-        if source.kind == "read" or any(rule(n).function or on_late(n) == "dead-letter" for n in stage.nodes):
+        if source.kind == "read" or any(map(_may_reject, stage.nodes)):
             read = stages.stream_of(graph, source)
             stream = stages.dead_letters_of(read)
             found[source.name] = Output(
@@ -69,6 +69,12 @@ def dead_letters(
                 dead_letters=True,
             )
     return found
+
+
+def _may_reject(node: Node) -> bool:
+    """Whether an operator can reject a record that could be read: its function raises an error, the key by which it
+    repartitions is null, or the row is late."""
+    return rule(node).function or node.kind == "partition_by" or on_late(node) == "dead-letter"
 
 
 def check_written(graph: Graph, cut: Iterable[Stage]) -> None:
