@@ -199,7 +199,7 @@ def test_a_lane_that_fails_too_often_fails_alone(site: Site) -> None:
         (failed,) = [one.lane for one in status.lanes if one.lane.error]
         assert failed.group == "outputs-embedded"
         assert "ZeroDivisionError" in (failed.error or "")
-        assert "on offset 7 of partition 0" in (failed.error or "")
+        assert "on offset 7 of partition 0 of embedded/in" in (failed.error or "")
         assert len(again(coordinator)) == 1
     assert coordinator.status("j").state == "failed"
 

@@ -186,7 +186,7 @@ FAILING: list[tuple[Callable[[Stream], Any], list[str]]] = [
         [
             "map 'm' (test_lanes.py:",
             "raised ValueError: three is too many at test_lanes.py:{the caller} in broken",
-            "test_lanes.py:{the culprit} in helper, on offset 3 of partition 0",
+            "test_lanes.py:{the culprit} in helper, on offset 3 of partition 0 of embedded/in",
             "fix the function",
         ],
     ),

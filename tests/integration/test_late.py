@@ -47,7 +47,7 @@ def test_late_rows_are_put_aside_once_and_no_others_or_fail_the_lane(site: Site)
         reports = {groups[lane]: report for lane, report in deployed.run().items()}
     error = str(reports["strict"].error)
     assert "agg 'strict' (test_late.py:" in error
-    assert "offset 6 of partition 0 is late: its last window ended 2013-01-01T01:00:00.000000Z" in error
+    assert "offset 6 of partition 0 of embedded/in is late: its last window ended 2013-01-01T01:00:00.000000Z" in error
     assert 'window(..., on_late="dead-letter")' in error
     assert reports["hours"].event_time.late == {"embedded/j-again-1/0": 1}
     put(site, 900)

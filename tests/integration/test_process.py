@@ -155,7 +155,7 @@ def test_values_come_back_as_they_were_and_a_wrong_one_is_the_message_s_error(si
     site.put("in", 0, [{"n": 2}], [b'["a",1]'])
     error = run.failure()
     assert "process 'every' (test_process.py:" in error
-    assert "on offset 2 of partition 0" in error
+    assert "on offset 2 of partition 0 of embedded/in" in error
 
 
 class Later(Processor):

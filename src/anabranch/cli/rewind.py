@@ -59,6 +59,9 @@ def _positions(file: Path) -> dict[str, int]:
     except OSError as error:
         raise UsageError(f"{file} can't be read: {error.strerror}", _EXAMPLE) from error
     try:
-        return msgspec.json.decode(text, type=dict[str, int])
+        found = msgspec.json.decode(text, type=dict[str, int])
     except msgspec.DecodeError as error:
         raise UsageError(f"{file} isn't a file of positions: {error}", _EXAMPLE) from error
+    if not found:
+        raise UsageError(f"{file} names no partition", _EXAMPLE)
+    return found

@@ -31,7 +31,7 @@ _PART = ".part"
 
 
 class ParquetOptions(options.FolderOptions):
-    NOT_LOCAL = "a folder of Parquet files must be on a file system with hard links; for others use delta"
+    NOT_LOCAL = "a folder of Parquet files must be on a file system with hard links"
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,11 +34,11 @@ _ALSO = {
     "smallint": ("integer", "bigint"),
     "integer": ("bigint",),
     "real": ("double precision",),
-    "text": ("character", "uuid"),
+    "text": ("character", "character varying", "uuid"),
     "jsonb": ("json",),
 }
-"""For some of the types that anabranch gives to new columns, the beginnings of the names of other types that an
-existing column can have instead.
+"""For some of the types that anabranch gives to new columns, the names, without lengths and precisions, of other types
+that an existing column can have instead.
 """
 
 
@@ -50,6 +50,11 @@ class Column:
 
     type: str
     needed: bool
+
+
+def _bare(kind: str) -> str:
+    """The name of a type, without its length or precision. An array keeps them: it fits no column of a job."""
+    return kind if kind.endswith("]") else kind.partition("(")[0]
 
 
 def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str, table: str) -> None:
@@ -66,8 +71,7 @@ def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str,
                 f"the job writes a column {name!r} ({kind}), which {shown} doesn't have",
                 f'add it: alter table {table} add column "{name}" {kind}',
             )
-        begins = (kind.partition("(")[0], *_ALSO.get(kind, ()))
-        if not held[name].type.startswith(begins):
+        if _bare(held[name].type) not in (_bare(kind), *_ALSO.get(kind, ())):
             raise ConflictError(
                 f"the job writes {name!r} as {kind}; in {shown} it is {held[name].type}",
                 "cast it in the job, or change the column's type",

@@ -8,9 +8,10 @@ import itertools
 import math
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ def wrap(
     line: ReportAddress | None = None,
     seconds: float = math.inf,
     source: JobFunction | None = None,
+    inputs: Mapping[int, str] = MappingProxyType({}),
 ) -> Callable[[Batches], Batches]:
     """The function for ``mapInArrow`` that runs an operator of the given kind.
 
@@ -65,6 +67,7 @@ def wrap(
             async.
         busy: called at the end of each Spark task with the seconds that the function has worked on each bucket.
         line: where workers report their progress; see :mod:`anabranch.task_progress.meters`.
+        inputs: the streams by source number, for messages.
     """
     user = UserFunction(kind, function, schema, home, seconds, source)
 
@@ -77,7 +80,7 @@ def wrap(
             result, places, rejected = await calls(visible, in_flight.at, fails=rejects is None)
         for each in rejected:
             if rejects is None:
-                raise _explained(each, label, origin)
+                raise _explained(each, label, origin, inputs)
             rejects.add(origin_of(origin, each.place), each.error, visible.slice(each.place, 1))
         if kind == "map_arrow" and result.num_rows != rows.num_rows and not rejected:  # otherwise, row by row
             origin = _of_no_record(origin)
@@ -199,15 +202,18 @@ def _cut(meter: Meter, rows: pa.RecordBatch, counts: dict[int, int]) -> None:
         meter.tally(task, source, partition, bucket).received += count
 
 
-def _explained(rejection: Rejection, label: str, origin: pa.Array) -> OperatorError:
+def _explained(rejection: Rejection, label: str, origin: pa.Array, inputs: Mapping[int, str]) -> OperatorError:
     told = f"{label} raised {rejection.error}" if rejection.raised else f"{label}: {rejection.error}"
-    if rejection.place == BATCH:
-        first, last = origin_of(origin, 0), origin_of(origin, len(origin) - 1)
-        on = f"on offsets {first['offset']} to {last['offset']} of partition {first['partition']}"
-    else:
-        at = origin_of(origin, rejection.place)
-        on = f"on offset {at['offset']} of partition {at['partition']}"
-    return OperatorError(f"{told}, {on}", CURE)
+    at = origin_of(origin, 0 if rejection.place == BATCH else rejection.place)
+    last = origin_of(origin, len(origin) - 1)["offset"] if rejection.place == BATCH else at["offset"]
+    offsets = f"offset {last}" if rejection.place != BATCH else f"offsets {at['offset']} to {last}"
+    return OperatorError(f"{told}, on {offsets} of {partition_of(at, inputs)}", CURE)
+
+
+def partition_of(origin: Mapping[str, Any], inputs: Mapping[int, str]) -> str:
+    """The partition from which a row comes, in words. ``inputs`` are the streams by source number."""
+    stream = inputs.get(origin["source"])
+    return f"partition {origin['partition']}" + (f" of {stream}" if stream else "")
 
 
 def of_batch(error: BaseException, label: str, batch: int, home: str) -> OperatorError:

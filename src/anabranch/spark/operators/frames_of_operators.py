@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -63,6 +64,7 @@ class Workers:
     Attributes:
         routing: distributes rows among Spark tasks before the functions of the nodes ``routed`` get them, if given.
         message_seconds: how long a function may work on one message.
+        inputs: the streams by source number, for messages.
     """
 
     home: str = ""
@@ -72,6 +74,7 @@ class Workers:
     routed: Collection[int] = ()
     line: ReportAddress | None = None
     message_seconds: float = math.inf
+    inputs: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -216,6 +219,7 @@ def _function(node: Node, frame: DataFrame, context: Context) -> DataFrame:
     given = to_arrow_schema(result, timezone="UTC")
     on_error, factor, threads = context.on_error, context.factor, context.workers.threads
     busy, line, seconds = context.workers.busy, context.workers.line, context.workers.message_seconds
+    inputs = context.workers.inputs
 
     def run(batches: Batches) -> Batches:
         wrapped = user_functions.wrap(
@@ -231,6 +235,7 @@ def _function(node: Node, frame: DataFrame, context: Context) -> DataFrame:
             line,
             seconds,
             function,
+            inputs,
         )
         yield from wrapped(batches)
 
@@ -326,6 +331,7 @@ def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
             busy=context.workers.busy,
             line=context.workers.line,
             seconds=context.workers.message_seconds,
+            inputs=context.workers.inputs,
         ),
         result,
     )
@@ -336,7 +342,9 @@ def _sifted(node: Node, frame: DataFrame, end: Column, context: Context) -> Data
     the lane. ``end`` is the end of a row's last window.
     """
     reject = context.on_late if on_late(node) == "dead-letter" else None
-    return arrow.mapped(frame.withColumn(_END, end), late_rows.sifting(_END, node, reject), frame.schema)
+    return arrow.mapped(
+        frame.withColumn(_END, end), late_rows.sifting(_END, node, reject, context.workers.inputs), frame.schema
+    )
 
 
 def _window(window: Window, time: Column) -> Column:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
 import pyarrow.compute as pc
@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from anabranch.errors import OperatorError, StateError
 from anabranch.event_time.windows import Session, Sliding, Tumbling, Window
 from anabranch.model.graph import Node
-from anabranch.spark.functions.wrap import Batches, Rejecting, origin_of
+from anabranch.spark.functions.wrap import Batches, Rejecting, origin_of, partition_of
 from anabranch.spark.operators.labels import label
 from anabranch.spark.values import meta_column
 
@@ -49,11 +49,14 @@ def let_know(context: SparkContext, watermark: int) -> None:
     context.setLocalProperty(_BEFORE, str(watermark))
 
 
-def sifting(column: str, node: Node, reject: Rejecting | None) -> Callable[[Batches], Batches]:
+def sifting(
+    column: str, node: Node, reject: Rejecting | None, inputs: Mapping[int, str]
+) -> Callable[[Batches], Batches]:
     """A function for ``mapInArrow`` that rejects late rows. If ``reject`` is None, the first late row fails the lane.
 
     Args:
         column: the column with the result of :func:`last_end`. The function drops this column.
+        inputs: the streams by source number, for messages.
     """
     called = label_of(node)
 
@@ -68,9 +71,8 @@ def sifting(column: str, node: Node, reject: Rejecting | None) -> Callable[[Batc
                 end = int(batch.column(column)[index].as_py())
                 said = f"late: its last window ended {_when(end)}, and the watermark was {_when(before * 1000)}"
                 if rejects is None:
-                    raise OperatorError(
-                        f"{label(node)}: offset {origin['offset']} of partition {origin['partition']} is {said}", CURE
-                    )
+                    where = f"offset {origin['offset']} of {partition_of(origin, inputs)}"
+                    raise OperatorError(f"{label(node)}: {where} is {said}", CURE)
                 rejects.add(origin, said, rows.slice(index, 1).drop_columns([meta_column.NAME]))
             yield rows.filter(pc.invert(late))
         if rejects is not None:

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -40,7 +40,7 @@ from anabranch.spark.functions.calling import Rejection
 from anabranch.spark.functions.deleted_timers import DeletedTimers
 from anabranch.spark.functions.job_functions import JobFunction
 from anabranch.spark.functions.turns import VALUE, KeyedProcessor, Schemas, Turn, Turns, fields, read, reader
-from anabranch.spark.functions.wrap import CURE, Rejecting
+from anabranch.spark.functions.wrap import CURE, Rejecting, partition_of
 from anabranch.spark.internals import kept_timers, type_verifiers
 from anabranch.spark.query.dead_letters import STATE, Rejects
 from anabranch.spark.query.records import task_number
@@ -65,7 +65,8 @@ class Process:
     Attributes:
         clock: the clock of the processor's timers; None if it has no timers.
         keys: the columns of the stage key.
-        on_error: as in :func:`anabranch.spark.functions.wrap.wrap`, as are ``busy``, ``line`` and ``seconds``.
+        on_error: as in :func:`anabranch.spark.functions.wrap.wrap`, as are ``busy``, ``line``, ``seconds`` and
+            ``inputs``.
         own: the lane's own tasks, by number, with their buckets; None if all tasks in the state are the lane's.
     """
 
@@ -81,6 +82,7 @@ class Process:
     busy: Callable[[dict[Bucket, float]], None]
     line: ReportAddress | None
     seconds: float = math.inf
+    inputs: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def processor(self) -> Processor:
@@ -222,14 +224,14 @@ class _Worker(StatefulProcessor):
                 origins.append(origin)
             except KeyError as error:  # a map that has a key twice
                 rejection = Rejection(len(messages), error_text.described(error, self._process.home))
-                self._reject(rejection, _on(origin), origin, message)
+                self._reject(rejection, self._on(origin), origin, message)
         if not messages:
             return
         with self._working(origins, task, key_bytes):
             turn = self._turns.on_messages(self._now(timerValues), messages, in_flight.at, self._fails)
         for rejection in turn.rejected:
             origin = origins[rejection.place]
-            self._reject(rejection, _on(origin), origin, messages[rejection.place])
+            self._reject(rejection, self._on(origin), origin, messages[rejection.place])
         yield from self._rows(task, key_bytes, turn)
         self._worked(task, key_bytes, begun)
 
@@ -284,6 +286,9 @@ class _Worker(StatefulProcessor):
             self._rejects = process.on_error(process.label)
         self._rejects.add(origin, rejection.error, row)
 
+    def _on(self, origin: Mapping[str, Any]) -> str:
+        return f"on offset {origin['offset']} of {partition_of(origin, self._process.inputs)}"
+
     def _working(self, origins: list[dict[str, Any]], task: int, key: bytes) -> AbstractContextManager[None]:
         process = self._process
         limit = process.seconds if self._host is None else math.inf
@@ -292,10 +297,6 @@ class _Worker(StatefulProcessor):
     def _worked(self, task: int, key: bytes, begun: float) -> None:
         bucket = self._process.bucket(task, key)
         self._seconds[bucket] = self._seconds.get(bucket, 0.0) + time.perf_counter() - begun
-
-
-def _on(origin: Mapping[str, Any]) -> str:
-    return f"on offset {origin['offset']} of partition {origin['partition']}"
 
 
 def _place(message: Mapping[str, Any]) -> tuple[int, int, int]:
