@@ -5,7 +5,7 @@ import { effect } from "@preact/signals";
 import { render } from "preact";
 import { Text } from "./parts/basics";
 import { Frame, StandBy } from "./parts/frame";
-import { coordinator, liveOf } from "./data";
+import { coordinator, liveOf, rests } from "./data";
 import { shown } from "./format";
 import { startKeys } from "./keys";
 import { Assignment } from "./pages/assignment";
@@ -67,9 +67,10 @@ function OfJob({ job, children }: { job: string; children: preact.ComponentChild
   const live = liveOf(job);
   const leader = coordinator().data.value?.leader;
   const old = isOld(live);
+  const now = live.data.value;
   return (
     <>
-      {live.data.value?.served === false && <StandBy leader={leader} />}
+      {now?.served === false && !rests(now.state) && <StandBy leader={leader} />}
       <div class={old ? "old" : ""}>{children}</div>
     </>
   );

@@ -50,3 +50,10 @@ function live(wire: Wire): Live {
     heldUp: records(wire.heldUp),
   };
 }
+
+const RESTS = new Set(["stopped", "failed", "drained", "reset"]);
+
+/** Whether a job in this state is one that no coordinator serves, as it doesn't run. */
+export function rests(state: string): boolean {
+  return RESTS.has(state);
+}

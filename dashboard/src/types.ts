@@ -61,6 +61,7 @@ export interface LiveLane {
   working: number | null;
   watermark: Num | null;
   heldBy: string | null;
+  newest: Num | null;
   attempt: number | null;
   stalls: number | null;
   seconds: number | null;

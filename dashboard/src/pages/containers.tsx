@@ -2,7 +2,7 @@
 
 import { Bar, Empty, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
 import { type Column, Table } from "../parts/table";
-import { coordinator, liveOf } from "../data";
+import { coordinator, liveOf, rests } from "../data";
 import { count, counted, seconds } from "../format";
 import { isOld, lateness, type Resource } from "../poll";
 import { link } from "../router";
@@ -20,7 +20,7 @@ export function Containers({ job }: { job: string }) {
       <Loaded of={live}>
         {(data) => (
           <>
-            {!data.served && <StandBy leader={leader?.leader} />}
+            {!data.served && !rests(data.state) && <StandBy leader={leader?.leader} />}
             <Seats job={job} of={live} data={data} lease={leader?.lease ?? 10} linked={Object.keys(leader?.links ?? {}).length > 0} />
             <Waiting rows={data.resting} at={data.at} />
             <Copies job={job} rows={data.copies} />
@@ -51,7 +51,7 @@ function Seats({ job, of, data, lease, linked }: { job: string; of: Resource<Liv
   ];
   const taken = data.containers.filter((each) => each.gone === null).length;
   return (
-    <Panel title="Seats" note={`${data.seats} wanted, ${data.served ? `${taken} taken` : "not known here how many are taken"}`}>
+    <Panel title="Seats" note={`${data.seats} wanted, ${data.served ? `${taken} taken` : rests(data.state) ? "none taken: the job doesn't run" : "not known here how many are taken"}`}>
       <Table
         name="containers"
         caption="Containers, and those that lost their seats last"

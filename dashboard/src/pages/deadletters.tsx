@@ -19,7 +19,7 @@ export function DeadLetters({ job }: { job: string }) {
       <h1>Dead letters</h1>
       <Loaded of={live}>
         {(data) => (
-          <Panel title="How many" note="by the lanes that are open">
+          <Panel title="How many" note="by the open lanes, since they were started">
             <ul>
               {data.lanes.filter((each) => Number(each.deadLetters ?? 0) > 0).map((each) => (
                 <li key={each.id}>
@@ -27,7 +27,7 @@ export function DeadLetters({ job }: { job: string }) {
                 </li>
               ))}
             </ul>
-            {data.lanes.every((each) => Number(each.deadLetters ?? 0) === 0) && <Empty>None were written. With on_error = drop they are counted, not kept.</Empty>}
+            {data.lanes.every((each) => Number(each.deadLetters ?? 0) === 0) && <Empty>None. Those of earlier lanes and starts are only in the streams below. With on_error = drop, records are counted, not kept.</Empty>}
           </Panel>
         )}
       </Loaded>

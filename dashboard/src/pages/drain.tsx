@@ -24,12 +24,12 @@ export function Drain({ job }: { job: string }) {
                   ? "All that it had taken in is processed, and all windows are out."
                   : "A drain finishes what the job has taken in, emits all windows and timers, and ends it."}
               </Empty>
-              {mayChange() && (
+              {mayChange() && state !== "drained" && (
                 <p>
                   <a href={link(["jobs", job, "changes", "new"], { kind: "drain" })}>plan a drain</a>
                 </p>
               )}
-              <Command line={`anabranch drain ${job}`} />
+              {state !== "drained" && <Command line={`anabranch drain ${job}`} />}
             </Panel>
           ) : (
             <Progress job={job} drain={drain} stages={stages} heldUp={heldUp} />
@@ -54,7 +54,7 @@ function Progress({ job, drain, stages, heldUp }: { job: string; drain: DrainPro
   return (
     <Panel
       title={`Up to ${drain.notification.mode === "latest" ? "the latest records of then" : "what was planned"}`}
-      note={drain.last ? "time has ended: it can't be taken back any more" : "can be taken back until time ends"}
+      note={drain.last ? "time has ended: it can't be taken back any more" : "can be taken back until time ends, which emits the open windows"}
     >
       <table>
         <caption class="unseen">How far each stage is</caption>

@@ -3,7 +3,7 @@
 import { useRef } from "preact/hooks";
 import { Loaded, Panel, Status, Text } from "../parts/basics";
 import { type Column, Table } from "../parts/table";
-import { overview } from "../data";
+import { overview, rests } from "../data";
 import { brief, count, counted, inOrder, rate } from "../format";
 import { link, route, setQuery } from "../router";
 import type { JobOverview } from "../types";
@@ -44,7 +44,7 @@ const columns: Column<JobOverview>[] = [
 function What({ of }: { of: JobOverview }) {
   if (of.worst) return <Text of={of.worst.what} />;
   if (of.failedLanes > 0) return <>{count(of.failedLanes)} of {counted(of.lanes, "lane")} failed</>;
-  if (!of.served) return <span class="dim">not served here: as stored</span>;
+  if (!of.served) return rests(of.state) ? <>–</> : <span class="dim">not served here: as stored</span>;
   if (of.containers !== null && of.containers < of.seats) return <>{counted(of.seats - of.containers, "seat")} without a container</>;
   return <>–</>;
 }

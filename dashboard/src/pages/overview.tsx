@@ -1,7 +1,7 @@
 // A job: is it healthy, and what holds it back?
 
 import { Empty, Facts, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
-import { jobPath, liveOf, overview } from "../data";
+import { jobPath, liveOf, overview, rests } from "../data";
 import { brief, count, counted, percent, rate, seconds } from "../format";
 import { PERIOD, useResource } from "../poll";
 import { link } from "../router";
@@ -93,7 +93,7 @@ function Figures({ live }: { live: Live }) {
   const failed = live.lanes.filter((each) => each.state === "failed");
   return (
     <>
-      {live.error && (
+      {live.error && live.state !== "failed" && (
         <div class="problem">
           <Status of="failed" /> <Text of={live.error} />
         </div>
@@ -110,13 +110,13 @@ function Figures({ live }: { live: Live }) {
         <Figure name="read" value={rate(total(live.lanes.map((each) => each.rate)))} note="records that it reads" />
         <Figure name="busy" value={percent(worst(live.lanes.map((each) => each.busy)))} note="of the busiest lane" />
         <Figure name="functions" value={percent(worst(live.lanes.map((each) => each.working)))} note="of the busiest bucket" />
-        <Figure name="dead letters" value={brief(total(live.lanes.map((each) => each.deadLetters)))} note="of the lanes that are open" />
+        <Figure name="dead letters" value={brief(total(live.lanes.map((each) => each.deadLetters)))} note="of the open lanes, since they were started" />
         <Figure name="late" value={brief(total(live.lanes.map((each) => each.late)))} note="rows, since lanes started" />
       </ul>
       <Facts
         of={[
           ["state", <><Status of={live.state} />{live.since !== null && <span class="dim"> since <Moment ms={live.since * 1000} /></span>}</>],
-          ["containers", live.served ? `${alive.length} of ${live.seats}, ${counted(live.resting.length, "stands by", "stand by")}` : `not known here; ${live.seats} wanted`],
+          ["containers", live.served ? `${alive.length} of ${live.seats}, ${counted(live.resting.length, "stands by", "stand by")}` : rests(live.state) ? "none: the job doesn't run" : `not known here; ${live.seats} wanted`],
           ["lanes", <>{count(live.lanes.length)} open{failed.length > 0 && <>, <a href={link(["jobs", live.job, "lanes"], { state: "failed" })}>{count(failed.length)} failed</a></>}</>],
           ["deployment", `${live.deployment}, generation ${live.generation}, factor ${live.factor}`],
         ]}

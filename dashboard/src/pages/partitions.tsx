@@ -53,7 +53,7 @@ export function Partitions({ job }: { job: string }) {
 /** What the windows of each lane wait for. */
 function Watermarks({ job, lanes }: { job: string; lanes: LiveLane[] }) {
   const known = lanes.filter((each) => each.watermark !== null);
-  const newest = Math.max(...known.map((each) => Number(each.watermark)));
+  const newest = Math.max(...known.map((each) => Math.max(Number(each.watermark), Number(each.newest ?? 0))));
   return (
     <Panel title="Watermarks" note={`the partition that is furthest behind holds its lane's back · times in ${zoneName()}`}>
       <Table
@@ -71,7 +71,7 @@ function Watermarks({ job, lanes }: { job: string; lanes: LiveLane[] }) {
             cell: (row) => (row.watermark === null ? <span class="dim">{row.phase === null ? "not heard" : "none: no event time, or nothing read yet"}</span> : <Zoned ms={Number(row.watermark)} />),
             by: (row) => (row.watermark === null ? null : Number(row.watermark)),
           },
-          { id: "behind", title: "behind the newest", number: true, cell: (row) => (row.watermark === null ? "–" : seconds((newest - Number(row.watermark)) / 1000)) },
+          { id: "behind", title: "behind the newest partition", number: true, cell: (row) => (row.watermark === null ? "–" : seconds((newest - Number(row.watermark)) / 1000)) },
         ]}
         rows={lanes}
         id={(row) => row.id}

@@ -35,7 +35,7 @@ __all__ = [
 
 
 EARLIEST = 3
-"""How many SSPs have their watermarks in a report that is kept small."""
+"""How many of the lowest watermarks of SSPs are in a report that is kept small, beside the highest."""
 
 
 class LanePhase(enum.StrEnum):
@@ -227,8 +227,8 @@ class EventTimeReport(Document, frozen=True, kw_only=True):
     idle: tuple[str, ...] = ()
     """The idle SSPs, which don't hold the watermark back."""
     times: dict[str, int] = {}
-    """The watermark of each SSP that has one, in Unix ms. Heartbeats contain only the earliest of these watermarks,
-    unless the container was told that somebody is looking at partitions: see :meth:`LaneReport.brief`.
+    """The watermark of each SSP that has one, in Unix ms. Unless the container was told that somebody is looking at
+    partitions, heartbeats contain only the lowest and the highest of these watermarks: see :meth:`LaneReport.brief`.
     """
     dropped: int = 0
     """How many rejected rows were dropped, rather than written as dead letters, in the current attempt."""
@@ -293,13 +293,14 @@ class LaneReport(Document, frozen=True, kw_only=True):
         return report
 
     def brief(self) -> Self:
-        """A copy of the report that keeps only the :data:`EARLIEST` lowest watermarks, because a lane may have
-        thousands of SSPs.
+        """A copy of the report that keeps only the :data:`EARLIEST` lowest watermarks of SSPs and the highest, because
+        a lane may have thousands of SSPs.
         """
         times = self.event_time.times
-        if len(times) <= EARLIEST:
+        if len(times) <= EARLIEST + 1:
             return self
-        return self.changed(times={ssp: times[ssp] for ssp in heapq.nsmallest(EARLIEST, times, key=times.__getitem__)})
+        kept = (*heapq.nsmallest(EARLIEST, times, key=times.__getitem__), max(times, key=times.__getitem__))
+        return self.changed(times={ssp: times[ssp] for ssp in kept})
 
     def changed(self, **fields: Any) -> Self:
         """A copy of the report in which some fields, of any part, have other values."""

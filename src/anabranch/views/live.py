@@ -25,6 +25,7 @@ LANES = (
     "working",
     "watermark",
     "heldBy",
+    "newest",
     "attempt",
     "stalls",
     "seconds",

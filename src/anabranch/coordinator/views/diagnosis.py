@@ -46,7 +46,7 @@ def findings(status: JobStatus, at: float, lease: float, change: ChangeProgress 
 
 def _failed_lanes(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
     for lane, report in _open(status):
-        if lane.lane.state is LaneState.FAILED:
+        if lane.lane.state is LaneState.FAILED and status.state != DeploymentState.FAILED:
             yield Finding(
                 severity="failed",
                 rule="lane-failed",
@@ -59,10 +59,11 @@ def _failed_lanes(status: JobStatus, at: float, change: ChangeProgress | None) -
 
 def _failed_job(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
     if status.state == DeploymentState.FAILED.value:
+        failed = next((lane.lane.id for lane, _ in _open(status) if lane.lane.state is LaneState.FAILED), None)
         yield Finding(
             severity="failed",
             rule="job-failed",
-            subject={"job": status.job},
+            subject={"job": status.job} | ({} if failed is None else {"lane": failed}),
             summary=f"job {status.job} has failed",
             why=status.error or "",
             cure=f"fix what it says, and start it again: anabranch start {status.job}",
@@ -236,7 +237,8 @@ def _held_time(status: JobStatus, at: float, change: ChangeProgress | None) -> I
         if report is not None and report.event_time.watermark is not None and report.event_time.held_by:
             by_stage[lane.lane.stage].append((lane, report))
     for its in by_stage.values():
-        newest = max(report.event_time.watermark or 0 for _, report in its)
+        newest = max(max(report.event_time.times.values(), default=0) for _, report in its)
+        newest = max(newest, *(report.event_time.watermark or 0 for _, report in its))
         lane, report = min(its, key=lambda each: each[1].event_time.watermark or 0)
         behind = newest - (report.event_time.watermark or 0)
         if behind >= _HELD_MS:
@@ -246,7 +248,7 @@ def _held_time(status: JobStatus, at: float, change: ChangeProgress | None) -> I
                 rule="holds-time",
                 subject={"ssp": report.event_time.held_by or "", "lane": lane.lane.id},
                 summary=f"{report.event_time.held_by} holds back event time in lane {lane.lane.id}: it is "
-                f"{behind / 60_000:.0f} min behind other lanes{windows}",
+                f"{behind / 60_000:.0f} min behind the newest partition{windows}",
                 figures={"behindMs": behind, "windows": report.drain.windows},
                 cure="see whether anything comes from it; one that is silent for long can be declared idle",
             )

@@ -133,7 +133,7 @@ def _lane(lane: Lane, report: LaneReport | None) -> tuple[Any, ...]:
     known = (lane.id, lane.stage, lane.group, lane.seat, lane.state.value)
     if report is None:
         last = lane.last_batch if lane.last_batch >= 0 else None
-        heard: tuple[Any, ...] = (None, lane.epoch, last, *(None,) * 5, lane.watermark, *(None,) * 7)
+        heard: tuple[Any, ...] = (None, lane.epoch, last, *(None,) * 5, lane.watermark, *(None,) * 8)
         return (*known, *heard, lane.put_aside, None, lane.error, "", None)
     batch = report.progress.batch_progress
     return (
@@ -148,6 +148,7 @@ def _lane(lane: Lane, report: LaneReport | None) -> tuple[Any, ...]:
         report.load.working,
         report.event_time.watermark,
         report.event_time.held_by,
+        max(report.event_time.times.values(), default=None),
         report.attempt.number,
         report.attempt.stalls,
         report.load.seconds,

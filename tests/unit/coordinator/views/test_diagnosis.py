@@ -97,6 +97,21 @@ def test_the_worst_comes_first_and_there_is_an_end() -> None:
     assert its[0].rule == "lane-failed"
 
 
+def test_a_partition_holds_event_time_back_in_its_own_lane() -> None:
+    times = {"embedded/flights/0": 1_000_000, "embedded/flights/1": 1_000_000 + 47 * 60_000}
+    (only,) = diagnosis.findings(status(of(report={"times": times})), 150.0, 10.0)
+    assert only.subject == {"ssp": "embedded/flights/0", "lane": FIRST}
+    assert "47 min behind the newest partition" in only.summary
+    assert found(status(of(report={"times": {**times, "embedded/flights/1": 1_059_999}}))) == []
+
+
+def test_of_a_failed_job_the_failed_lane_is_not_told_twice() -> None:
+    (only,) = diagnosis.findings(
+        status(of(state=LaneState.FAILED, error="no"), state="failed", error="no"), 150.0, 10.0
+    )
+    assert (only.rule, only.subject) == ("job-failed", {"job": "delays", "lane": FIRST})
+
+
 def test_it_says_who_holds_event_time_back_and_by_how_much() -> None:
     (only,) = diagnosis.findings(CASES["holds-time"][0], 150.0, 10.0)
     assert only.subject == {"ssp": "embedded/flights/0", "lane": FIRST}
