@@ -13,10 +13,9 @@ const libraries = ["preact", "@preact/signals", "@preact/signals-core", "uplot"]
 
 /** The page, with the hashed names of script and style sheet. */
 async function page(outputs) {
-  const names = Object.keys(outputs).map((each) => basename(each));
-  const of = (end) => names.find((each) => each.endsWith(end));
+  const [script, { cssBundle }] = Object.entries(outputs).find(([, each]) => each.entryPoint?.endsWith("app.tsx"));
   const text = await readFile(join(here, "src/index.html"), "utf8");
-  return text.replace("app.js", of(".js")).replace("app.css", of(".css"));
+  return text.replace("app.js", basename(script)).replace("app.css", basename(cssBundle));
 }
 
 async function licences() {
@@ -45,6 +44,8 @@ const finish = {
 const built = await context({
   entryPoints: [join(here, "src/app.tsx")],
   entryNames: "[name]-[hash]",
+  chunkNames: "[name]-[hash]",
+  splitting: true,
   bundle: true,
   minify: true,
   format: "esm",

@@ -3,8 +3,8 @@
 import { zone } from "./session";
 import type { Num } from "./types";
 
-const whole = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
-const short = new Intl.NumberFormat("en-GB", { notation: "compact", maximumFractionDigits: 1 });
+/** Made when it is needed: the first formatter that a page makes takes long. */
+let compact: Intl.NumberFormat | undefined;
 export const UNKNOWN = "–";
 
 /** The order of names, with numbers in them by their size. One for all: to make another one for each comparison is slow. */
@@ -13,7 +13,12 @@ export const inOrder = new Intl.Collator("en", { numeric: true }).compare;
 /** A count or an offset, in full. Text is a number beyond 2^53, which is left as it is. */
 export function count(value: Num | null | undefined): string {
   if (value === null || value === undefined) return UNKNOWN;
-  return typeof value === "string" ? grouped(value) : whole.format(value);
+  return typeof value === "string" ? grouped(value) : whole(value);
+}
+
+function whole(value: number): string {
+  const rounded = Math.round(value);
+  return rounded < 0 ? `-${grouped(String(-rounded))}` : grouped(String(Math.abs(rounded)));
 }
 
 function grouped(digits: string): string {
@@ -29,7 +34,9 @@ export function counted(value: Num | null | undefined, one: string, several = `$
 export function brief(value: Num | null | undefined): string {
   if (value === null || value === undefined) return UNKNOWN;
   const number = Number(value);
-  return Math.abs(number) < 10_000 ? whole.format(number) : short.format(number);
+  if (Math.abs(number) < 10_000) return whole(number);
+  compact ??= new Intl.NumberFormat("en-GB", { notation: "compact", maximumFractionDigits: 1 });
+  return compact.format(number);
 }
 
 export function rate(value: number | null | undefined): string {

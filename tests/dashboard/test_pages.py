@@ -60,6 +60,20 @@ def test_a_page_whose_parts_fail_says_so(played: Played, visit: Visit, fails: st
             assert "the store broke" in page.locator("main").inner_text(), address
 
 
+def test_a_page_without_the_program_for_plots_says_so_and_has_all_else(played: Played, visit: Visit) -> None:
+    """As after an upgrade of the coordinator, while the page was open."""
+    page = visit("about:blank")
+    page.route("**/uplot-*.js", lambda route: route.fulfill(status=404))
+    page.goto(f"{played.url}#/jobs/delays")
+    settled(page)
+    said = page.get_by_text("The program that draws it couldn't be loaded")
+    expect(said).to_have_count(2)
+    page.unroute("**/uplot-*.js")
+    page.reload()
+    expect(page.locator(".plot canvas")).to_have_count(2)
+    expect(said).to_have_count(0)
+
+
 def test_the_language_of_a_browser_may_be_invalid(played: Played, visit: Visit) -> None:
     """Chromium's is "en-US@posix" if it is started with LANG=C.UTF-8, and some builds refuse that as a language tag."""
     page = visit("about:blank")

@@ -1,8 +1,7 @@
-// Rates and lag through time. The only file that knows uPlot.
+// Rates and lag through time. The only file that uses uPlot.
 
-import { useEffect, useRef } from "preact/hooks";
-import "../language";
-import uPlot from "uplot";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { Empty, Loaded, Panel } from "./basics";
 import { jobPath, liveOf } from "../data";
@@ -17,6 +16,8 @@ const SPANS: [string, number][] = [
   ["6 h", 21_600],
   ["24 h", 86_400],
 ];
+
+const library = () => import("./uplot");
 
 type Points = [number[], ...(number | null)[][]];
 
@@ -156,14 +157,30 @@ interface PlotProps {
 export function Plot({ title, names, of, marks = [], onSpan }: PlotProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
-  const now = useRef({ marks, onSpan });
-  now.current = { marks, onSpan };
+  const now = useRef({ marks, onSpan, of });
+  now.current = { marks, onSpan, of };
+  const [missing, setMissing] = useState(false);
   useEffect(() => {
-    const element = box.current!;
+    let over = false;
+    let end = () => {};
+    library().then(
+      (loaded) => {
+        if (!over && box.current) end = drawn(loaded.default, box.current);
+        setMissing(false);
+      },
+      () => setMissing(true),
+    );
+    return () => {
+      over = true;
+      end();
+    };
+  }, [names.join(), colours.value, zone.value]);
+  /** Draw it, and keep its size; gives what removes it. */
+  function drawn(library: typeof uPlot, element: HTMLDivElement): () => void {
     const style = getComputedStyle(element);
     const colour = (name: string) => style.getPropertyValue(name).trim();
     const axis = { stroke: colour("--dim"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
-    const made = new uPlot(
+    const made = new library(
       {
         width: Math.max(200, element.clientWidth),
         height: 160,
@@ -190,7 +207,7 @@ export function Plot({ title, names, of, marks = [], onSpan }: PlotProps) {
           ...names.map((label, at) => ({ label, stroke: colour(at ? "--orange" : "--accent"), width: 2, spanGaps: false, ...(at && { dash: [6, 4] }) })),
         ],
       },
-      of,
+      now.current.of,
       element,
     );
     plot.current = made;
@@ -201,7 +218,7 @@ export function Plot({ title, names, of, marks = [], onSpan }: PlotProps) {
       made.destroy();
       plot.current = null;
     };
-  }, [names.join(), colours.value, zone.value]);
+  }
   useEffect(() => plot.current?.setData(of), [of, marks.length]);
   const last = of.slice(1).map((each, at) => `${names[at]} ${brief(each.at(-1))}`);
   return (
@@ -217,6 +234,7 @@ export function Plot({ title, names, of, marks = [], onSpan }: PlotProps) {
           ))}
         </span>
       </figcaption>
+      {missing && <Empty>The program that draws it couldn't be loaded: load the page again, or show the figures as a table.</Empty>}
       <div ref={box} class="plot" role="img" aria-label={`${title}; the newest: ${last.join(", ")}`} />
     </figure>
   );

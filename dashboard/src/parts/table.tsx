@@ -36,7 +36,7 @@ interface Props<R> {
 
 const ROW = 32;
 const MOST_WHOLE = 60;
-const OVER = 12;
+const OVER = 8;
 
 export function Table<R>(props: Props<R>) {
   const { columns, rows, id, text, prefix = "" } = props;

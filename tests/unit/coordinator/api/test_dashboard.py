@@ -6,6 +6,7 @@ import gzip
 import re
 import tarfile
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,7 +83,10 @@ def test_files_are_sent_compressed_to_who_can_read_that(client: TestClient) -> N
 def test_the_page_is_light() -> None:
     """The budgets: 100 kB of scripts, 15 of styles, 150 in all, compressed."""
     static = Path(dashboard.__file__).parents[1] / "static"
-    sizes = {path.suffix: len(gzip.compress(path.read_bytes())) for path in static.iterdir() if path.suffix != ".txt"}
+    sizes: Counter[str] = Counter()
+    for path in static.iterdir():
+        if path.suffix != ".txt":
+            sizes[path.suffix] += len(gzip.compress(path.read_bytes()))
     assert sizes[".js"] < 100_000
     assert sizes[".css"] < 15_000
     assert sum(sizes.values()) < 150_000
