@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as F
 
 from anabranch import Job, Processor, tumbling
 from anabranch.api.timers import Timers
@@ -89,6 +90,21 @@ def test_rows_that_lost_their_event_time_are_put_aside_at_the_next_partition_by(
     errors = {int(ours["offset"]): ours["error"] for _, _, ours in letters(site)}
     assert errors == {2: "the event time is null", 3: "the key is null", 4: "the event time is null"}
     assert counted(run) == (3, 0)
+
+
+def test_rows_that_lost_their_event_time_between_two_partition_bys_are_put_aside(site: Site) -> None:
+    """Also if no function stands there, but only SQL or a ``transform``."""
+    site.log.create("in", 1)
+    site.put("in", 0, [{"n": n, "d": "a", "at": f"2020-01-01T0{n}:30:00Z"} for n in range(5)])
+    job = Job("j")
+    rows = job.read("in", schema=SCHEMA, event_time="at", watermark="10 minutes").partition_by("d", name="by-d")
+    spoilt = rows.transform(lambda df: df.withColumn("at", F.expr("if(n = 2, null, at)")))
+    by_n = spoilt.partition_by("n", name="by-n")
+    by_n.window(tumbling("1 hour")).agg(c="count(*)", emit="on_close").write("out")
+    run = site.deployed(job, on_error="dead-letter", on_null_key="dead-letter")
+    run.ran()
+    found = [(ours["offset"], ours["error"]) for _, _, ours in letters(site, "j-by-d-1-dead-letters")]
+    assert found == [("2", "the event time is null")]
 
 
 def test_rows_without_key_and_event_time_are_put_aside_once_each(site: Site) -> None:

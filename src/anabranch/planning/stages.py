@@ -219,8 +219,6 @@ def untimed_refused(graph: Graph, stage: Stage) -> set[int]:
     """The boundaries at the end of the stage that refuse rows without event time. User code of the stage may have made
     such rows, and Spark would silently leave all of them out of windows of event time or a ``join``.
     """
-    if not (all(node.kind == "read" for node in stage.sources) or any(rule(node).function for node in stage.nodes)):
-        return set()  # the stage has no dead letters
     needing = {node.id for node in graph.nodes if is_windowed(node) or node.kind == "join"}
     for node in reversed(graph.nodes):
         readers = graph.readers(node.id)

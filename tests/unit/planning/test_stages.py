@@ -255,6 +255,8 @@ def test_boundaries_refuse_rows_without_event_time_if_a_function_may_make_them_a
     mapped.partition_by("x", name="two-before").partition_by("k", name="one-before").window(hour).agg(
         n="count(*)"
     ).write("four")
+    turned = rows.partition_by("x", name="to-transform").transform(lambda df: df)
+    turned.partition_by("x", name="after-transform").window(hour).agg(n="count(*)").write("nine")
     rows.partition_by("x", name="as-read").window(hour).agg(n="count(*)").write("five")
     filtered = mapped.partition_by("x", name="filtered").where("at is not null")
     filtered.window(hour).agg(n="count(*)").write("six")
@@ -263,4 +265,4 @@ def test_boundaries_refuse_rows_without_event_time_if_a_function_may_make_them_a
     both.write("eight")
     graph = job.graph
     found = {graph[i].name for stage in stages.cut(graph) for i in stages.untimed_refused(graph, stage)}
-    assert found == {"to-window", "after-function", "two-before"}
+    assert found == {"to-window", "after-function", "after-transform", "two-before"}

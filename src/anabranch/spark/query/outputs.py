@@ -241,8 +241,10 @@ class LaneOutputs:
     @cached_property
     def _times(self) -> dict[int, str]:
         """The event-time columns of the intermediate streams that refuse rows without event time, by node."""
-        times = stages.event_times(self.plan.graph)
-        return {i: times[i].column for i in stages.untimed_refused(self.plan.graph, self.plan.stage)}
+        stage, times = self.plan.stage, stages.event_times(self.plan.graph)
+        if not self.plan.lane.dead_letters and any(is_boundary(node) for node in stage.sources):
+            return {}  # a lane of an older version, whose stage has no dead letters
+        return {i: times[i].column for i in stages.untimed_refused(self.plan.graph, stage)}
 
     def _named(self, node: Node) -> TaskNames | None:
         """The names of tasks if this output's settings ask for a header with them; otherwise None."""
