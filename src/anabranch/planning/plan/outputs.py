@@ -50,9 +50,9 @@ def output(
 def dead_letters(
     graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surroundings, counts: Mapping[str, int]
 ) -> dict[str, Output]:
-    """For each source, the dead-letter stream for its records that can't be processed. An intermediate stream needs one
-    only if a function of the stage may raise an error, or if late rows become dead letters, because records that the
-    job itself wrote are readable.
+    """For each source that needs one, the dead-letter stream. A ``read`` always needs one, because its records may be
+    unreadable. The records of an intermediate stream are readable, so this stream needs one only if the stage has
+    functions, which may raise errors, or operators whose late rows become dead letters.
     """
     found: dict[str, Output] = {}
     for source in stage.sources:
@@ -72,7 +72,7 @@ def dead_letters(
 
 
 def check_written(graph: Graph, cut: Iterable[Stage]) -> None:
-    """Raise GraphError if the job reads a stream that it writes, other than an intermediate stream."""
+    """Raise GraphError if a ``read`` names a stream that the job writes. (Dead-letter streams aren't checked.)"""
     written = {stages.stream_of(graph, s): s for stage in cut for s in stage.sinks if is_stream(s)}
     for node in graph.nodes:
         if node.kind == "read" and node.args["stream"] in written:
