@@ -8,5 +8,7 @@ __all__ = ["boottime"]
 
 
 def boottime() -> float:
-    """Seconds on a clock that keeps running while the machine sleeps, if the operating system has such a clock."""
+    """Seconds on a clock that keeps running while the machine sleeps; if the operating system has no such clock, on its
+    monotonic clock.
+    """
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -1,5 +1,5 @@
-"""Names the steps of batches, drains, backups and restores at which a crash test can kill the process. At a step of a
-lane, it can also let the lane fail.
+"""Names the steps of batches, hand-overs, drains, compaction, backups and restores at which a crash test can kill the
+process. The test can also make a lane fail at a step of the lane.
 """
 
 from __future__ import annotations
@@ -95,10 +95,10 @@ _watchers: list[Watcher] = []
 
 @contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """Inside ``with``, call ``watcher(step, lane, batch)`` at each step that this process reaches. If the watcher
-    raises an exception, the lane fails.
+    """Inside ``with``, call ``watcher(step, lane, batch)`` at each step that this process reaches. An exception of the
+    watcher is raised at the step.
 
-    The watcher never sees ``PLANNING``, which is reached in a Python process that Spark has started.
+    The watcher doesn't see steps in the Python processes that Spark starts, such as ``PLANNING``.
     """
     _watchers.append(watcher)
     try:
@@ -108,8 +108,8 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 def reach(step: str, lane: str, batch: int) -> None:
-    """Report that a lane is at a step. If ``ANABRANCH_HOLD_AT`` names this step, write a note to the file
-    ``ANABRANCH_HOLD_NOTE``, and sleep until the process is killed or released.
+    """Report that a lane is at a step. If ``ANABRANCH_HOLD_AT`` names this step, lane and batch, write a note to the
+    file ``ANABRANCH_HOLD_NOTE``, and sleep until the process is killed or released.
 
     Python workers that sleep here end when their driver is killed.
     """

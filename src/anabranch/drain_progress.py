@@ -28,8 +28,8 @@ figures of the last half minute count.
 
 @dataclass(frozen=True)
 class DrainRemainder:
-    """What remains of a drain: the stages and lanes that haven't drained, the records to read, and the open windows,
-    counted for each key.
+    """What remains of a drain, in numbers: the stages and lanes that haven't drained, the offsets to read, and the rows
+    of state to emit, such as one for each window and key.
     """
 
     stages: int
@@ -57,7 +57,7 @@ def foretold(
     another emits its windows and ends.
 
     Args:
-        stages: the open lanes of each stage, in the order in which they drain.
+        stages: the stages, in the order in which they drain, each with its open lanes.
         until: for each SSP, the position at which its lane stops reading; None if only planned batches are finished.
     """
     lanes = {stage: [reports[name] for name in names if name in reports] for stage, names in stages.items()}
@@ -82,8 +82,8 @@ def seconds_left(status: JobStatus) -> float:
 
 
 def stops_at(drain: DrainProgress | None) -> Mapping[str, int]:
-    """The offsets at which a job stops reading, as far as they are known: those of its drain or, until these are
-    determined, the end offsets from when the drain was accepted.
+    """The offsets at which a job stops reading. Until its drain has determined them, the result contains the end
+    offsets from when the drain was accepted (mode "latest"), or nothing (mode "planned"). Without a drain, it is empty.
     """
     return {} if drain is None else drain.until or drain.ends
 
@@ -119,7 +119,9 @@ def _taking_in(report: LaneReport, until: Mapping[str, int]) -> float:
 
 
 def _ending(report: LaneReport) -> float:
-    """The expected seconds of a lane's last batch. The batch has no records, so functions have nothing to do."""
+    """The expected seconds of a lane's last batch; 0.0 for a lane without state, windows and watermark. The estimate
+    includes no time in functions, because the batch has no records.
+    """
     if not report.progress.state_bytes and not report.drain.windows and report.event_time.watermark is None:
         return 0.0
     return (

@@ -1,4 +1,4 @@
-"""The errors of anabranch, with their exit codes. An error's message says what happened, why, and what to do next."""
+"""The errors of anabranch, with their exit codes. Most error messages say what happened, why, and what to do next."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ class NotFoundError(AnabranchError):
 
 
 class UnreachableError(NotFoundError):
-    """No coordinator answers at this address. Start the coordinator, or correct ``[coordinator] url``. Also raised if
-    the Maven repository for jars does not answer."""
+    """No coordinator answers at this address, or the connection broke off. Start the coordinator, correct
+    ``[coordinator] url``, or try again. Also raised if the Maven repository for jars does not answer."""
 
 
 class ConflictError(AnabranchError):
@@ -131,7 +131,8 @@ class DamagedError(StateError):
 
 
 class OperatorError(AnabranchError):
-    """A function or an expression of the job failed on a row. The message names the operator and the row's origin."""
+    """A function or an expression of the job failed, an operator cannot read its table, a row is not allowed, or a
+    Python worker cannot import the job's code. In most cases, the message names the operator and the rows' origin."""
 
 
 class UnsupportedFormatError(AnabranchError):

@@ -1,8 +1,8 @@
 """Imports httpx without its command line, which would import rich and pygments. Those imports take longer than
 everything else that most verbs of the CLI do.
 
-httpx goes without its command line if that can't be imported, so the module of the command line is hidden while httpx
-is imported.
+httpx does without its command line if the module of the command line can't be imported, so that module is hidden while
+httpx is imported.
 """
 
 from __future__ import annotations

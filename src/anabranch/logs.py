@@ -92,8 +92,8 @@ def _configure() -> None:
 
 
 class _Stderr:
-    """Writes structlog's lines to the current ``sys.stderr``. If stderr is closed, or its disk is full, the line is
-    dropped without an error, because a job must not depend on its log.
+    """Writes structlog's lines to the current ``sys.stderr``. A line that can't be written, for example because stderr
+    is closed or a disk is full, is dropped without an error, because a job must not depend on its log.
     """
 
     def __init__(self, *_: object) -> None:

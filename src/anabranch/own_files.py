@@ -30,7 +30,9 @@ def make_file(path: Path) -> None:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a file's content to a new file. If this fails, the new file is removed, and OSError is raised."""
+    """Copy a file's content to a new file. If copying fails, the new file is removed. Raises OSError if copying fails,
+    or if the target exists.
+    """
     with source.open("rb") as of, os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as to:
         try:
             shutil.copyfileobj(of, to, 1 << 20)

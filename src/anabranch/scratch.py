@@ -1,8 +1,9 @@
 """Temporary files of this process and its JVM, in one folder. The next process of the same user that makes such a
-folder removes those of processes that were killed.
+folder removes the folders that killed processes have left behind.
 
-A process locks its folder, and the operating system releases the lock however the process ends, so an unlocked folder
-is certainly unused. Only a lock on the folder itself keeps systemd-tmpfiles from removing old files in it.
+A process locks its folder. However the process and its forks end, the operating system then releases the lock. So an
+unlocked folder belongs to no running process. Only a lock on the folder itself keeps systemd-tmpfiles from removing old
+files in it.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ def _made(place: Path) -> Path:
 
 
 def _locked(folder: Path) -> int:
-    """Lock a folder, and return the file descriptor that holds the lock. Raises OSError if the folder is locked
-    already, or belongs to another user."""
+    """Lock a folder, and return the file descriptor that holds the lock. Raises OSError if this fails, for example
+    because the folder is locked already, or belongs to another user."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,1 +1,3 @@
-"""What a user imports: jobs and their streams, processors with state and timers. Spark isn't imported with them."""
+"""Most of the interface of job files: jobs, streams, and processors with state and timers. Importing this package
+doesn't import Spark.
+"""

@@ -1,4 +1,6 @@
-"""Checks the arguments of a user's calls. Every error names the line of the call, and says how to correct the call."""
+"""Checks the arguments of a user's calls, and converts them for the job's graph. Errors name the line of the call, and
+say how to correct the call.
+"""
 
 from __future__ import annotations
 
@@ -177,7 +179,7 @@ def declared(processor: Processor) -> dict[str, dict[str, str]]:
 
 
 def row_limit(n: object) -> int:
-    """``n``, checked to be from 1 to the largest ``long``, the type of the state that counts the rows."""
+    """``n``, checked to be an int from 1 to the largest ``long``, the type of the state that counts the rows."""
     if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= _MOST_ROWS:
         raise GraphError(
             f"limit_per_key at {caller()} has n={n!r}", "give a whole number of rows from 1 on, as in limit_per_key(3)"
@@ -186,7 +188,9 @@ def row_limit(n: object) -> int:
 
 
 def check_partition_by(columns: Sequence[str], via: object, partitions: int | None) -> None:
-    """Raises GraphError if there are no columns, ``via`` is unknown, or ``partitions`` isn't allowed."""
+    """Raises GraphError if there are no columns, ``via`` is unknown, or ``partitions`` is less than 1 or is given with
+    ``via="spark"``.
+    """
     if not columns:
         raise GraphError(f"partition_by at {caller()} names no column", 'write partition_by("dest")')
     if via not in ("stream", "spark"):

@@ -1,4 +1,4 @@
-"""Builds the graph of a job while a job file runs: the operators so far, and the functions that they call."""
+"""Collects the operators and functions of a job while its job file runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anabranch.model.graph import Graph, Node
 
 class GraphBuilder:
     """Collects operators in the order in which the job file adds them. ``functions`` maps node numbers to the functions
-    that the operators call, and :data:`~anabranch.api.hooks.ON_DRAIN` to the ``on_drain`` function.
+    and processors that the operators call, and :data:`~anabranch.api.hooks.ON_DRAIN` to the ``on_drain`` function.
     """
 
     def __init__(self, job: str) -> None:
@@ -49,8 +49,10 @@ class GraphBuilder:
             inputs: the numbers of the nodes whose rows the operator gets.
             args: the operator's arguments; those that are None are left out.
             name: the name that the user gave; if None, ``derived`` is used.
-            derived: the default name. Each run of characters that a name can't contain is replaced with a dash. If
-                another operator has the name, a number is appended.
+            derived: the default name. Each run of characters that a name can't contain is replaced with a dash, and
+                dashes at both ends are removed; ``operator`` if nothing is left. If another operator has the name, a
+                number is appended.
+            function: the function or processor that the operator calls; None if there is none.
 
         Raises:
             GraphError: the name isn't allowed, or another operator has it.

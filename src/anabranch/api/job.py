@@ -1,5 +1,5 @@
-"""The job that a job file builds. Only ``preview`` and ``to_dataframe`` use Spark, in a module that they import on
-demand.
+"""The job that a job file builds. Only ``preview`` and ``to_dataframe`` use Spark, through a module that they
+import on demand.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Job:
         module: the name of the module that created the job.
 
     Raises:
-        GraphError: the name is empty, is too long, or contains characters that are not allowed.
+        GraphError: the name does not have this form.
 
     Example:
         ```python
@@ -66,16 +66,18 @@ class Job:
 
     @property
     def functions(self) -> dict[int, Any]:
-        """Maps node numbers to the functions that operators call, and :data:`~anabranch.api.hooks.ON_DRAIN` to the
-        ``on_drain`` function."""
+        """Maps node numbers to the functions and processors that operators call, and
+        :data:`~anabranch.api.hooks.ON_DRAIN` to the ``on_drain`` function."""
         return self._builder.functions
 
     def on_drain(self, function: Callable[[DrainedTask], None]) -> Callable[[DrainedTask], None]:
-        """Call a function for each task that has drained, before its container ends. Use this method as a decorator.
+        """Call a function for each task that has drained, before the task's container ends. Use this method as a
+        decorator.
 
-        The function runs in the container's driver process, after all results of the records that the task read have
-        been written, including those of windows and timers. If the function raises an exception, or if the container
-        dies before it has reported the drain, the function is called again, so it should be idempotent.
+        The function runs in the container's driver process, after all results of the task's stage for the records that
+        the task read have been written, including those of windows and timers. Later stages may still be draining. If
+        the function raises an exception, or if the container dies before it has reported the drain, the function is
+        called again, so the function should be idempotent.
 
         Args:
             function: takes one :class:`~anabranch.api.hooks.DrainedTask`, with the names of the job, stage and task.
@@ -118,8 +120,8 @@ class Job:
 
         Args:
             stream: the stream's name. ``[streams.NAME]`` in the configuration binds the stream to a system.
-            key: the columns in the message key, such as ``"tailnum string"``. If there are several columns, the key is
-                a JSON array.
+            key: the columns in the message key, such as ``"tailnum string"``. Several columns, or one that is not a
+                ``string``, ``binary``, ``int`` or ``bigint``, are read from a JSON array.
             schema: the columns in the value, such as ``"carrier string, dep_delay int"``. Required for JSON
                 streams. Streams of the formats ``string`` and ``raw`` have one column, ``value``, and take no schema.
             read_as: how to read JSON columns whose values are not in the usual form of their type, as a dict from
@@ -220,12 +222,13 @@ class Job:
 
         Args:
             spark: the SparkSession to use.
-            output: a stream that the job writes. Can be omitted if the job writes only one.
+            output: a stream that the job writes. Can be omitted if the job writes only one, not counting
+                intermediate streams.
             config: the path of an ``anabranch.toml``. Default: the one in the working folder.
 
         Raises:
-            UsageError: the job does not write this stream; or it writes several, and ``output`` is None; or it has a
-                ``process`` or ``limit_per_key``.
+            UsageError: the job does not write this stream; or ``output`` is None, and the job writes no stream or
+                several; or the job has a ``process`` or ``limit_per_key``.
             AnabranchError: the job cannot be planned, for example because a stream is missing.
 
         Example: ``job.to_dataframe(spark, "late-flights").groupBy("dest").count().show()``.

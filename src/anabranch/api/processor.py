@@ -16,13 +16,13 @@ class Processor:
     """The base class of processors, which process messages one at a time, with state and timers for each key.
 
     Declare state as class attributes. Inside ``on_message`` and ``on_timer``, such an attribute is the state of the
-    current key. All other attributes belong to a worker process, not to a key, so they should be constants.
+    current key. All other attributes should be constants: they don't belong to a key, and changes to them may be lost.
 
     Both methods yield rows, or return them as a list; ``None`` means no rows. A row is a dict, or any other kind of row
-    that the function of ``map`` can return. If ``on_message`` raises an exception, the message becomes a dead letter,
-    and the call's changes to state and timers are undone. If ``on_timer`` raises an exception, the call's changes are
-    undone, too, and the key and the timer's time become a dead letter. With ``[job] on_error = "drop"``, there is no
-    dead letter; with ``"fail"``, the lane fails.
+    that the function of ``map`` can return. If ``on_message`` raises an exception, or one of its rows is invalid, the
+    message becomes a dead letter, the call's rows are dropped, and its changes to state and timers are undone. The same
+    holds for ``on_timer``, except that the dead letter has the key and the timer's time. With
+    ``[job] on_error = "drop"``, there is no dead letter; with ``"fail"``, the lane fails.
 
     Example:
         ```python
@@ -40,7 +40,7 @@ class Processor:
     """
 
     def on_message(self, message: dict[str, Any], timers: Timers) -> Iterable[dict[str, Any]] | None:
-        """Called for each message. Messages of one key are processed in the order of their partition.
+        """Called for each message. Messages with the same key and partition are processed in the partition's order.
 
         Args:
             message: the columns of the message, by name.
@@ -49,7 +49,7 @@ class Processor:
         raise NotImplementedError
 
     def on_timer(self, key: dict[str, Any], at: datetime, timers: Timers) -> Iterable[dict[str, Any]] | None:
-        """Called once for each due timer, the earliest first, after the messages of the batch.
+        """Called once for each due timer, after the messages of the batch. A key's earliest timer comes first.
 
         Args:
             key: the columns of the stage key, by name.

@@ -1,8 +1,8 @@
 """Keyed state, as a processor declares and uses it: a value, a list or a map for each key.
 
-A processor works on one key at a time; the time spent on a key is the key's turn. Until the turn ends, reads and writes
-are buffered here. So Spark's state store is read only once for a value that many messages use, and the changes of a
-failed message can be undone.
+A processor works in turns, each on one key. Until a turn ends, its changes are buffered here, and so is what it has
+read (except by :meth:`MapState.items`). So Spark's state store is read only once for a value that many messages of a
+turn use, and the changes of a failed message can be undone.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ class State:
         return {"kind": self.kind, "type": self.type}
 
     def bound(self, stored: Any, journal: Journal) -> Self:
-        """A copy for a running processor, which keeps its values in ``stored`` and records changes in ``journal``."""
+        """A copy for a running processor. The copy keeps values in ``stored``, and records changes in ``journal``."""
         made = copy.copy(self)
         made._stored, made._journal = stored, journal
         made.begin()
         return made
 
     def begin(self) -> None:
-        """Begin the turn of another key: forget what was read or changed for the previous key."""
+        """Begin a turn: forget what was read or changed in the previous turn."""
 
     def flush(self) -> None:
         """Write the buffered changes at the end of the key's turn."""

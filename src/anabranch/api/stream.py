@@ -68,8 +68,8 @@ class Stream:
 
         The function must be stateless (no aggregates, ``distinct``, window functions, sorts or limits) and must keep
         the column ``_anabranch``. It is called in the driver, several times: first with DataFrames without rows, to
-        find out the columns, then when a lane starts or for each batch. If an exception is raised when the returned
-        DataFrame is computed, the lane fails.
+        find out the columns, then when a lane starts or for each batch. If the function raises an exception in a lane,
+        or the DataFrame that it returned can't be computed, the lane fails.
 
         Args:
             function: takes a DataFrame and returns a DataFrame.
@@ -100,9 +100,9 @@ class Stream:
         Args:
             function: takes a message as a dict and returns a row: a dict, dataclass, NamedTuple or ``Row``. Columns
                 that the row lacks are null. The function may be ``async``. If it raises an exception, the message
-                becomes a dead letter.
+                becomes a dead letter by default.
             schema: the columns of the result. Default: the input's. If a value does not fit its column, the message
-                becomes a dead letter; see docs/reference/function-results.md.
+                becomes a dead letter by default; see docs/reference/function-results.md.
             name: the operator's name.
 
         Example: ``flights.map(lambda m: {**m, "dest": m["dest"].lower()})``.
@@ -113,8 +113,9 @@ class Stream:
         """Replace each message with any number of messages.
 
         Args:
-            function: takes a message as a dict and returns an iterable of rows, or an async generator. If one of the
-                rows is invalid, none of them is used, and the message becomes a dead letter.
+            function: takes a message as a dict and returns an iterable of rows. The function may be ``async``, and may
+                be a generator or an async generator. If one of the rows is invalid, none of them is used, and the
+                message becomes a dead letter by default.
             schema: the columns of the result. Default: the input's.
             name: the operator's name.
 
@@ -211,9 +212,9 @@ class Stream:
             how: ``"inner"`` or ``"left"``. With ``"left"``, rows without a match are kept, with nulls.
             refresh: how old a lane's copy of the table can become before the next batch reads the table again, such as
                 ``"10 minutes"``. Default: a lane reads the table once after each start.
-            format: the files' format. Default: the format that the path's extension names, otherwise ``"parquet"``. CSV
-                files must have a header.
-            schema: the table's columns. Default: those that Spark infers from the files.
+            format: for a path, the files' format. Default: the format that the path's extension names, or
+                ``"parquet"`` if it names none. CSV files must have a header.
+            schema: for a path, the table's columns. Default: those that Spark infers from the files.
             prefix: a prefix for the names of the added columns.
             name: the operator's name.
 
@@ -261,7 +262,7 @@ class Stream:
         Args:
             window: ``tumbling("1 hour")``, ``sliding("1 hour", "10 minutes")`` or ``session("30 minutes")``.
             time: ``"event"`` uses the column named by ``read(event_time=...)``; ``"processing"`` uses the time at which
-                the record's batch was planned.
+                the row's batch was planned.
             on_late: what happens to a late row (a row whose windows are all closed): ``"drop"``, ``"dead-letter"`` or
                 ``"fail"``. With ``time="processing"``, no row is late, and only ``"drop"`` is allowed.
 
@@ -278,11 +279,11 @@ class Stream:
         name: str | None = None,
         **aggregates: str,
     ) -> Stream:
-        """Compute running aggregates for each stage key and, with ``by``, for each combination of stage key and values
-        of these columns. Each batch emits an updated row for every combination in the batch.
+        """Compute running aggregates for each stage key or, with ``by``, for each combination of stage key and values
+        of the ``by`` columns. Each batch emits an updated row for every key or combination in the batch.
 
-        The latest row of a combination contains the current values. The columns are the key, ``by``, and the
-        aggregates.
+        The latest row of a key or combination contains the current values. The result's columns are the key, ``by``,
+        and the aggregates.
 
         Args:
             by: further columns to group by, in addition to the stage key.
@@ -309,8 +310,8 @@ class Stream:
     ) -> Stream:
         """Process messages one at a time, with state and timers for each stage key. See :class:`anabranch.Processor`.
 
-        Late messages are also processed. With ``timers="event_time"``, you can recognize a late message by comparing
-        its event time with ``timers.now``, the watermark.
+        Messages that are older than the watermark are processed, too. With ``timers="event_time"``, you can recognize
+        them by comparing their event time with ``timers.now``, the watermark (None if there is none yet).
 
         Args:
             processor: an instance of your class. Each Python worker gets a copy.
@@ -318,7 +319,7 @@ class Stream:
             timers: the clock of the processor's timers. ``"event_time"`` is the watermark. ``"processing_time"`` is the
                 time at which a batch was planned. With this clock, a batch begins every second (or every
                 ``[job] interval``, if that is longer) even if there are no new records, unless the batch before takes
-                longer.
+                longer. Required if the processor defines ``on_timer``; otherwise, it must be None.
             name: the operator's name, under which its state is kept.
         """
         processor = arguments.processor(processor, timers)

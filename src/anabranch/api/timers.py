@@ -53,8 +53,8 @@ class Timers:
 
     @property
     def draining(self) -> bool:
-        """Whether this is the last batch of a drain. In this batch, ``now`` is in the year 9999, every timer fires, and
-        new timers are discarded."""
+        """Whether this is the last batch of a drain; False if the operator has no timers. In this batch, ``now`` is in
+        the year 9999, every timer fires, and new timers are discarded."""
         return self._now >= INFINITY
 
     def register(self, at: datetime) -> None:
@@ -92,7 +92,7 @@ class Timers:
         return [moment(at) for at in sorted(its)]
 
     def begin(self, now: int) -> None:
-        """Begin the turn of another key. ``now`` is the time on the operator's clock, in ms since 1970."""
+        """Begin a turn. ``now`` is the time on the operator's clock, in ms since 1970; 0 if there are no timers."""
         self._now = now
         self._changed = {}
 

@@ -40,10 +40,10 @@ class Windowed:
         name: str | None = None,
         **aggregates: str,
     ) -> Stream:
-        """Compute aggregates for each combination of a stage key, a window and, with ``by``, values of these columns.
+        """Compute aggregates for each combination of stage key, window and, with ``by``, values of the ``by`` columns.
 
-        The columns are the key, ``by``, ``window_start`` and ``window_end`` (timestamps; the end is exclusive), and the
-        aggregates.
+        The result's columns are the key, ``by``, ``window_start`` and ``window_end`` (timestamps; the end is
+        exclusive), and the aggregates.
 
         Args:
             by: further columns to group by, in addition to the stage key.

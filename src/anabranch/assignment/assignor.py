@@ -1,5 +1,5 @@
-"""Assigns the tasks of a job to its seats: by balance and, if racks count, by the racks of the partitions that tasks
-read.
+"""Assigns the tasks of a job to its seats: balanced, with each partition read in few containers, with few moves and, if
+racks count, with little traffic across racks.
 
 The solver for racks is imported on demand: that takes half a second, and few jobs use racks.
 """
@@ -45,8 +45,8 @@ class Where:
     Attributes:
         seats: the rack of each seat; None if it isn't known.
         partitions: for each ``system/stream`` and partition, the racks of the replicas, the leader's first; None stands
-            for a broker without a rack. Only for systems with racks.
-        coming: streams that the job will create; they are ignored.
+            for a broker without a rack. Contains only streams of systems with racks.
+        coming: streams that the job will create; their traffic doesn't count.
         lanes: for each stage and ``system/stream``, how many groups of the stage read the stream; 1 if it isn't named.
     """
 
@@ -81,8 +81,8 @@ class Seating:
         why_not: why racks don't count although the rules ask for them; otherwise, and for a single seat, empty.
         cost: ``traffic_cost`` for each partition that a container reads from another rack, multiplied by the number of
             groups that read the partition, plus ``non_overlap_cost`` for each task that moves; 0 without racks. If
-            several tasks in a container read a partition, it counts once with containers first, but once per task with
-            traffic first.
+            several tasks in a container read a partition, it counts once per task; but with containers first, tasks of
+            a stage that read exactly the same partitions count as one.
         lower_bound: a lower bound on the cost of any placement that is as well balanced and, with containers first,
             reads partitions in as few containers; 0 without racks.
     """
@@ -115,8 +115,8 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
     (``min_traffic`` balances only the stateful tasks of all stages together, and all tasks together, if racks count and
     either traffic comes first or no two tasks of a stage read the same partition.) Then each partition is read in few
     containers (see :func:`placement.place`), and then, with racks, the cost decides. If ``rules.first`` is ``traffic``,
-    the cost comes before the number of containers. The order of the arguments' elements doesn't matter. If the result
-    is passed as ``former``, and ``non_overlap_cost`` isn't 0, no task moves.
+    the cost comes before the number of containers. The order of the arguments' elements doesn't matter. If the seats of
+    the result are passed as ``former``, and ``non_overlap_cost`` isn't 0, no task moves.
 
     Args:
         former: the former seats, by stage and by the name that each task had then. These names differ from the present
@@ -227,8 +227,8 @@ def _containers_first(stages: Sequence[StageModel], problem: Problem, where: Whe
 
 
 def _bound(problem: Problem) -> float:
-    """A lower bound on the cost of placements that balance each stage. Each task that reads a partition accounts for at
-    least an equal share of the partition's traffic, wherever the others are.
+    """A lower bound on the cost of placements that balance each stage. If no partition is read by more than n tasks of
+    a stage, each task accounts for at least 1/n of the cost of what it reads, wherever the other tasks are.
     """
     from anabranch.assignment.racks import solver
 
@@ -246,8 +246,8 @@ def _bound(problem: Problem) -> float:
 
 
 def _traffic_first(stages: Sequence[StageModel], problem: Problem, where: Where) -> Seating:
-    """The solver's placement, with tasks exchanged within racks so that those that read the same partition are
-    together.
+    """The solver's placement, after the tasks of each stage and rack have been distributed anew among the rack's seats:
+    with few moves, and with tasks that read the same partitions in one seat if there is room.
     """
     from anabranch.assignment.racks import solver
 

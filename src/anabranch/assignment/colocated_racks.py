@@ -1,4 +1,4 @@
-"""Places tasks that read the same partitions in few seats, with little traffic across racks."""
+"""Places tasks so that those that read the same partitions are in few seats, with little traffic across racks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _Piece = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Member:
-    """A task of one stage. ``name`` is unique among all stages; ``home`` is the task's former seat."""
+    """A task of one stage. ``name`` is unique among all stages; ``home`` is the task's former seat; None if the
+    task is new.
+    """
 
     name: str
     task: Task
@@ -41,7 +43,8 @@ def place(
     Two balanced placements by :func:`placement.place` are considered: one with few moves, and one with few racks per
     group (tasks that read the same partitions). If one of them reads partitions in fewer seats, on average, only this
     one is considered. Groups with equal numbers of tasks and of partitions then exchange the seats, or parts of seats,
-    that they take, for the least total cost. A seat with any task of a group reads everything that the group reads.
+    that they take, for the least total cost, and the cheaper placement is returned. A seat with any task of a group
+    reads everything that the group reads.
 
     Args:
         load: how many tasks of other stages each seat has.
@@ -101,8 +104,9 @@ def _matched(
 ) -> list[tuple[list[Member], _Piece, int]]:
     """Match groups with pieces at the least total cost. Returns each group with its piece and the pair's cost.
 
-    A group has an arc to each set of racks, and to each piece with a seat that the group had before. The least cost is
-    the same as with an arc to each piece, because all other pieces in the same racks cost the same.
+    In the network, a group has an arc to each combination of racks in which a piece is, and to each piece with the
+    former seat of one of the group's tasks. The least cost is the same as with an arc to each piece, because all other
+    pieces in the same racks cost the group the same.
     """
     kinds = sorted(pieces)
     sets = sorted({_racks_of(kind, racks) for kind in kinds})
@@ -154,7 +158,9 @@ def _far(group: Sequence[Member], rack: str) -> int:
 
 
 def _filled(group: Sequence[Member], piece: _Piece) -> dict[str, str]:
-    """A seat of the piece for each task of a group: its former seat, if that belongs to the piece and has room."""
+    """A seat of the piece for each task of a group: the task's former seat if that belongs to the piece and has room,
+    otherwise another one with room.
+    """
     room = dict(piece)
     placed = {}
     for member in group:

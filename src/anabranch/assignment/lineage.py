@@ -1,4 +1,6 @@
-"""Finds the former seat of a task by its name or, if the factor has changed, by the names of its parts."""
+"""Finds the former seat of a task by the task's name or, if the factor has changed, by the names of the former tasks
+that had its keys.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ _Base = tuple[str, str, str, int]
 
 
 class Lineage:
-    """The former seats of a stage's tasks. Buckets of different factors are nested, so the parts of a split or merged
-    task are found by number."""
+    """The former seats of a stage's tasks. Buckets of different factors are nested, so the former tasks that had the
+    keys of a split or merged task are found by the numbers of their buckets."""
 
     def __init__(self, previous: Mapping[str, str]) -> None:
         self._seats = previous
@@ -29,8 +31,8 @@ class Lineage:
                 its[name.bucket % name.factor] = seat
 
     def seat(self, task: str) -> str | None:
-        """The seat that had the task or most of its parts; None if the task is new. If several seats had equally many
-        parts, the one with the lowest number.
+        """The seat that had the task or, if the factor has changed, the most of the former tasks that had its keys;
+        None if the task is new. Of several such seats, the one with the lowest number.
         """
         if task in self._seats:
             return self._seats[task]

@@ -40,7 +40,7 @@ class Line:
 
     def fill(self) -> dict[str, str]:
         """Fill one seat after another: with the rest of the partly placed group, then whole groups, then a part of a
-        group.
+        group. Returns the seat of each task.
         """
         while self.room:
             seat = self._next_seat()
@@ -122,7 +122,7 @@ class Line:
 
 def _clean_cuts(seats: Counter[int], floor: int, group_sizes: set[int]) -> dict[tuple[int, int], int]:
     """The largest possible number of clean cuts, by how many seats of the floor size and of the ceiling size are still
-    to be filled. If the groups differ in size, any cut might be clean.
+    to be filled. If the groups differ in size, any cut might be clean, so each is counted.
     """
     unit = group_sizes.pop() if len(group_sizes) == 1 else 1
     clean: dict[tuple[int, int], int] = {}

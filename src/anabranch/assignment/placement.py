@@ -1,4 +1,4 @@
-"""Assigns tasks to seats without racks: balanced, with each partition read in few containers, and with few moves."""
+"""Assigns tasks to seats, ignoring racks: balanced, with each partition read in few containers, and with few moves."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def place(
 
 
 def place_exactly(tasks: Iterable[Task], sizes: Mapping[str, int], homes: Mapping[str, str]) -> dict[str, str]:
-    """Place tasks of one stage with few moves from ``homes``, their former seats. Of the tasks that move, those
-    that read the same partitions share a seat if there is room. ``sizes`` says how many tasks each seat gets.
+    """Place tasks of one stage with few moves from ``homes``, their former seats. Tasks that don't stay, but read the
+    same partitions, share a seat if there is room. ``sizes`` says how many tasks each seat gets.
     """
     groups = list(_groups(sorted(tasks, key=attrgetter("index", "name"))).values())
     ordered = dict(sorted(sizes.items(), key=lambda item: (len(item[0]), item[0])))
@@ -89,14 +89,14 @@ def _consumption(groups: _Groups, placement: Mapping[str, str]) -> float:
 
 
 def _is_uniform(groups: _Groups) -> bool:
-    """Whether all groups have equally many tasks and partitions, and share no partition. If so, a line
-    (:mod:`anabranch.assignment.packing`) has the fewest pieces, and every piece costs the same."""
+    """Whether all groups have the same number of tasks and the same number of partitions, and share no partition. If
+    so, a line (:mod:`anabranch.assignment.packing`) has the fewest pieces, and every piece costs the same."""
     shapes = {(len(partitions), len(names)) for partitions, names in groups.items()}
     return len(shapes) <= 1 and len(set().union(*groups)) == sum(map(len, groups))
 
 
 def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str]) -> dict[str, int]:
-    """The number of tasks for each seat: the ceiling for those that had the most tasks."""
+    """The number of tasks for each seat: the average, rounded up for those that had the most tasks, otherwise down."""
     floor, ceilings = divmod(count, len(seats))
     held = Counter(homes.values())
     fullest = sorted(seats, key=lambda seat: -held[seat])[:ceilings]
@@ -137,7 +137,7 @@ def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str
 
 
 def _patched(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], staying: Mapping[str, str]) -> dict[str, str]:
-    """Tasks that can stay don't move; the others fill the gaps, and a group stays together if a gap is large enough."""
+    """Tasks that can stay don't move; the others fill the gaps, those of a group together if a gap is large enough."""
     placed = dict(staying)
     room = Counter(sizes)
     room.subtract(staying.values())

@@ -16,16 +16,17 @@ __all__ = ["numbered", "place"]
 def place(
     lanes: Mapping[str, str], processes: Mapping[str, str | None], copies: int, former: Mapping[str, Collection[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """The processes that maintain each lane's standbys: other ones than the process that runs the lane. So with few
-    processes, there may be fewer standbys than requested.
+    """The processes that maintain each lane's standbys: never the process that runs the lane. So with few processes,
+    there may be fewer standbys than requested.
 
     In order of importance: each lane and its standbys are in as many racks as possible, each process has its share of
-    standbys, and few standbys move. If the rack of any process isn't known, racks don't count. The order of the
-    arguments' elements doesn't matter. If the result is passed as ``former``, no standby moves.
+    standbys, and as few standbys as possible move. If the rack of any process isn't known, racks don't count. The order
+    of the arguments' elements doesn't matter. If the result is passed as ``former``, with the same other arguments, no
+    standby moves.
 
     Args:
         lanes: the process that runs each lane.
-        processes: the rack of each process.
+        processes: the rack of each process; None if it isn't known.
         copies: the number of standbys of each lane.
         former: the processes that already maintain standbys of each lane.
     """

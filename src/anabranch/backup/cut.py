@@ -93,8 +93,8 @@ def settled(
 
 
 def _batch(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: dict[Place, int]) -> Batch:
-    """The batch from which a lane continues. If the backup needs more records for this, adds them to ``taken``; then
-    call this again for all lanes. Raises MovedOnError if the copies can't be made to fit together.
+    """The batch from which a lane continues. If the backup needs more records for this, raises the counts in
+    ``taken``; then call this again for all lanes. Raises MovedOnError if the copies can't be made to fit together.
     """
     within = _last_within(lane, partitions, taken)
     if within > lane.planned:
@@ -131,8 +131,8 @@ def _is_of(publication: Publication, lane: LaneCopy, whole: int) -> bool:
 
 
 def _take_up_to(end: int, place: Place, partition: PartitionCopy, taken: dict[Place, int]) -> None:
-    """Make the backup include a partition's records up to ``end``. Raises MovedOnError if some of them were published
-    after the partition was copied."""
+    """Make the backup include a partition's records before ``end``. Raises MovedOnError if ``partition`` doesn't list
+    all of them."""
     count = taken[place]
     has = partition.later[count - 1].end if count else partition.end
     while has < end:

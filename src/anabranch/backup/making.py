@@ -7,8 +7,8 @@ The steps, in this order:
 3. bring the copies of the folders up to date, beginning with the folders of downstream lanes;
 4. decide where to cut, by what was published since step 2 (:mod:`anabranch.backup.cut`); take the copied folders back
    to the batches from which their lanes continue, and copy the streams up to the cut;
-5. read the store again. If more than the lanes' progress has changed, for example because lanes were started or closed,
-   start again with step 1.
+5. read the store again. If more has changed than :meth:`~anabranch.backup.moment.Moment.is_followed_by` allows, for
+   example because lanes were started or closed, start again with step 1.
 
 The manifest, with the checksums of all files, is written last.
 """
@@ -98,8 +98,8 @@ def make(source: Source, uri: str) -> Manifest:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the folder contains something else, a change of the job is under way for too long, or the job
-            progressed too far during each attempt.
+        ConflictError: the folder contains a complete backup or other files, the job was reset, something that prevents
+            a backup, such as a change, took too long, or the job progressed too far during each attempt.
         StateError: a folder of a lane is gone or damaged.
     """
     tree = Tree(source.spark, uri)
@@ -127,7 +127,8 @@ def make(source: Source, uri: str) -> Manifest:
 
 
 def _settled(source: Source) -> Moment:
-    """Wait until the job can be backed up. Raises ConflictError after ``_PATIENCE`` seconds, or if it was reset."""
+    """Wait until the job can be backed up. Raises ConflictError after ``_PATIENCE`` seconds, or if the job was
+    reset."""
     last: list[str] = []
 
     def look() -> Moment | None:
@@ -147,7 +148,8 @@ def _unsettled(job: str, why: str) -> ConflictError:
 
 
 def _copied(source: Source, moment: Moment, tree: Tree) -> Manifest:
-    """Copy everything except the manifest, which is returned. Raises MovedOnError if the job progressed too far."""
+    """Copy everything, and return the manifest, which isn't written yet. Raises MovedOnError if the job progressed too
+    far."""
     streams, elsewhere = _streams(source, moment)
     copies = [
         _Copied(lane, epoch, Mirror(folder.tree, copy.tree, _NAMES), copy)
@@ -213,8 +215,8 @@ def _place(source: Source, tree: Tree, lane: Lane, epoch: int) -> Folder:
 
 
 def _downstream_first(copies: Sequence[_Copied]) -> list[_Copied]:
-    """The folders, each lane's before those of the lanes whose output it reads. So what a copied lane has read was
-    published before its writer's folder is copied.
+    """The folders; that of a lane comes before those of the lanes whose outputs it reads. So what a copied lane has
+    read was published before the folders of the lanes that wrote it are copied. With a cycle, the order stays as it is.
     """
     by_lane = {each.lane.id: each for each in copies}
     read = {each.lane.id: {ssp.stream for ssp in (*each.lane.ssps, *each.lane.broadcast)} for each in copies}
@@ -259,7 +261,7 @@ def _decided(
 
 
 def _check_kept(lane: LaneCopy, batch: Batch, cuts: Mapping[str, StreamCut]) -> None:
-    """Raises MovedOnError if the streams no longer keep records that a lane must read again."""
+    """Raises MovedOnError if the streams no longer keep records that a lane must still read."""
     if not any(cut.starts for cut in cuts.values()):
         return
     done = batch.number - 1 if batch.pending else batch.number

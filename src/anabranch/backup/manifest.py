@@ -1,4 +1,5 @@
-"""The manifest of a backup: its files and their checksums. The manifest is written last and read first."""
+"""The manifest of a backup: what the backup contains, with the checksums of all files. The manifest is written last
+and read first."""
 
 from __future__ import annotations
 
@@ -160,7 +161,7 @@ def verify(tree: Tree, manifest: Manifest) -> None:
 
 
 def _is_checksum_of(name: str, files: Iterable[str], of: Iterable[str]) -> bool:
-    """Whether a file is Hadoop's checksum file of one of the files ``of`` in the backup's top folder."""
+    """Whether a file has the name of Hadoop's checksum file for one of the files ``of``, in the backup's top folder."""
     return name in {f".{each}.crc" for each in of} and "/" not in name
 
 

@@ -1,5 +1,5 @@
-"""Maintains a copy of a folder to which a lane is writing. After a refresh, the copy is at least as new as the folder
-was when the refresh began.
+"""Maintains a copy of a folder to which a lane may be writing. After a refresh, the copy is at least as new as the
+folder was when the refresh began.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ class Mirror:
     """Mirrors the files and folders that ``names`` lists. A file is copied again if its size or its modification time,
     by the source's clock, has changed.
 
-    List files that refer to other files first: then, after a refresh, the copy contains the files to which they refer.
+    In ``names``, put files that refer to others before these. Then, after a refresh, the copy contains the files to
+    which its files refer.
     """
 
     def __init__(self, source: Tree, target: Tree, names: Sequence[str]) -> None:
@@ -38,8 +39,8 @@ class Mirror:
             self._has |= {each: there[each] for each in due}
 
     def _belongs(self, name: str) -> bool:
-        """Whether a file must be copied: not if it is temporary or, between two kinds of storage, one of Hadoop's
-        checksum files, because Hadoop makes new ones.
+        """Whether a file must be copied. Temporary files aren't copied; nor, between a local disk and another storage,
+        are Hadoop's checksum files, because Hadoop makes new ones when it copies to a local disk.
         """
         file = name.rpartition("/")[2]
         is_checksum = file.startswith(".") and file.endswith(".crc")

@@ -15,7 +15,7 @@ B = TypeVar("B")
 
 
 def mapped(work: Callable[[A], B], items: Iterable[A]) -> list[B]:
-    """The results, in order. If an item fails, the error is raised after the work that is under way has ended; the
-    remaining items are skipped."""
+    """The results, in order. If an item fails, its error is raised after the work that is under way has ended; later
+    items may be skipped."""
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="backup") as pool:
         return [*pool.map(work, items)]

@@ -1,10 +1,11 @@
-"""Restores a job from a backup to a place that contains nothing of the job.
+"""Restores a job from a backup to a store and a storage root that contain nothing of the job.
 
-In this order, an interrupted restore can be repeated, and the store knows the job only when everything else is in
-place:
+The order of the steps makes it possible to repeat an interrupted restore, and ensures that the store knows the job only
+when everything else is in place:
 
-1. compare all files of the backup with their checksums; check that the job's outputs outside the backup contain no
-   batches that the backup doesn't know, and that existing streams still have what the job must read;
+1. compare all files of the backup with their checksums; check that no folders of the job's lanes exist, that outputs
+   that won't be restored contain no batches that the backup doesn't know, and that existing streams still have what the
+   job must read;
 2. copy each stream that doesn't exist here to a temporary folder, and move it to its place in one step;
 3. copy the folders of lanes;
 4. store the job's rows in one transaction. The job can then be started.
@@ -94,8 +95,10 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
     Raises:
         NotFoundError: there is no complete backup.
         DamagedError: a file of the backup is damaged.
-        ConflictError: parts of the job already exist here, the job's outputs outside the backup contain batches that
-            the backup doesn't know, or a stream here lacks records that the job must still read.
+        UnsupportedFormatError: the manifest was written by a newer anabranch, or is damaged.
+        ConflictError: the store already has the job, folders of its lanes already exist, another process on this
+            machine is running it, a stream that exists here isn't the one in the backup or lacks records, or outputs
+            that aren't restored contain batches that the backup doesn't know.
     """
     tree = Tree(spark, uri)
     found = manifest.read(tree)
@@ -132,8 +135,8 @@ def _alone(settings: Settings, job: str) -> AbstractContextManager[object]:
 
 
 def _is_done(tree: Tree, settings: Settings, found: Manifest) -> bool:
-    """Whether this backup has already been restored by a process that was killed before it removed its note. Removes
-    the note.
+    """Whether this backup has already been restored by a process that was killed before it removed its note. If so,
+    removes the note.
 
     Raises:
         ConflictError: the store already has a job of this name, but not from an interrupted restore of this backup.
@@ -179,7 +182,8 @@ def _settings(settings: Settings, its: JobRows) -> Settings:
 
 
 def _check_folders(due: _Restore) -> None:
-    """Raises ConflictError if folders of the job's lanes exist, unless an interrupted restore made them."""
+    """Raises ConflictError if folders of the job's lanes exist, unless an interrupted restore of this backup made
+    them."""
     if _is_noted(due.lanes, due.backup):
         return
     if due.lanes.files(""):

@@ -1,4 +1,5 @@
-"""``anabranch assign``: shows or changes which containers run which tasks, by the racks of the data."""
+"""``anabranch assign``: assigns tasks to containers by the racks of their data, explains the assignment of a job, and
+solves assignment problems from files."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ class ChangeOptions:
 
 
 def with_change_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """Replace a verb's last parameter, a :class:`ChangeOptions`, with a parameter for each field, as Typer needs it."""
+    """Replace a verb's last parameter, a :class:`ChangeOptions`, with a parameter for each of its fields, as Typer
+    requires."""
     *own, last = inspect.signature(verb, eval_str=True).parameters.values()
     shared = inspect.signature(ChangeOptions, eval_str=True).parameters
 

@@ -1,5 +1,5 @@
-"""``anabranch check``: finds damage in a job's lane folders, streams and outputs, and shows what only a backup can
-recover.
+"""``anabranch check``: finds damage in a job's lane folders, streams and outputs, shows what only a backup can recover,
+and, with ``--repair``, repairs what can be repaired without loss.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def check(
 
 
 class _Check:
-    """Checks a job's streams, outputs and folders, except the folders of running lanes."""
+    """Checks a job's streams and outputs, and the folders of lanes that neither run nor are closed. Repairs folders."""
 
     def __init__(self, settings: Settings, status: JobStatus, stack: ExitStack) -> None:
         from anabranch.systems.systems import Systems

@@ -98,8 +98,8 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
 
 
 def cleared(store: Store, job: str, root: str) -> list[str]:
-    """Delete the lane folders that a stopped job no longer needs, if the root is on a local disk, and return their
-    names. Call :func:`stopped_job.lanes` first, which checks that the job is stopped.
+    """Delete the lane folders that a stopped job no longer needs, and return their names. Deletes nothing unless the
+    root is on a local disk. Call :func:`stopped_job.lanes` first, which checks that the job is stopped.
     """
     place = local_folder(root)
     if place is None:

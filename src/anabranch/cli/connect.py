@@ -1,5 +1,5 @@
 """Finds the coordinator that serves a job: the configured one; otherwise the one that leads on a store that several
-machines can reach, or one on this machine. If there is none, the store is read directly.
+machines can reach, or one on this machine. If there is none, questions are answered from the store.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def overview(settings: CoordinatorSettings) -> Overview:
 
 
 def status(settings: CoordinatorSettings, job: str) -> JobStatus:
-    """A job's status. Raises NotFoundError, with the existing jobs, if there is no such job."""
+    """A job's status. Raises NotFoundError, which names the existing jobs, if there is no such job."""
     return _told(settings, job, lambda found: found.status(job), lambda store: stored_jobs.status(store, job))
 
 
@@ -155,7 +155,7 @@ def at(settings: Settings, url: str | None) -> Client:
 
 def coordinator_url(settings: CoordinatorSettings) -> str | None:
     """The configured URL; if there is none, and several machines can reach the store, the URL of the coordinator that
-    leads, or that led last; otherwise None."""
+    leads, or that led last. None if there is no such URL."""
     if settings.url is not None or not address.is_on_server(settings.store):
         return settings.url
     with _opened(settings) as store:
@@ -197,8 +197,8 @@ def _is_here(url: str) -> bool:
 
 
 def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], look: Callable[[Store], T]) -> T:
-    """Like :func:`read`, but for one job, and with ``look`` for the store. If there is a coordinator that can't be
-    reached, an error is raised, and the store isn't read.
+    """Like :func:`read`, but for one job, and ``look`` reads the store if there is no coordinator. If there is one that
+    can't be reached, an error is raised, and the store isn't read.
     """
     url = coordinator_url(settings) or served_here(settings).get(job)
     if url is not None:
@@ -209,8 +209,7 @@ def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], l
 
 
 def _opened(settings: CoordinatorSettings) -> closing[Store]:
-    """The store, for reading. Use it only if no coordinator can be asked, because importing the store's modules takes
-    time."""
+    """The store, for reading. Don't open it without need: importing the store's modules takes time."""
     from anabranch.coordinator.store import Store
 
     return closing(Store.open_existing(settings.store))

@@ -135,8 +135,8 @@ def _trace(lane: str, error: BaseException) -> None:
 
 
 def _code(client: Client, sha256: str, in_image: bool) -> Path:
-    """The folder with the job's code. With ``in_image``, the working folder; raises ConflictError if its code is
-    different."""
+    """The folder with the job's code. With ``in_image``, this is the working folder; raises ConflictError if its
+    Python files aren't those of the job."""
     if in_image:
         here = Path.cwd()
         if artifact.fingerprint(here) != sha256:
@@ -160,8 +160,8 @@ def _settings(running: RunningDeployment, master: str | None, rack: str | None) 
 
 
 def stops_because(graph: Graph, settings: Settings) -> str:
-    """Why the container doesn't continue without its coordinator: a setting forbids this, or an output can't be fenced,
-    so records could be written twice. Empty if the container continues.
+    """Why the container doesn't continue without its coordinator: ``on_coordinator_loss`` forbids this, the job runs in
+    real time, or an output can't be fenced, so records could be written twice. Empty if the container continues.
     """
     if settings.job.on_coordinator_loss != "continue":
         return f'the job has on_coordinator_loss = "{settings.job.on_coordinator_loss}"'

@@ -119,7 +119,8 @@ def _greet(settings: CoordinatorSettings, store: Store, url: str, local: bool) -
 
 
 def _check_reach(settings: CoordinatorSettings, host: str, url: str | None) -> None:
-    """Raises UsageError if other machines could reach the coordinator and no token is set, or if its URL is invalid."""
+    """Raises UsageError if no token is set and ``host`` isn't a loopback address, or if the coordinator's URL is
+    invalid."""
     if settings.token is None and not _is_loopback(host):
         raise UsageError(
             f"{host} can be reached from elsewhere, and [coordinator] token isn't set",
@@ -134,7 +135,8 @@ def _check_reach(settings: CoordinatorSettings, host: str, url: str | None) -> N
 
 
 def default_port(host: str, url: str | None) -> int:
-    """The port of ``url``, where verbs look for the coordinator, if this URL names ``host``; otherwise ``PORT``."""
+    """The port of the first URL in ``url`` (where verbs look for coordinators) that names ``host``; ``PORT`` if there
+    is no such URL, or it has no port."""
     for each in (url or "").split(","):
         looked_for = urlsplit(each.strip())
         if looked_for.hostname == host or (looked_for.hostname == "localhost" and host == "127.0.0.1"):
@@ -154,7 +156,7 @@ def launcher_of(settings: CoordinatorSettings, url: str, config: Path | None) ->
     """A launcher of containers that use the coordinator at ``url``, with this process's configuration and environment.
 
     Of the settings in the environment, containers get only the sections ``COORDINATOR`` and ``SPARK``, which depend on
-    the machine. ``start`` has stored all others in the coordinator.
+    the machine. The job's other settings are stored in the coordinator.
     """
     assert settings.logs is not None
     named = [] if config is None else ["--config", str(config.resolve())]

@@ -42,8 +42,8 @@ def dashboard(
 
 
 def address(url: str, job: str | None = None, token: str | None = None) -> str:
-    """The address of a page. The token is in the fragment, which browsers don't send and servers don't log, and which
-    the page removes at once.
+    """The address of a page. A token is put into the fragment, which browsers don't send and servers don't log, and
+    which the page removes at once.
     """
     path = "/" if job is None else f"/jobs/{quote(job, safe='')}"
     fragment = path if token is None else f"/login?{urlencode({'token': token, 'next': path})}"

@@ -1,4 +1,5 @@
-"""``anabranch demo``: a tour, in which a running job is changed, killed, frozen and drained."""
+"""``anabranch demo``: a tour, in which a running job is changed, loses containers that are killed or frozen, and is
+drained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``anabranch deploy``: replaces the running version of a job with another one, which takes over its state."""
+"""``anabranch deploy``: replaces the running version of a job with another one, which normally takes over its state."""
 
 from __future__ import annotations
 
@@ -137,8 +137,8 @@ def wished(
     dry: bool = False,
     now: bool = False,
 ) -> DeployRequest:
-    """The request to deploy the new version. If ``dry``, the coordinator only makes the plan. Otherwise, also registers
-    schemas, creates new streams and tables, and hands over the code.
+    """The request to deploy the new version. If ``dry``, the request is only for a plan. Otherwise, this function also
+    registers schemas, creates new streams and tables, and hands over the code.
     """
     if not dry:
         registered = preparation.formats(prepared.file, settings, prepared.formats, register=True)

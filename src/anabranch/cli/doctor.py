@@ -1,5 +1,5 @@
-"""``anabranch doctor``: checks everything that a job needs, such as Java, Python and Spark, and prints a line for each
-check."""
+"""``anabranch doctor``: checks whether a machine has what a job needs, such as Java, Python and Spark, and prints a
+line for each check."""
 
 from __future__ import annotations
 
@@ -124,7 +124,8 @@ def _class_archive() -> str:
 
 
 def _internals(settings: Settings) -> Iterator[tuple[str, bool, str]]:
-    """A line for all probes of Spark's private surface, and a line for each that fails."""
+    """A line for all probes of Spark's private surface, and a line for each that fails. If Spark doesn't start, one
+    line says why."""
     from anabranch.spark.session import session
 
     progress.say("starting Spark to check it ...")
@@ -161,8 +162,9 @@ def _store(settings: Settings) -> str:
 
 
 def _of_systems(settings: Settings) -> dict[str, Callable[[Settings], str]]:
-    """Each system's own checks, and a check of its Spark connector. If a system has no settings, and no stream uses it,
-    only checks that need no connection are made.
+    """Each system's own checks, and a check of its Spark connector if it has one. For a system that has no settings and
+    isn't used by any stream, the connector isn't looked up in a Maven repository, and the system's own checks are made
+    only if it needs folders.
     """
     found: dict[str, Callable[[Settings], str]] = {}
     systems = Systems(settings)

@@ -1,4 +1,5 @@
-"""The option ``--now`` of the verbs that change a job, and a message about what closing lanes are waiting for."""
+"""The option ``--now`` of the verbs that change a job, a reminder of what it allows, and messages about what closing
+lanes are waiting for."""
 
 from __future__ import annotations
 

@@ -55,8 +55,8 @@ def records(
 
     Args:
         first: the number of the first line, for the error.
-        key: the field that becomes the message key, null if the field is null or missing. Each line must then be an
-            object.
+        key: the field that becomes the message key, which is null if the field is null or missing. Each line must be an
+            object. None: records have no key, and lines can be any JSON.
         at: the timestamp of the records.
     """
     keys: list[bytes | None] = []
@@ -107,7 +107,7 @@ def values(batch: pa.RecordBatch, *, keys: bool) -> Iterator[bytes]:
 
 
 def text(batch: pa.RecordBatch, partition: int, offsets: Offsets) -> Iterator[bytes]:
-    """A JSON object for each record. Keys, values and headers that aren't UTF-8 become ``{"base64": …}``."""
+    """A JSON object for each record. Keys, values and header values that aren't UTF-8 become ``{"base64": …}``."""
     for offset, record in zip(offsets.tolist(), batch.to_pylist(), strict=True):
         yield msgspec.json.encode(
             {

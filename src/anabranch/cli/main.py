@@ -134,8 +134,8 @@ def _anabranch(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Declares the options before a verb. Without this function, Typer would reject an application without verbs of its
-    own."""
+    """Declares the options that come before a verb. Typer requires such a function, because no verb is registered with
+    ``app`` itself."""
 
 
 _INTERRUPTED = 130

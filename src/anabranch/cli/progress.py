@@ -23,7 +23,7 @@ def say(line: str) -> None:
 
 
 def shared(store: str) -> None:
-    """Warn if other users can read a store's folder. (If this version of anabranch creates the folder, they can't.)"""
+    """Warn if other users can access the folder of a store in a file. (They can't if this version made the folder.)"""
     file = address.path_of(store)
     if file is not None and own_files.is_shared(file.parent):
         say(f"warning: other users can look into {file.parent}: chmod -R go= {file.parent}")
@@ -46,7 +46,9 @@ def kept(settings: Settings, kept: JobModel | None) -> None:
 
 
 def rejected(report: LaneReport) -> str:
-    """A lane's numbers of dead letters, dropped records and groups of late rows, as text; empty if all are 0."""
+    """How many dead letters a lane has written (and how many of them are late rows), and how many rows and groups of
+    late rows were dropped, as text without those numbers that are 0; empty if all are 0.
+    """
     late = sum(report.event_time.late.values())
     dropped = (("dropped", report.event_time.dropped), ("late groups", report.event_time.late_groups))
     counts = (("dead", report.progress.dead_letters), ("of them late", late), *dropped)
@@ -89,7 +91,9 @@ def idle(report: LaneReport) -> str:
 
 
 def event_time(report: LaneReport) -> str:
-    """A lane's event time, and what holds it back; empty if the lane has no event time."""
+    """A lane's watermark, the SSP that holds it back, and the number of idle SSPs, as text; empty if neither the
+    watermark nor such an SSP is known.
+    """
     idle = f", {len(report.event_time.idle)} idle" if report.event_time.idle else ""
     if report.event_time.held_by is None:
         return "" if report.event_time.watermark is None else f"; watermark {when(report.event_time.watermark)}{idle}"
@@ -179,7 +183,9 @@ def batches(status: JobStatus) -> list[str]:
 
 
 def spent(seconds: Mapping[str, float]) -> str:
-    """The phases of a batch with their shares of the time, the longest first; empty if the times aren't known."""
+    """A batch's time, and the shares of its phases, the longest first, without those below 1 %; empty if the times
+    aren't known.
+    """
     total = sum(seconds.values())
     shares = sorted(seconds.items(), key=lambda each: -each[1]) if total else []
     found = ", ".join(f"{phase} {each / total:.0%}" for phase, each in shares if each / total >= _WORTH_TELLING)
@@ -214,7 +220,7 @@ def waits(status: JobStatus) -> list[str]:
 
 
 def stuck(status: JobStatus) -> list[str]:
-    """The messages on which functions have been working for a long time, one line per lane."""
+    """The messages on which functions have been working for a second or more, one line per lane."""
     return [
         f"lane {each.lane.id}: {each.report.drain.stuck}"
         for each in status.lanes

@@ -1,4 +1,6 @@
-"""Shows the jobs that read a stream, and the records that it keeps for them, as text and as JSON."""
+"""Shows, as text and as JSON, the jobs that read a stream, and how many records the stream keeps for each of them; and
+forgets such a job.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,8 @@ def lines(stream: str, readers: Sequence[ReaderLag], now: float) -> list[str]:
 
 
 def overdue(stream: str, readers: Sequence[ReaderLag]) -> list[str]:
-    """What a stream keeps beyond its retention because jobs haven't read it yet, and what the user can do, as lines;
-    empty if there is nothing."""
+    """How many records a stream keeps beyond its retention because jobs haven't read them yet, and what the user can
+    do, as lines; empty if there are no such records."""
     found = [
         f"kept beyond the retention, because job {lag.job} must still read them: {output.count(lag.overdue, 'record')}"
         for lag in readers

@@ -59,7 +59,7 @@ class Replacer:
 
     def replace(self, why: str) -> None:
         """Replace the process, because it can't continue, or end it if it was told to end. Returns only if the process
-        can't be replaced, has been replaced too often, or would restart a job that is to stop."""
+        can't be replaced or has been replaced too often, or if a new one would restart a job that is to stop."""
         latest = time.monotonic() + TOLD_WITHIN
         while self._code is None and time.monotonic() < latest:
             time.sleep(0.01)
@@ -71,8 +71,8 @@ class Replacer:
             self.now(following)
 
     def told_to_end(self, number: int) -> None:
-        """Record that a signal told this process to end. Instead of being replaced, the process then ends, with exit
-        code 130 after SIGINT, otherwise 0."""
+        """Record that a signal told this process to end. Where the process would be replaced, it ends from now on, with
+        exit code 130 after SIGINT, otherwise 0."""
         self._code = 128 + number if number == signal.SIGINT else 0
 
     def take_java(self, kill: Callable[[], None], is_child: bool) -> None:
@@ -88,9 +88,9 @@ class Replacer:
     ) -> Iterator[Any]:
         """A Spark session for the block, from :func:`anabranch.spark.session.session.start`.
 
-        If the Java process ends, this process is replaced or, if that isn't allowed, ended. If the block raises
-        ProcessBrokenError, this process is replaced after ``STOPS_WITHIN`` seconds at the latest. ``ended`` is set when
-        watchdogs have nothing left to watch.
+        If the Java process ends, this process is replaced or, if :meth:`replace` returns, ended. If the block raises
+        ProcessBrokenError, this process is replaced (see :meth:`now`) after ``STOPS_WITHIN`` seconds at the latest.
+        ``ended`` is set when watchdogs have nothing left to watch.
         """
         from anabranch.container import error_text, watchdog
         from anabranch.spark.internals import java_process
@@ -148,7 +148,8 @@ class Replacer:
         self.now(following)
 
     def now(self, following: Restarts) -> NoReturn:
-        """Replace the process at once, or end it if it was told to end. Only the Java process is ended first."""
+        """Replace the process at once, or end it if it was told to end. The Java process is ended first, but
+        nothing else is stopped."""
         self._kill_java()
         self._end_if_told(following.why)
         _say(f"a new process follows: {following.why.splitlines()[0]}")

@@ -1,4 +1,4 @@
-"""``anabranch restore``: restores a job from a backup to places that contain nothing of the job."""
+"""``anabranch restore``: restores a job from a backup to places that contain nothing of the job, or checks a backup."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def place(uri: str) -> str:
 
 
 def as_json(found: Manifest) -> dict[str, Any]:
-    """A backup's manifest for JSON, with the number and total size of the files instead of a list."""
+    """A summary of a backup's manifest for JSON. It has only lanes that continue from the backup, and the number and
+    total size of the files instead of a list.
+    """
     return {
         "id": found.id,
         "job": found.job,

@@ -1,4 +1,4 @@
-"""``anabranch rewind``: makes a running job read its streams again, from given offsets."""
+"""``anabranch rewind``: makes a running job read its streams again, from the earliest records, a time, or offsets."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def rewind(
 
 
 def wished(to: str, state: str | None, dry: bool = False) -> RewindRequest:
-    """The request to rewind. ``to`` can name a JSON file. Raises NotFoundError if the file doesn't exist, and
-    UsageError if it doesn't contain offsets by SSP, or if ``state`` is invalid."""
+    """The request to rewind. ``to`` can name a JSON file with offsets by SSP. Raises NotFoundError if the file doesn't
+    exist, and UsageError if it can't be read or has another content, or if ``state`` is invalid."""
     if state is not None and state not in set(StateHandling):
         raise UsageError(f"--state can't be {state!r}", f"give {' or '.join(StateHandling)}")
     place = _positions(Path(to)) if to.endswith(_SUFFIX) else to

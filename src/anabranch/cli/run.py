@@ -94,7 +94,7 @@ def execute(
     Raises:
         AnabranchError: the job failed, or can't be started.
         ProcessBrokenError: only a new process can help, and ``replacer`` can start one.
-        KeyboardInterrupt: after SIGINT, once every lane has ended.
+        KeyboardInterrupt: after SIGINT. Lanes that are running end first.
     """
     from anabranch.cli import replacing
 
@@ -151,8 +151,9 @@ def _planned(file: JobFile, settings: Settings, reset_state: bool) -> tuple[Plan
 def _checked(
     file: JobFile, settings: Settings, plan: Plan, coordinator: Coordinator, drained: bool
 ) -> tuple[set[str] | None, dict[str, Format]]:
-    """What the job wrote before (None if its outputs must still be created), and the formats of its streams. Raises
-    AnabranchError if an output stream is gone or contains records of an unknown lane, or if a format isn't known.
+    """The streams and tables that the job wrote before (None if the job starts anew), and the formats of its streams.
+    Raises AnabranchError if a stream that it wrote before is gone, if an output contains records of an unknown lane, or
+    if a format can't be determined.
     """
     name = file.graph.job
     lanes: dict[str, Lane] = {}
@@ -166,7 +167,7 @@ def _checked(
 def _prepared(
     file: JobFile, settings: Settings, plan: Plan, formats: dict[str, Format], known: set[str] | None
 ) -> Prepared:
-    """Everything that the job needs to start. Creates the outputs of a job that starts anew."""
+    """Everything that the job needs to start. Creates missing outputs if the job starts anew, and checks tables."""
     prepared = Prepared(file, settings, plan, preparation.resolved(file, formats), formats, known)
     for warning in plan.warnings:
         progress.say(f"warning: {warning}")
@@ -186,9 +187,9 @@ def _serve(
     printed: Path,
     trail: AuditTrail,
 ) -> JobStatus:
-    """Serve and run the job, and return its last status. The coordinator's HTTP server is closed with ``served``: the
-    caller closes this stack after Spark has been stopped, so the coordinator answers until then. Traces of failures are
-    appended to ``printed``.
+    """Serve and run the job, and return its last status. Soon after the job has ended, the coordinator's HTTP server
+    refuses new requests. It is closed with ``served``, which the caller closes after Spark has been stopped. Traces of
+    failures are appended to ``printed``.
     """
     from anabranch.container.reconciler import Container
     from anabranch.container.restarts import ProcessBrokenError

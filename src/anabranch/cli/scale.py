@@ -20,7 +20,7 @@ from anabranch.protocol.commands import ChangeResult, RewindResult, ScaleRequest
 from anabranch.protocol.status import JobStatus
 
 _POLL = 0.2
-_AGAIN = 15.0
+AGAIN = 15.0
 """After so many seconds without a change, what is left is said again."""
 
 
@@ -91,7 +91,7 @@ def wait(client: Client, job: str, timeout: float) -> None:
         if state in waiting.SETTLED:
             return status
         now, at = _left(status), time.monotonic()
-        if now != last or at - said >= _AGAIN:
+        if now != last or at - said >= AGAIN:
             progress.say(now if now != last else f"{now}, after {at - begun:.0f} s")
             last, said = now, at
         waits.tell(status)

@@ -1,4 +1,4 @@
-"""``anabranch sizing``: shows the figures that determine a job's factor and number of containers."""
+"""``anabranch sizing``: shows figures by which to choose a job's factor and number of containers, and gives advice."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def sizing(
 
 
 def rates(lane: LaneSizing, job: Sizing) -> str:
-    """A text with the lane's rate, the rate that it needs, and the time until it has caught up, now and with the factor
-    that is proposed, if there is one."""
+    """A text with the lane's rate, the rate that it needs, and the time until it has caught up: with the present factor
+    and, if another factor is proposed, with that one, too."""
     text = (
         f"lane {lane.lane} does {lane.true_rate:,.0f} records per second while it is busy, and needs "
         f"{lane.needed_rate:,.0f} to clear the backlog within {job.target_lag_seconds:,.0f} s: "

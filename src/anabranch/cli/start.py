@@ -92,7 +92,7 @@ def hand_over(client: Client, prepared: Prepared, settings: Settings, available_
 
 def program(client: Client, prepared: Prepared, settings: Settings, dry: bool = False) -> Program:
     """What containers need to run a job with these settings, which can differ from those with which the job was
-    planned. Unless ``dry``, hands over the job's code.
+    planned. Hands over the job's code, unless containers get it from their image. With ``dry``, the code is left out.
     """
     from anabranch.spark.query import resolution
 
@@ -135,8 +135,8 @@ def _kept_formats(client: Client, job: str) -> Mapping[str, Format]:
 
 
 def wait(client: Client, job: str, timeout: float, detach: bool) -> None:
-    """Wait until a job runs or has ended, unless ``detach``. Raises JobFailedError if the job has failed, and the
-    errors of :func:`waiting.until`.
+    """Wait until a job isn't starting or changing any more, unless ``detach``. Raises JobFailedError if the job has
+    failed, and the errors of :func:`waiting.until`.
     """
     if detach:
         return

@@ -1,4 +1,5 @@
-"""``anabranch stream``: creates, expands, lists, fills and reads the streams of any system."""
+"""``anabranch stream``: creates, expands, lists, fills and reads the streams of any system, and limits what they
+keep."""
 
 from __future__ import annotations
 

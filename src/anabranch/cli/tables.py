@@ -1,5 +1,5 @@
 """Draws tables and a job's progress. Import this module only where tables are drawn: importing rich takes as long as
-everything else that a verb does."""
+everything else that a short verb does."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def lanes(status: JobStatus) -> Group:
 
 
 def watch(coordinator: Status, job: str, until: threading.Event, show: Show | None) -> None:
-    """Show a job's progress on stderr until ``until`` is set: on a terminal, as a table, and below it what ``show``
-    returns; otherwise, in lines."""
+    """Show a job's progress and problems on stderr until ``until`` is set: on a terminal, as a table with the problems
+    and, if ``show`` is given, what it returns below; otherwise, in lines."""
     console = Console(stderr=True)
     if not console.is_terminal:
         last, told = "", set[str]()

@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 
 def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -> T:
-    """The answer to ``ask``, a request to a coordinator. While the coordinator can't be reached, the request is
-    repeated, and a message is printed once. The error is raised only if ``unless`` returns True.
+    """The answer to ``ask``, a request to a coordinator. If the coordinator can't be reached or can't answer now, a
+    message is printed once, and the request is repeated; but if ``unless`` returns True, the error is raised.
     """
     pause, said = _FIRST, False
     while True:

@@ -14,7 +14,8 @@ _ENDS_WITHIN = 10.0
 
 
 class WarmUp:
-    """At the end of the ``with`` block, the warm-up is asked to end early. A session on a cluster isn't warmed up.
+    """A warm-up, which :meth:`begin` starts. At the end of the ``with`` block, it is asked to end early. A session on a
+    cluster isn't warmed up.
 
     ``is_done`` is True when the warm-up has ended, successfully or not.
     """

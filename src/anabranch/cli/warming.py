@@ -62,11 +62,11 @@ def warm(spark: Any, leaving: threading.Event) -> None:
 
 
 class _Until:
-    """Sets ``reached`` when all lanes have run their batches or, if ``leaving`` is set, when each started lane has run
-    its first batch.
+    """Passes heartbeats on to the coordinator, and sets ``reached`` when all lanes have run ``_BATCHES`` batches or, if
+    ``leaving`` is set, when each lane that has started has run its first batch.
 
-    (A query that is stopped before the end of its first batch leaves processes behind that wait for connections to
-    Spark, and log errors.)
+    (A query that is stopped before the end of its first batch leaves processes behind, which wait for connections to
+    Spark, and which log errors.)
     """
 
     def __init__(self, coordinator: Coordinator, lanes: int, leaving: threading.Event) -> None:

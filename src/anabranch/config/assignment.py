@@ -12,8 +12,8 @@ __all__ = ["AssignmentSettings"]
 
 
 class AssignmentSettings(Section):
-    """How tasks are assigned to seats. Balance comes first: these settings decide among the placements that are equally
-    well balanced. See :func:`anabranch.assignment.assignor.seat`.
+    """How tasks are assigned to seats, and how many standbys lanes have. Balance comes first: racks and costs decide
+    only among placements that are equally well balanced. See :func:`anabranch.assignment.assignor.seat`.
     """
 
     strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"

@@ -63,8 +63,8 @@ def dumped(settings: Settings) -> dict[str, Any]:
 
 
 def _free(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The names and settings of the sections that a kind of table or a user's class defines, so that this module
-    doesn't know them.
+    """The names of the sections whose settings are defined by a kind of table or a user's class, each with those of its
+    settings that this module doesn't know.
     """
     yield from ((f"outputs.{name}", output.options) for name, output in settings.outputs.items())
     yield from ((f"systems.{name}", section.options) for name, section in settings.systems.others.items())

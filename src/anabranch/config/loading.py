@@ -26,7 +26,7 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
 
     Args:
         file: the configuration file, which must exist; None to look for ``anabranch.toml``.
-        beside: a job file. ``anabranch.toml`` is looked for in its folder, then in the working folder.
+        beside: a job file, in whose folder ``anabranch.toml`` is looked for before the working folder.
         over: sections of settings that take precedence over the file and the environment.
 
     Raises:

@@ -1,5 +1,5 @@
 """Resolves references to secrets in settings: ``${env:NAME}`` and ``${file:PATH}``. A reference is resolved where the
-secret is used. Only the reference is stored with a job's settings.
+secret is used. Only the reference is stored with a job's settings. Also hides passwords in URLs that are shown.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ _SECRET = re.compile(r"secret|password|token|access[._-]?key", re.IGNORECASE)
 
 
 class SparkSettings(Section):
-    """The Spark session of a container: its ``master``, its memory, and further properties in ``conf``."""
+    """Settings of Spark sessions: the ``master`` of containers' sessions, the memory, and further properties."""
 
     master: str | None = None
     memory: str = "2g"

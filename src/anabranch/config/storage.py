@@ -11,15 +11,15 @@ __all__ = ["StorageSettings", "local_folder"]
 
 
 class StorageSettings(Section):
-    """Where lanes' folders are. ``root`` is a path, or the URI of a folder in a storage system that can ensure that a
-    folder has only one owner. See docs/reference/storage-roots.md.
+    """Where lanes' folders are. ``root`` is a path or a URI. The storage there must be able to keep two processes from
+    taking the same lane's folder: see docs/reference/storage-roots.md.
     """
 
     root: str = "./.anabranch/lanes"
 
 
 def local_folder(uri: str) -> Path | None:
-    """The local path of a storage root, or of a folder below it; None if it isn't on a local disk.
+    """The local path for a path or a URI, such as a storage root; None for a URI with another scheme than ``file``.
 
     In a path without a scheme, ``#``, ``?`` and ``%`` have no special meaning, as in Spark.
     """

@@ -31,7 +31,7 @@ class PlannedBatch:
     Attributes:
         ranges: for each partition, the first offset that the batch reads, and the end offset.
         labels: for each operator that calls a function, the sources of its rows.
-        stateful: whether rows are brought together by key before one of these operators.
+        stateful: whether the batch brings rows together by key.
         state_tasks: the number of Spark tasks in which rows are brought together by key.
         slots: the partition of each slot whose rows come from a single partition.
         name: returns the text form of a bucket, given the numbers of source, partition and bucket.

@@ -37,7 +37,8 @@ class BatchSizeStore:
 
     def note(self, rows: int, *, ends: bool = False) -> None:
         """Record that a batch of the lane can have up to ``rows`` records. The size is written only if it differs
-        enough from the last written one, and not shortly after it, unless this is the last call (``ends``).
+        enough from the last size that was written. Shortly after that size, it is written only by the last call
+        (``ends``).
         """
         low, high = sorted((rows, self._rows))
         if high < low * _OTHER or (not ends and monotonic() < self._noted + _EVERY):
@@ -53,8 +54,8 @@ class BatchSizeStore:
 
 
 def remembered(lane_folders: LaneFolders, lane: Lane, *, quick: bool) -> int:
-    """The size for a lane's first batch, derived from what lanes have stored; 0 if nothing can be read. For ``quick``,
-    see :func:`anabranch.pace.stored_sizes.first`.
+    """The size for a lane's first batch, derived from what lanes have stored; 0 if nothing is stored or readable. For
+    ``quick``, see :func:`anabranch.pace.stored_sizes.first`.
     """
     try:
         return stored_sizes.first(_read(_tree(lane_folders, lane), lane), lane.factor, _partitions(lane), quick=quick)

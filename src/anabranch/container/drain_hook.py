@@ -22,8 +22,8 @@ class DrainHook:
         self._lock = threading.Lock()
 
     def drained(self, lane: Lane) -> None:
-        """Record that a lane has drained. For each of its tasks whose other lanes in this container have also drained,
-        call the function. Exceptions are passed on."""
+        """Record that a lane has drained. Call ``on_drain``, if there is one, for each of the lane's tasks whose other
+        lanes in this container have also drained. Exceptions of ``on_drain`` are passed on."""
         if self._function is None:
             return
         with self._lock:

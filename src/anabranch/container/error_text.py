@@ -1,5 +1,5 @@
-"""Makes the error text for a failed lane: anabranch's own message, otherwise the root cause. Also determines what may
-help.
+"""Makes the error text for a failed lane: anabranch's own message if there is one, otherwise the root cause. Also
+determines what may help.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Failure:
     """A failure, as the user sees it.
 
     Attributes:
-        what: the root cause in one line.
+        what: anabranch's own message or the root cause, in one line.
         reasons: lines that say what led to the failure, or where it was noticed.
         remedy: what may help without the user.
         awaits: what the lane waits for, if waiting is the remedy.

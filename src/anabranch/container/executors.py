@@ -74,8 +74,9 @@ def ready(
 
 
 def wait_for_slots(spark: SparkSession, cores: int, say: Callable[[str], None], unless: Callable[[], bool]) -> int:
-    """Wait for at least ``cores`` of Spark's task slots, and at least one. Returns their number; 0 if ``unless`` has
-    ended the wait. Raises ConfigError if there are too few ``SLOTS_WITHIN`` seconds after the first one."""
+    """Wait for at least ``cores`` of Spark's task slots, and at least one. Returns how many there are then; 0 if
+    ``unless`` has ended the wait. Raises ConfigError if too few have come within ``SLOTS_WITHIN`` seconds of the
+    first one."""
     master = spark.sparkContext.master
     begun = time.monotonic()
     next_word, first = begun + SAY_AFTER, 0.0
@@ -105,8 +106,8 @@ def task_slots(spark: SparkSession) -> int:
 
 
 def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) -> None:
-    """Check, with two Spark tasks per task slot, that executors can import the packages that lanes need,
-    and can write to the shared folders."""
+    """Check, with two Spark tasks per task slot, that executors can run anabranch's Python code, and can write to the
+    shared folders."""
     with ExitStack() as probing:
         shared = [probing.enter_context(_probed(*each)) for each in _shared(settings, graph)]
         look = partial(_look, [str(each.probe) for each in shared])
@@ -127,7 +128,7 @@ def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) ->
 
 
 def why_no_python(error: Exception) -> str:
-    """Why executors can't run Python functions: Python's own message if Python couldn't start, otherwise the root
+    """Why executors can't run Python functions: the message about Python's start if that failed, otherwise the root
     cause."""
     found = _PYTHON_SAID.search(str(error))
     return found[1] if found is not None else error_text.failure(error).what
@@ -155,7 +156,7 @@ def _probed(what: str, folder: Path, cure: str) -> Iterator[_Folder]:
 
 
 def _look(probes: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs on an executor: yields a row for each file to which the executor can't write."""
+    """Runs on an executor: yields a batch with a row for each probe to which the executor can't write."""
     import anabranch.spark.query.sink  # noqa: F401
 
     for _ in batches:

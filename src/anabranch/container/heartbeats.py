@@ -67,15 +67,15 @@ class Heartbeats(Protocol):
         ...
 
     def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
-        """Return the seat, once all lanes have ended. If the container ``returns``, a new process will ask for a seat
-        in its place.
+        """Give up the seat. Call this once all lanes have ended. ``returns`` says whether a new process will then
+        ask for a seat.
         """
         ...
 
 
 class DirectHeartbeats:
     """Sends a heartbeat in every turn of the container's loop. If the coordinator's store is unavailable, lanes
-    continue with their last orders, and a heartbeat is tried every second. Other errors are passed on.
+    continue with their last orders, and a heartbeat is tried only once per second. Other errors are passed on.
 
     Args:
         say: called with a message when the store becomes unavailable, and when it is available again.
@@ -131,7 +131,8 @@ class DirectHeartbeats:
 
 @dataclass(frozen=True)
 class Departure:
-    """A container's notice that it returns its seat. If it ``returns``, a new process will ask for a seat."""
+    """A container's notice that it gives up its seat. ``returns`` says whether a new process will then ask for a
+    seat."""
 
     returns: bool
 
@@ -209,7 +210,7 @@ class BackgroundHeartbeats:
         return answer
 
     def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
-        """Return the seat. If the coordinator can't be reached, the seat becomes free only after the lease has
+        """Give up the seat. If the coordinator can't be reached, the seat becomes free only after the lease has
         ended."""
         with self._lock:
             self._reports, self._departure = tuple(reports), Departure(returns)

@@ -19,8 +19,8 @@ log = logs.get_logger()
 
 
 class Inputs:
-    """The streams that a lane reads. ``starting`` are the lane's start offsets, which apply until the lane has
-    planned a batch."""
+    """The streams that a lane reads. ``starting`` are the lane's start offsets, which apply to the partitions for which
+    the lane's committed batches have no position yet."""
 
     def __init__(self, systems: Systems, lane: Lane, starting: Mapping[SSP, int]) -> None:
         self._systems = systems
@@ -52,8 +52,9 @@ class Inputs:
 
     def warnings(self, own: Collection[str]) -> tuple[str, ...]:
         """Warnings about keys that other programs have written to partitions in which anabranch doesn't expect them.
-        Only the newest keys in the lane's first and last partition of each stream are checked. Streams in ``own``,
-        which the job writes itself, aren't checked, nor are broadcast inputs, because each task gets all of their keys.
+        Only the newest keys in the lane's first and last partition of each stream are checked. Streams to which no
+        other programs can write aren't checked, nor are those in ``own``, which the job writes itself, nor broadcast
+        inputs, because each task gets all of their keys.
         """
         found = []
         for name, stream in self.streams:

@@ -85,8 +85,8 @@ class Load:
         return True
 
     def idled(self, report: LaneReport, now: float) -> bool:
-        """Record that no batch has ended since the last call. If the lane has nothing to read, the time until ``now``
-        counts as idle. Returns whether the figures have changed.
+        """Record that no batch has ended since the last call. If the lane has nothing to read and runs no batch, the
+        time until ``now`` counts as idle. Returns whether the figures have changed.
         """
         if not report.progress.ends or self._seconds:
             return False

@@ -19,7 +19,7 @@ def bases(lane: Lane, stream: str, count: int) -> int:
 
     An expansion gives a lane partitions whose numbers are higher than those of its old ones by multiples of the old
     partition count. If the lane has no such partitions, the stream may have been expanded all the same: then the
-    smallest count that is compatible with the lane's partitions is assumed.
+    smallest divisor of ``count`` that is higher than the numbers of the lane's partitions is assumed.
     """
     its = {(ssp.partition, lane.base.get(str(ssp), ssp).partition) for ssp in lane.ssps if ssp.stream == stream}
     known = [partition - base for partition, base in its if partition > base]

@@ -20,8 +20,8 @@ _PATIENCE = 5.0
 
 
 class Preparations(Generic[T]):
-    """Takes over the outputs of each coming lane, and analyzes its query, in a separate thread. If the outputs can't be
-    taken over yet, the lane itself tries again later.
+    """For each coming lane, takes over the lane's outputs and analyzes its query, in a separate thread. What fails
+    here, the lane itself does when it starts.
     """
 
     def __init__(
@@ -36,7 +36,8 @@ class Preparations(Generic[T]):
         self._begun: dict[_Key, _Preparation[T]] = {}
 
     def begin(self, coming: Iterable[Lane]) -> None:
-        """Prepare the lanes whose preparation hasn't begun yet. The results are kept until the container ends."""
+        """Begin the preparation of each lane for which it hasn't begun under the lane's current epoch. The results are
+        kept until the container ends."""
         for lane in coming:
             key = (lane.id, lane.epoch)
             if key not in self._begun:
@@ -60,7 +61,8 @@ class Preparations(Generic[T]):
         return preparation.taken
 
     def foreseen(self, lane: Lane) -> T | None:
-        """The analyzed query of a lane under its current epoch; None if it isn't ready. Doesn't wait."""
+        """The analyzed query of a lane under its current epoch; None if it isn't ready, or couldn't be prepared.
+        Doesn't wait."""
         preparation = self._begun.get((lane.id, lane.epoch))
         return None if preparation is None else preparation.foreseen
 

@@ -103,7 +103,8 @@ class Container:
 
         Raises:
             FencedError: the seat was lost; everything was stopped.
-            ProcessBrokenError: only a new process may help; everything was stopped, and the seat returned.
+            ProcessBrokenError: only a new process may help; everything was stopped, and the seat was returned if the
+                coordinator could be reached.
         """
         heartbeats.listen(self._turn.set)
         try:
@@ -174,7 +175,7 @@ class Container:
                 yield each
 
     def _close_prepared(self) -> None:
-        """Close the lanes that were kept running, if their successors are prepared, or take too long to prepare."""
+        """Close the lanes that were kept running, once the preparation of successors has ended or takes too long."""
         held, self._closing = self._closing, []
         for each, following in held:
             if self._preparations.under_way(following):
@@ -194,7 +195,7 @@ class Container:
         )
 
     def _restarts_for(self, lane: str, why: str = "") -> Restarts | None:
-        """The replacements of this process so far, plus the one the lane needs now; None if the process
+        """The replacements of this process so far, plus the one that the lane needs now; None if the process
         can't be replaced, or was replaced too often without progress."""
         return None if self._replaced is None else self._replaced.after(lane, self.batches, why)
 
@@ -250,8 +251,8 @@ class Container:
         return self._builder.prestarted(lane, starting, self._preparations.foreseen(lane))
 
     def _prestarted(self, lane: Lane, starting: Offsets) -> PrestartedQuery | None:
-        """The lane's prestarted query. If it doesn't fit the lane or starts at other offsets, it is abandoned, and the
-        result is None."""
+        """The lane's prestarted query; None if there is none. If it doesn't fit the lane or starts at other offsets, it
+        is abandoned, and the result is None, too."""
         ahead = self._prestarter.take(lane)
         if ahead is None:
             return None

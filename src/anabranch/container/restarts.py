@@ -1,9 +1,9 @@
-"""Decides when a failed lane gets another attempt, and when its process is replaced. Pure: no clock, no threads, no
-Spark.
+"""Decides whether a failed lane gets another attempt, and whether its process is replaced. Pure: no clock, no threads,
+no Spark.
 
 If the Java process is broken, further attempts in it can't help. So if a lane fails repeatedly, for an unknown reason
-or because of the Java process, both processes, Java and Python, are replaced before the lane counts as failed. Lanes
-then continue as after a crash.
+or because of the Java process, both processes, Java and Python, are replaced, if possible, before the lane counts as
+failed. Lanes then continue as after a crash.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class Restarts:
     why: str = ""
 
     def after(self, lane: str, batches: Mapping[str, int], why: str) -> Restarts | None:
-        """The replacements including the next one; None if there were too many without progress of the failed lane.
+        """The replacements including the next one, which is the first again if the failed lane has made progress since
+        the last one; None if there would be too many in a row.
 
         Args:
             lane: the failed lane; empty if the Java process has ended. Then progress of any lane counts.

@@ -23,7 +23,7 @@ class Retries:
         self._failures = 0
 
     def again(self, batch: int) -> float | None:
-        """The pause in seconds between a failure and the next attempt; None if there is none.
+        """The pause in seconds between a failure and the next attempt; None if there is no further attempt.
 
         Args:
             batch: the last committed batch, -1 for none.
@@ -43,11 +43,12 @@ class Retries:
 
 
 class Standstill:
-    """Detects a lane that makes no progress. Each detection doubles the time until the next (up to 64 times the first),
-    because batches may simply take long.
+    """Detects an SSP in which a lane makes no progress although there are records to read. Each detection doubles the
+    time until the next (up to 64 times the first), because batches may simply take long.
 
     Args:
-        after: the seconds for which an SSP with records to read must have kept the same position to count as stalled.
+        after: the seconds for which an SSP with records to read must have kept the same position to count as stalled
+            for the first time.
     """
 
     def __init__(self, after: float) -> None:

@@ -140,7 +140,8 @@ class RootCause:
 
 
 def text_of(error: BaseException) -> str:
-    """The texts of an exception and of its causes, with Java's stack traces. Raises nothing."""
+    """The texts of an exception and of its causes, with the tracebacks of Python and the stack traces of Java. Raises
+    nothing."""
     printed: list[str] = []
     seen: set[int] = set()
     current: BaseException | None = error

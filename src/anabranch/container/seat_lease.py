@@ -33,7 +33,7 @@ class SeatLease:
         clock: seconds on a clock that keeps running while the machine sleeps.
         stops_because: why the container stops before its lease ends if it can't reach its coordinator; empty if it
             continues. A container in a process of its own continues only if ``[job] on_coordinator_loss`` is
-            "continue", and all of the job's outputs can be fenced.
+            "continue", the job doesn't run in real time, and all of its outputs can be fenced.
     """
 
     def __init__(
@@ -70,7 +70,8 @@ class SeatLease:
 
     @property
     def must_stop(self) -> str:
-        """Why everything must end now; empty as long as the container can continue. A reason stays."""
+        """Why everything must end now; empty as long as the container can continue. Once there is a reason, everything
+        must end, even if the coordinator can be reached again."""
         keep = self.me.lease * _STOPPING
         if not self._refused and self._stops_because and self.lease_left <= keep:
             silence = f"the coordinator was not heard for {self.me.lease - keep:.0f} s"
@@ -104,7 +105,7 @@ class SeatLease:
 
     def hear(self, sent: SentHeartbeat, answer: HeartbeatResponse) -> None:
         """Process the answer to a heartbeat. If a later heartbeat has already been answered, the orders in this answer
-        don't count, but it still renews the lease, or says that the seat is lost."""
+        don't count; but if this answer says that the seat is lost, it is lost."""
         if not answer.alive:
             self._refused = answer.reason or "the coordinator says so"
             return

@@ -109,7 +109,7 @@ _KINDS = (
 
 
 def awaited(text: str) -> Surrounding | None:
-    """What a lane waits for after a failure; None if waiting won't help. ``text`` is the failure's complete text."""
+    """The surroundings that have caused a failure, according to its complete ``text``; None if the text names none."""
     return next((kind for kind in _KINDS if kind.pattern.search(text)), None)
 
 

@@ -37,7 +37,7 @@ class Operator:
 
 
 class TimeSpent:
-    """The time that one batch, whose writing began at ``since``, has spent in each phase."""
+    """The time that one batch, which the query began to compute at ``since``, has spent in each phase."""
 
     def __init__(self, since: float) -> None:
         self._since = since

@@ -1,4 +1,4 @@
-"""Plans a batch again with fewer rows if it takes longer than a transaction is allowed to take."""
+"""Determines whether a batch takes, or will take, longer than a transaction may, and plans it again with fewer rows."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def is_too_long(error: BaseException) -> bool:
 
 
 def outlasts(progress: BatchProgress | None, allowed: float) -> bool:
-    """Whether a batch will probably take longer than ``allowed`` seconds. False once it is publishing or committing,
-    because the slow part is then over.
+    """Whether a batch will probably take longer than ``allowed`` seconds. False as long as too little is known about
+    its speed, and once it is publishing or committing, because the slow part is then over.
     """
     if progress is None or progress.left is None or progress.phase in _WRITTEN:
         return False

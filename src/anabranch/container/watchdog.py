@@ -73,7 +73,7 @@ def watch_java(is_gone: Callable[[], bool], ended: threading.Event, replace: Rep
 
 
 def end_without_java(replace: Replace) -> NoReturn:
-    """Replace this process, whose Java process has ended. If it must not be replaced, end it with a message."""
+    """Replace this process, whose Java process has ended. If this isn't allowed, end this process with a message."""
     try:
         replace(JAVA_IS_GONE)
         sys.stderr.write(f"error: {JAVA_IS_GONE}\n  {_CURE}\n")

@@ -63,7 +63,7 @@ _LOST_SHOWN = 5
 class Coordinator(Operations):
     """Serves the jobs that are started on it or adopted from another coordinator. Thread-safe.
 
-    Only one process may serve a job on a store: see :class:`anabranch.coordinator.leadership.endpoint.RunLock` and
+    Only one process at a time may serve a job: see :class:`anabranch.coordinator.leadership.endpoint.RunLock` and
     :class:`anabranch.coordinator.leadership.election.Election`.
 
     Args:
@@ -353,7 +353,7 @@ class Coordinator(Operations):
     # Requests of a launcher
 
     def demands(self, jobs: Collection[str]) -> list[Demand]:
-        """What each served job needs from a launcher. ``jobs`` that have ended are included: they need nothing."""
+        """What served jobs need from a launcher. Includes those of ``jobs`` that ended: they need nothing."""
         with self.registry.locked_all():
             clock, lease = self.registry.clock, self.registry.lease
             found = [seats.demand(running_job, clock(), lease) for running_job in self.registry.jobs.values()]

@@ -18,7 +18,7 @@ class ServedJobs:
     """The jobs that a coordinator serves, and their datasets.
 
     Args:
-        leads: returns whether the coordinator leads; while it doesn't, it serves no jobs.
+        leads: returns whether the coordinator leads.
     """
 
     def __init__(self, coordinator: Coordinator, leads: Callable[[], bool] = lambda: True) -> None:

@@ -1,4 +1,4 @@
-"""Checks names from users and containers before they are used in a path or a query."""
+"""Checks names of jobs and seats, and ids of containers, before these are used in a path or a query."""
 
 from __future__ import annotations
 

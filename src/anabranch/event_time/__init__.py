@@ -1,1 +1,3 @@
-"""Event time: durations, windows and a lane's watermark, as pure functions (docs/explanation/event-time.md)."""
+"""Event time and processing time: durations, windows, control records, and a lane's watermark and clock, as pure
+functions (docs/explanation/event-time.md).
+"""

@@ -1,4 +1,6 @@
-"""The processing time of a lane, which never goes back: a pure function of two clocks. All times are in ms."""
+"""The processing time of a lane, which never goes back: a pure function of its last value and two clocks. All times are
+in ms.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Which windows of processing time are closed, as a pure function of the time. All times are Unix ms."""
+"""Which windows of processing time are closed, as a pure function of the current time and the time of the last record.
+All times are Unix ms.
+"""
 
 from __future__ import annotations
 

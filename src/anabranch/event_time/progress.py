@@ -20,7 +20,7 @@ class Upstream:
         cursor: the place in the log, as the system counts it, up to which control records were processed (-1: none).
         heard: the last watermark of each lane that writes the SSP; None if the lane has none yet. A lane that is known
             only from the control records of its co-writers has the lowest watermark of its predecessors.
-        gone: the lanes that their successors have replaced.
+        gone: the lanes whose reports no longer count, such as lanes that their successors have replaced.
         resting: lanes that are idle, according to their last control records.
     """
 
@@ -51,8 +51,8 @@ class Upstream:
 
     @property
     def watermark(self) -> int | None:
-        """The watermark of the SSP; None until at least one of its writers, and each writer that isn't idle, has
-        reported a watermark.
+        """The watermark of the SSP: the lowest one of its writers that aren't idle; None if one of these has none yet.
+        If all writers are idle, the highest one of theirs; None if there is none.
         """
         return _reached({lane: at for lane, at in self.heard.items() if lane not in self.resting}, self.heard)
 
@@ -64,7 +64,7 @@ class Progress:
     Attributes:
         maxima: the latest event time of each SSP that was read.
         upstream: for each SSP of an intermediate stream, the reports of the lanes that write the SSP.
-        idle: the SSPs of other streams that are idle.
+        idle: the idle SSPs of streams that aren't intermediate.
     """
 
     watermark: int | None = None
@@ -107,8 +107,9 @@ def after(
     maxima: Mapping[str, int],
     upstream: Mapping[str, Upstream],
 ) -> Progress:
-    """The event time after a batch. The watermark is the minimum over all SSPs that aren't idle, or the maximum if all
-    are idle, and never falls. An SSP with an event time in the batch is no longer idle.
+    """The event time after a batch. The watermark is the minimum over all SSPs that aren't idle (the maximum if all are
+    idle), but never falls, and stays the same if the watermark of one of these SSPs isn't known. An SSP with an event
+    time in the batch is no longer idle.
 
     Args:
         delays: the declared watermark delay, in ms, of every SSP that determines the watermark; None for an SSP of an
@@ -207,8 +208,8 @@ def _rests(progress: Progress, ssp: str, delay: int | None) -> bool:
 
 
 def _reached(active: Mapping[str, int | None], known: Mapping[str, int | None]) -> int | None:
-    """The minimum of the active watermarks; None if one of them is None. If no watermark is active, the maximum of the
-    known watermarks.
+    """The minimum of the watermarks in ``active``; None if one of them is None. If ``active`` is empty, the maximum of
+    the watermarks in ``known`` that aren't None; None if there are none.
     """
     return _lowest(active.values()) if active else max((at for at in known.values() if at is not None), default=None)
 

@@ -108,7 +108,7 @@ def tumbling(size: str) -> Tumbling:
 
 
 def sliding(size: str, slide: str) -> Sliding:
-    """Overlapping windows: ``sliding("1 hour", "10 minutes")`` are one hour long and begin every ten minutes.
+    """Overlapping windows: those of ``sliding("1 hour", "10 minutes")`` are one hour long and begin every ten minutes.
 
     Args:
         size: the length of a window, as for :func:`tumbling`.

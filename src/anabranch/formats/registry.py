@@ -32,19 +32,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Version:
-    """A schema of a subject, and the id that precedes each value that is written with it."""
+    """A schema of a subject, with its id, which precedes each value that is written with the schema."""
 
     id: int
     schema: str
 
 
 class Registry:
-    """A connection to a schema registry, as a context manager that caches answers. All methods raise AnabranchError if
+    """A connection to a schema registry, as a context manager. All methods that send a request raise AnabranchError if
     the registry doesn't answer or refuses the request.
 
     Raises:
-        ConfigError: the settings name no registry, contain a reference that can't be resolved, or contain a property
-            that the client doesn't know; or the client isn't installed.
+        ConfigError: the settings name no registry, contain a reference that can't be resolved, or contain something
+            that the client doesn't accept; or the client isn't installed.
     """
 
     def __init__(self, settings: FormatsSettings) -> None:

@@ -53,8 +53,8 @@ def settled(
             is -1, which suffices to plan a job.
 
     Raises:
-        ConfigError: a schema is missing or invalid.
-        AnabranchError: the registry doesn't answer.
+        ConfigError: a setting or a schema is missing or invalid.
+        AnabranchError: the registry doesn't answer, or refuses a request.
     """
     bound = {name: settings.streams[name] for name in sorted({*read, *written}) if name in settings.streams}
     found = {name: _of_settings(name, each) for name, each in bound.items() if each.format != "confluent"}

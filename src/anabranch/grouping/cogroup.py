@@ -36,6 +36,6 @@ def into(request: Request, count: int) -> tuple[Task, ...]:
 
 
 def task_count(inputs: Iterable[Input]) -> int:
-    """How many tasks ``cogroup`` makes at factor 1. If the result is 1 for several streams, the caller should warn; see
+    """How many tasks ``cogroup`` makes at factor 1. For when to warn of a single task, see
     :func:`anabranch.grouping.keys.single_group`."""
     return math.gcd(*(stream.partitions for stream in inputs))

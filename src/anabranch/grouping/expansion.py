@@ -1,8 +1,9 @@
 """Determines the tasks of a stage whose factor, partition counts or set of streams has changed (compare Samza's
 proposal SEP-5).
 
-State stays where it is. If a stream had n partitions when its state was first written, a key of partition p was in
-partition p mod n at that time, provided that producers assign keys by hash modulo the partition count.
+State stays where it is. If a stream had n partitions when its state was first written, and now has a multiple of n, a
+key that is now in partition p was in partition p mod n at that time, provided that producers assign keys by hash modulo
+the partition count.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: in
     """The stage with new inputs and a new factor.
 
     No former generations are needed, because the stage itself records under which partitions its state was first
-    written. Unless the grouper is ``all``, unchanged inputs give the same tasks, divided by the new factor.
+    written. Unless the grouper is ``all``, unchanged inputs give the same tasks at factor 1, each divided by the new
+    factor.
 
     Args:
         before: the stage's current factor.
@@ -103,8 +105,9 @@ def _with(stage: StageModel, inputs: tuple[str, ...], tasks: tuple[Task, ...], b
 
 
 def _extend(stage: StageModel, base: dict[str, SSP], stream: Input) -> None:
-    """Add to ``base``, for each partition of a stream, the partition under which its state was first written. Raises
-    ConflictError if the count isn't a multiple of the count at that time.
+    """Add to ``base``, for each partition of a stream, the partition under which its state was first written; for a new
+    stream, the partition itself. Raises ConflictError if the stream's partition count isn't a multiple of what it was
+    at that time.
     """
     first = base_partitions(stage).get(str(stream))
     if first is None:

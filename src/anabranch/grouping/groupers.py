@@ -23,7 +23,7 @@ def named(name: str) -> Grouper:
     """The built-in grouper with this name.
 
     Raises:
-        ConfigError: the name is unknown; the message lists the known names and suggests the most similar one.
+        ConfigError: the name is unknown; the message lists the known names and, if one is similar, suggests it.
     """
     if name in GROUPERS:
         return GROUPERS[name]

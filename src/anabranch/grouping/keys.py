@@ -1,4 +1,6 @@
-"""Checks whether all records of a key, from several streams, are in one task, as joins and merges by key require."""
+"""Checks whether all records of a key, from several streams, are in one task, as joins and merges by key require; and
+whether ``cogroup`` makes only a single task.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ __all__ = ["SeparatedKey", "SingleGroup", "apart", "single_group"]
 
 @dataclass(frozen=True)
 class SeparatedKey:
-    """Two streams in which records of one key can be in different tasks. With ``cogroup``, such records would be in one
-    task, and the stage would have ``cogroup_tasks`` tasks (at factor 1).
+    """Two streams whose records of the same key can be in different tasks. With ``cogroup``, all records of a key would
+    be in one task, and the stage would have ``cogroup_tasks`` tasks (at factor 1).
     """
 
     left: Input
@@ -36,11 +38,11 @@ class SingleGroup:
 
 
 def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> SeparatedKey | None:
-    """The first two streams whose keys these tasks don't keep together; None if there are none.
+    """The first pair of streams whose equal keys the tasks don't keep together; None if there is no such pair.
 
     Only the contents of the tasks matter, so this works for a user's own grouper and for an expanded job, too. If
-    producers write each key to partition ``hash(key) mod n``, partitions p and q of two streams can share a key if p =
-    q modulo the GCD of the two counts.
+    producers write each key to partition ``hash(key) mod n`` of a stream with n partitions, partitions p and q of two
+    streams can share a key if p = q modulo the GCD of the two partition counts.
 
     Args:
         keyed: streams with the same key columns.

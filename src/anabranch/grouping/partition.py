@@ -1,4 +1,6 @@
-"""The grouper ``partition``, the default: at factor 1, task i has partition i of every stream that isn't broadcast."""
+"""The grouper ``partition``, the default: at factor 1, task i has partition i of every stream that isn't broadcast and
+has such a partition.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from anabranch.model.task import Task
 
 def group(request: Request) -> tuple[Task, ...]:
     """At factor 1, partition p of every stream that isn't broadcast goes to task p. Equal keys of several such streams
-    are in one task if all their partition counts are equal, and producers write each key to partition
+    are in one task if each of the streams has n partitions, and producers write each key to partition
     ``hash(key) mod n``.
     """
     count = max(stream.partitions for stream in request.grouped)

@@ -13,8 +13,8 @@ _CURE = "correct the grouper's function: every bucket of every SSP belongs to ex
 
 
 def check(request: Request, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
-    """Return ``tasks`` if every bucket of every SSP is in exactly one of them, each has the request's broadcast SSPs,
-    and they have distinct names and are numbered in order.
+    """Return ``tasks`` if every bucket of the stage's SSPs is in exactly one of them, no task has other SSPs, each has
+    the request's stage and broadcast SSPs, and the tasks have distinct names and are numbered in order, from 0.
 
     Raises:
         GraphError: one of these conditions isn't met; the message names the SSP or the task at fault.

@@ -13,7 +13,7 @@ __all__ = ["cut"]
 
 
 def cut(request: Request, bases: Iterable[tuple[TaskName, Sequence[SSP]]]) -> tuple[Task, ...]:
-    """The tasks of a stage, made from its base tasks with their whole SSPs and numbered in order (``index``).
+    """The tasks of a stage, numbered in order (``index``). ``bases`` are its tasks at factor 1, with their whole SSPs.
 
     No tasks are made from a base task without SSPs. The numbers that its tasks would have had stay unused.
     """

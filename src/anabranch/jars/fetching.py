@@ -29,7 +29,8 @@ def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) ->
     the folder.
 
     Raises:
-        AnabranchError: a jar can't be fetched, or has the wrong checksum. The cache is unchanged.
+        AnabranchError: a jar can't be fetched, or has the wrong checksum, and no jar was added to the cache; or the
+            folder can't be made.
     """
     if wanted.is_there:
         return wanted.folder

@@ -54,7 +54,7 @@ class JarSet:
 
     @property
     def is_there(self) -> bool:
-        """Whether the cache has all jars of the set. Their checksums were verified when they were fetched."""
+        """Whether the cache has all jars of the set. The jars' checksums were verified when the jars were fetched."""
         return all((self.folder / jar.file).is_file() for jar in self.jars)
 
 

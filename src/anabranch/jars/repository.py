@@ -30,11 +30,11 @@ class Repository:
 
 
 def chosen(url: str | None = None, environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Repository:
-    """The repository to use: ``url``, otherwise that of the environment variable ``ANABRANCH_MAVEN_REPOSITORY``,
+    """The repository to use: ``url``, otherwise the URL in the environment variable ``ANABRANCH_MAVEN_REPOSITORY``,
     otherwise the mirror of Maven Central in ``~/.m2/settings.xml``, otherwise Maven Central.
 
     Raises:
-        UsageError: the URL isn't an HTTP URL, or ``settings.xml`` can't be read.
+        UsageError: the URL isn't an HTTP URL, or ``settings.xml`` exists, but can't be read.
     """
     settings = (home or Path.home()) / ".m2" / "settings.xml"
     if url is not None:

@@ -1,7 +1,7 @@
 """A job's code as one file, named by its hash. It is packed on the user's machine, and unpacked where the job runs.
 
-The hash doesn't prove that the content is harmless. So an archive is refused if it contains anything but ordinary files
-with allowed names, too many files, or too many bytes. No part of a refused archive stays in the cache.
+The hash doesn't prove that the content is harmless. So an archive is refused, for example, if it contains too many
+files or bytes, or anything but ordinary files with allowed names. No part of a refused archive stays in the cache.
 """
 
 from __future__ import annotations
@@ -67,12 +67,13 @@ class Artifact:
 def pack(home: Path) -> Artifact:
     """Pack the files below ``home``, the job file's folder. The same files give the same hash on every machine.
 
-    In a git work tree, the files that git doesn't ignore are packed, committed or not; in a folder that :func:`unpack`
-    has made, all files that were unpacked there; elsewhere, ``*.py`` and ``*.toml``.
+    In a folder that :func:`unpack` has made, and whose files haven't changed, these files are packed; in a git work
+    tree, the files that git doesn't ignore, committed or not; elsewhere, and if git isn't installed or lists no files,
+    ``*.py`` and ``*.toml``.
 
     Hidden files and folders (names that begin with a dot), Python environments, ``__pycache__``, data files (see
-    :data:`anabranch.job_code.listing.DATA`), git submodules and links to folders are always excluded. A link to a
-    packed file becomes a copy of the file. Nothing is compressed, because compressors differ.
+    :data:`anabranch.job_code.listing.DATA`) and links to folders are always excluded; so are submodules, if git lists
+    the files. A link to a packed file becomes a copy of the file. Nothing is compressed, because compressors differ.
 
     Raises:
         NotFoundError: ``home`` isn't a folder.
@@ -107,7 +108,8 @@ def fingerprint(home: Path) -> str:
 
     Raises:
         NotFoundError: ``home`` isn't a folder.
-        UsageError: the folder has no Python files.
+        UsageError: the folder has no Python files, a file's name isn't allowed on other machines, or a link leads
+            elsewhere.
         AnabranchError: a file can't be read.
     """
     if not home.is_dir():
@@ -126,8 +128,8 @@ def packed_package(folder: Path) -> bytes:
 
 
 def unpack(content: bytes, sha256: str, cache: Path) -> Path:
-    """Unpack ``content`` into the folder ``cache/<sha256>``, unless it is already there, and return the folder. Several
-    processes can call this at the same time.
+    """Unpack ``content`` into the folder ``cache/<sha256>``, unless all its files are already there unchanged, and
+    return the folder. Several processes can call this at the same time.
 
     Raises:
         UsageError: ``content`` doesn't have this hash, is too large, or is refused as an archive.
@@ -299,8 +301,8 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Inside ``with``, no other process has this lock. The operating system releases the lock when the process ends for
-    any reason.
+    """Inside ``with``, no other process has this lock. If the process is killed there, the operating system releases
+    the lock.
     """
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

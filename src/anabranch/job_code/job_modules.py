@@ -1,8 +1,9 @@
 """Makes a job's modules importable in this process and in Python workers: the job file, under a unique module name, and
 the modules next to it.
 
-Python workers import a job's modules as any program does, and no objects are copied from the user's process. But they
-import the text that the user's process has run, even if a file has been edited since.
+Python workers import a job's modules as any program does, and no objects are copied from the user's process. But on the
+user's machine, a worker imports the text of a module that the user's process has run, even if the module's file has
+been edited since.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class _Loaded:
 
 
 class _Loader(SourceFileLoader):
-    """Loads modules from files. Each file is read only once, so other processes can get the same text. Writes no
+    """Loads modules from files. Each file is read at most once, so other processes can get the same text. Writes no
     compiled files next to a job's modules.
     """
 
@@ -123,8 +124,8 @@ class _Loader(SourceFileLoader):
 
 @dataclass
 class _Finder(MetaPathFinder):
-    """Finds modules in a job's folder, with precedence over installed modules. Doesn't find modules with
-    :data:`RESERVED` names.
+    """Finds modules in a job's folder, with precedence over installed modules. Finds the job file only by the name in
+    ``code``, and no top-level modules with :data:`RESERVED` names.
 
     Attributes:
         served: the names of the modules that this finder has found for imports.
@@ -237,8 +238,8 @@ class _Shelf(MetaPathFinder):
 
 
 def enter_from_environment() -> None:
-    """Make the modules of the session's job importable. Called in the processes from which those for user code are
-    forked.
+    """Let this process import the modules of the jobs that its environment describes. Called by a process before it
+    forks processes for user code.
     """
     if SHELF in os.environ:
         sys.meta_path.append(_Shelf(Path(os.environ[SHELF])))
@@ -259,7 +260,7 @@ def importing(code: JobCode) -> ModuleType:
     stdout is used for data.
 
     ``code`` contains the paths of the user's process; a worker uses other paths if its environment gives them for the
-    same code. Raises UsageError if the job file has changed since the job was started.
+    same code. Without ``sources``, raises UsageError if the job file has changed since the job was started.
     """
     with _entering:
         here = _given.get(code.name, code)
@@ -283,8 +284,8 @@ def home_of(code: JobCode) -> str:
 
 
 def raised_at(error: BaseException, code: JobCode) -> str:
-    """The line in a job's files at which an error was raised, as the end of a sentence; empty if the error was raised
-    elsewhere.
+    """The last line of a job's files in the traceback of an error, as the end of a sentence; empty if the traceback
+    contains no such line.
     """
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(home_of(code))]
     return f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
@@ -350,8 +351,8 @@ def code_in(home: str) -> JobCode:
 
 def snapshot(code: JobCode) -> JobCode:
     """The code with its ``sources`` set, for other processes on this machine; unchanged if this process has read none
-    of the job's modules. The file ``sources`` exists until this process ends. Modules that are imported later are read
-    from disk.
+    of the job's modules. The file ``sources`` exists until this process ends. Modules that this process imports only
+    after the first call aren't in it, so other processes read them from disk.
     """
     with _entering:
         finder = next((each for each in _finders() if each.code == code), None)
@@ -375,8 +376,8 @@ def _finders() -> list[_Finder]:
 
 
 def _forget(finder: _Finder, names: Collection[str]) -> None:
-    """Forget these modules and their submodules, so that they are imported again: they have changed, or another job has
-    modules of the same names.
+    """Forget these modules and their submodules, so that they are imported again. Called if the job's code has changed,
+    or if another job has modules of the same names.
     """
     for name in tuple(names):
         for each in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:

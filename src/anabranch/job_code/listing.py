@@ -29,8 +29,8 @@ _GIT_PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_
 
 
 def listed_by_git(root: Path) -> list[str] | None:
-    """The files below a folder that git doesn't ignore, committed or not; None if git isn't installed, the folder isn't
-    in a work tree, or there are no such files.
+    """Those files below a folder that git doesn't ignore, committed or not; None if git isn't installed, the folder
+    isn't in a work tree, or there are no such files.
 
     Raises:
         OutOfTimeError: git didn't answer.
@@ -108,7 +108,7 @@ def _foreign(folder: Path) -> bool:
 
 
 def _there(path: Path) -> bool:
-    """Whether a path is a file or a link to a file. (git also lists removed files, and submodules.)"""
+    """Whether a path exists, and isn't a folder or a link to one. (git also lists removed files and submodules.)"""
     try:
         path.lstat()
         return not path.is_dir()

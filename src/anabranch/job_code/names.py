@@ -1,4 +1,6 @@
-"""Checks whether a module next to a job file hides one of Python's own modules, or a package that workers need."""
+"""Refuses a job whose modules import a name that is ambiguous: the name of a module next to the job file, and also of
+one of Python's own modules, or of a package that workers need.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def check(code: JobCode) -> None:
 
 
 def _imported(text: bytes, path: str) -> Iterator[tuple[int, str]]:
-    """For each import in a source text, the number of its line, and the first part of the imported module's name."""
+    """For each absolute import in a source text, the import's line number, and the first part of the imported module's
+    name. Nothing if the text can't be parsed.
+    """
     try:
         tree = ast.parse(text, path)
     except (SyntaxError, ValueError):

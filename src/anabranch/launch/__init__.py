@@ -1,1 +1,1 @@
-"""Turns a job file into a job that a coordinator can start, for verbs, users' tests, and previews in notebooks."""
+"""Loads, checks and plans jobs before they start, for verbs and users' tests, and previews jobs in notebooks."""

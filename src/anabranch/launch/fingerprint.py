@@ -1,5 +1,5 @@
-"""Computes the fingerprint of a job: the operators, streams and settings that must stay the same for the job to
-continue from its positions and state.
+"""Computes the fingerprint of a job: the operators, streams and settings that must stay the same if a start is to
+continue from the job's positions and state. (Partition counts of inputs are included, but may change.)
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ __all__ = ["of"]
 
 
 def of(graph: Graph, plan: Plan, settings: Settings, known: Collection[str] | None = None) -> dict[str, str]:
-    """The fingerprint of a job, as values by name. It doesn't cover line numbers and the bodies of functions.
+    """The fingerprint of a job, as values by name. It covers neither line numbers nor the bodies of functions.
 
     Args:
-        known: what the job wrote before, if it continues; its new tables need not exist. None if all tables must exist.
+        known: the streams and tables that the job wrote before. Only these tables must exist. None if all tables of the
+            job must exist.
 
     Raises:
         NotFoundError: a table doesn't exist, or has lost its id.

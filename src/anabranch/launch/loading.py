@@ -1,4 +1,6 @@
-"""Loads a job file and finds its Job. Errors show the lines of the file that contain the user's mistake."""
+"""Loads a job file and finds its Job, or finds the job file of a Job. If the file can't be imported, the error shows
+the user's lines of the traceback.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ class JobFile:
 
 
 def of(job: Job) -> JobFile:
-    """The job file of a Job object: the file that contains the job's first function or, without functions in files,
-    ``job.py`` in the working folder.
+    """The job file of a Job object: the file with the first of the job's functions that is in a file or, without such a
+    function, ``job.py`` in the working folder.
     """
     files = (_file(function) for function in job.functions.values())
     file = next((file for file in files if file and Path(file).is_file()), "job.py")
@@ -41,7 +43,9 @@ def of(job: Job) -> JobFile:
 
 
 def _register(job: Job) -> None:
-    """Let workers import the module that built the job, if this job is the only one in the module."""
+    """Let workers import the module that built the job, if this job is the only one in the module, and if other
+    processes can import the module by its name.
+    """
     module = sys.modules.get(job.module)
     if module is None or job_modules.jobs_in(module) != [job] or job_modules.code_named(job.module) is not None:
         return
@@ -61,8 +65,9 @@ def load(path: Path) -> JobFile:
 
     Raises:
         NotFoundError: the file doesn't exist.
-        UsageError: the file can't be imported (the message contains the user's lines of the traceback), or contains no
-            Job or several.
+        UsageError: the file can't be imported (the message contains the user's lines of the traceback), contains no Job
+            or several, or doesn't pass :func:`anabranch.job_code.names.check`.
+        AnabranchError: the file's own code raised this error.
     """
     if not path.is_file():
         raise NotFoundError(f"there is no job file {path}", "name a Python file that builds a Job")

@@ -22,7 +22,7 @@ _OF_GROUPS = ("spark.jobGroup.id", "spark.job.description", "spark.job.interrupt
 
 @contextmanager
 def shown(spark: SparkSession) -> Iterator[None]:
-    """Inside ``with``, show how many of the Spark tasks that this thread has started are finished."""
+    """In a notebook, show how many of the Spark tasks that this thread has started inside ``with`` are finished."""
     if not _is_notebook():
         yield
         return

@@ -30,11 +30,12 @@ def create(plan: Plan, settings: Settings) -> None:
 
 
 def prepare_tables(prepared: Prepared) -> None:
-    """Check that the tables that a job writes accept its rows, and create missing tables. If the job continues, only
-    tables that it wrote before are checked, and none is created.
+    """Check that the tables that a job writes accept its rows, and create missing tables. If ``prepared.known`` isn't
+    None, only the tables in it are checked, and none is created.
 
     Raises:
-        NotFoundError: a table that the job wrote before doesn't exist.
+        NotFoundError: a table that the job wrote before doesn't exist, or something that isn't a table is in its place.
+        ConfigError: a table's settings don't fit the job's rows.
         ConflictError: a table doesn't accept the job's rows, for example because a column is missing or has another
             type.
     """
@@ -51,8 +52,8 @@ def prepare_tables(prepared: Prepared) -> None:
 
 
 def checked(plan: Plan, settings: Settings, lanes: Mapping[str, Lane], drained: bool) -> set[str] | None:
-    """Check the outputs of a job that is about to start. Returns what the job wrote before; None if the job starts
-    anew.
+    """Check the outputs of a job that is about to start. Returns the streams and tables that the job wrote before;
+    None if the job starts anew.
 
     Args:
         lanes: all lanes that the job has ever had, by id.
@@ -73,7 +74,7 @@ def check(plan: Plan, settings: Settings, known: Collection[str]) -> None:
     """Check that the output streams of a job that continues exist.
 
     Args:
-        known: what the job wrote before. Other outputs, which are new, aren't checked.
+        known: the streams and tables that the job wrote before. Other outputs, which are new, aren't checked.
 
     Raises:
         StateError: a stream is gone; the message names it.
@@ -87,10 +88,10 @@ def check(plan: Plan, settings: Settings, known: Collection[str]) -> None:
 
 
 def check_writers(plan: Plan, settings: Settings, known: Collection[str]) -> None:
-    """Check that no output of the job contains records of a lane that the store doesn't know.
+    """Check that no output of the job contains records of a lane of this job that the store doesn't know.
 
     Raises:
-        StateError: an output contains records of a lane that isn't in ``known``.
+        StateError: an output contains records of a lane of this job that isn't in ``known``.
     """
     systems = Systems(settings, plan.model.job)
     written: dict[str, list[str]] = {}

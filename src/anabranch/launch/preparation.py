@@ -76,7 +76,7 @@ def plan(
 
     Args:
         known: the model of the job's current generation, if any.
-        kept: the job's model if the job was drained. The plan keeps this model's factor and number of containers.
+        kept: for a start after a drain, the drained job's model, whose factor and number of containers the plan keeps.
         replaces: whether this version replaces the running one, and takes over its intermediate streams.
 
     Raises:

@@ -1,5 +1,5 @@
-"""Computes a job's streams from the current contents of its inputs, for notebooks. The DataFrames aren't streaming, and
-nothing is written.
+"""Computes a job's streams from the current contents of its inputs, for notebooks, as DataFrames that aren't streaming.
+Nothing is written.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class _Batch:
                 self.written.setdefault(stages.stream_of(self._graph, node), []).append(node)
 
     def input(self, spark: SparkSession, stream: str, most: int) -> DataFrame:
-        """The first ``most`` records of a stream, partition by partition, as the job's ``read`` declares them. For an
-        input that is bound to a pattern, ``most`` applies to each stream.
+        """The first ``most`` records of a stream, partition by partition, decoded as the job's ``read`` declares. For
+        an input that is bound to a pattern, ``most`` applies to each stream.
         """
         node = self.reads[stream]
         read = partial(self._read, spark, node, lambda _: _virtual(F.lit(0)), most)

@@ -1,4 +1,4 @@
-"""JSON documents with a format version. Names are in camelCase, unknown fields are kept, and unknown versions are
+"""JSON documents with a format version. Field names are in camelCase, unknown fields are kept, and unknown versions are
 refused."""
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Document(
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
-        """Make a document from parsed JSON. Raises msgspec.ValidationError, which names the path of the invalid
-        field."""
+        """Make a document from parsed JSON. If a field is invalid or missing, raises msgspec.ValidationError, which
+        says where."""
         _decoder(cls)
         return msgspec.convert(_collect_extra(cls, value), cls)
 
@@ -83,8 +83,8 @@ def decode(raw: bytes | str, kind: type[T]) -> T:
     """The inverse of :func:`encode`.
 
     Raises:
-        UnsupportedFormatError: ``raw`` isn't JSON, has an unknown version, lacks a field that has no default, or has a
-            field of the wrong type.
+        UnsupportedFormatError: ``raw`` isn't a JSON object, has an unknown version, lacks a field that has no
+            default, or has a field of the wrong type.
     """
     try:
         found: T = _decoder(kind)(raw)

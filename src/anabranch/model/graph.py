@@ -14,7 +14,7 @@ class Node(Document, frozen=True, kw_only=True):
         inputs: the ids of the nodes whose rows the operator gets.
         args: the operator's arguments as plain data, by name.
         named: whether the user gave the name, which is derived otherwise.
-        where: ``file:line`` in the job file, for messages.
+        where: ``file:line`` of the call that added the operator, for messages.
     """
 
     id: int

@@ -1,4 +1,4 @@
-"""Hashes of keys: a key's Kafka partition (murmur2), and its bucket within the partition (xxhash64)."""
+"""Computes a key's partition (by murmur2, like Kafka's Java client), and its bucket in the partition (by xxhash64)."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for(key: bytes, count: int) -> int:
-    """The partition, out of ``count``, that Java's default partitioner chooses for a key."""
+    """The partition, out of ``count``, that the default partitioner of Kafka's Java client chooses for a key."""
     return (murmur2(key) & _TO_POSITIVE) % count
 
 
 def partitions_for(keys: pa.Array | pa.ChunkedArray, count: int) -> npt.NDArray[np.int32]:
-    """The result of :func:`partition_for` for millions of keys at once; -1 for a null key.
+    """The results of :func:`partition_for` for many keys at once; -1 for a null key.
 
     ``keys`` is an Arrow array, whole or chunked, of a binary or string type.
     """

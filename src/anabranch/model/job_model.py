@@ -39,7 +39,7 @@ class StageModel(Document, frozen=True, kw_only=True):
 
     Attributes:
         key: the columns of the stage key; empty for the raw message key.
-        inputs: the input streams, as ``system/stream``, in order.
+        inputs: the input streams, as ``system/stream``, in the order of the stage's sources.
         base: for each partition that isn't broadcast, the partition under which the state of its keys was first
             written, even if the stream is no longer read. Empty in a stateless stage.
         patterns: the inputs that are bound to patterns, by the job's names for them.

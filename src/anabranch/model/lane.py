@@ -41,8 +41,8 @@ class Rewind(Document, frozen=True, kw_only=True):
     Attributes:
         to: the next offset to read, by whole SSP in text form. If the predecessor hadn't reached it, the lane begins
             where the predecessor ended.
-        clear: whether the lane begins without state. If so, it skips everything in an intermediate stream that was
-            written before all of the lanes in ``after`` were closed.
+        clear: whether the lane begins without state. If so, the lane reads an intermediate stream only from the end
+            that the stream had when all lanes in ``after`` were closed.
         after: with ``clear``, all lanes that the rewind closes, among them all writers of the intermediate streams that
             the lane reads. The lane begins after they are closed. Empty without ``clear``.
         back: whether the lane undoes a rewind. If so, its predecessor is the lane that the rewind made, and the lane
@@ -57,7 +57,7 @@ class Rewind(Document, frozen=True, kw_only=True):
 
 
 class AfterDrain(Document, frozen=True, kw_only=True):
-    """What a lane of a previously drained job takes over. The lane starts with the event time of a new job."""
+    """What a lane of the deployment after a drain or reset takes over. The lane's watermark begins as in a new job."""
 
     state: str = ""
     """The drained lane whose state the lane copies; empty if the lane begins without state."""
@@ -83,25 +83,27 @@ class Lane(Document, frozen=True, kw_only=True):
         beside: maps each co-writer, including the lane itself, to the lanes whose event time the co-writer reports: its
             predecessors and, for each predecessor that has had no batch of its own, also the lanes for which this
             predecessor would have reported.
-        outputs: the streams that the lane writes, with the partition counts that it uses for its whole life.
+        outputs: the streams and tables that the lane writes. A stream has the partition count that the lane uses for
+            its whole life.
         systems: the systems of those outputs that aren't in the embedded log.
         dead_letters: for each input stream from which the lane may write dead letters, the dead-letter stream.
-        reports: the reads whose unreadable records this lane writes to the dead-letter stream. Of several lanes that
-            read the same records, only one does this.
-        rejecting: the operators that may write dead letters.
+        reports: the sources whose unreadable records this lane writes to their dead-letter streams. Of several lanes
+            that read the same records, only one does this.
+        rejecting: the operators that may write dead letters, including sources; an operator's late rows count as an
+            operator ``<name>-late``.
         numbers: for each whole partition of ``ssps``, the number of the task (at factor 1) that reads it.
         bases: the numbers of all tasks (at factor 1) of the lane.
         buckets: with a broadcast input: for each task (at factor 1) of which the lane has only a part, the buckets that
             it has.
         added: the whole partitions that no predecessor has read. The lane begins where their ``read`` declares.
-        afresh: whether no predecessor has done the lane's work before. If so, the lane begins without state, where the
-            most advanced of its predecessors ended.
+        afresh: whether no predecessor has done the lane's work before. If so, the lane begins without state. In each
+            SSP, the lane begins where the most advanced of its predecessors ended.
         rewind: where and with which state the lane begins, if a rewind, or the undoing of a rewind, has made it;
             otherwise None.
-        drained: for a lane of the deployment after a drain, what the lane takes over. Such a lane has no predecessors,
-            and its ``starting`` and ``inherits`` are known when the lane is made. (If a lane's only predecessor never
-            had a folder, the lane takes over the predecessor's ``rewind`` and ``drained`` and, if the lane is stateful,
-            ``afresh``.)
+        drained: for one of the first lanes of the deployment after a drain or a reset, what the lane takes over. Such a
+            lane has no predecessors, and its ``starting`` and ``inherits`` are known when the lane is made. (A later
+            lane whose only predecessor never had a folder takes over the predecessor's ``drained``, its ``rewind``
+            unless the lane has its own and, if the lane is stateful, ``afresh``.)
         starting: where the lane begins; known once all lanes in ``waits_for`` are closed.
         inherits: the epoch under which each predecessor's folder was made. A predecessor that never had a folder is
             replaced by the entries of its own ``inherits``. Known at the same time as ``starting``.
@@ -114,7 +116,7 @@ class Lane(Document, frozen=True, kw_only=True):
         abandoned: whether the process that had the lane may still write to its folder. If so, the lane continues in a
             copy of the folder.
         final: the positions at which the lane last ended, by whole partition; empty if the lane has never ended.
-        last_batch: the last batch that was committed when the lane last ended.
+        last_batch: the last batch that was committed when the lane last ended; -1 if there is none.
         watermark: the watermark, in Unix ms, with which the lane last ended; None if it isn't known.
         put_aside: how many dead letters the lane had written when it last ended.
         wrote: the end offsets, when the lane last ended, of the intermediate streams that it writes, by SSP in text

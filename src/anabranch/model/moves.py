@@ -94,7 +94,7 @@ def _parts(task: str) -> tuple[str, int, int]:
 
 
 def _owners(known: Mapping[str, list[int]], partition: str, buckets: int) -> list[int]:
-    """The owner of each of ``buckets`` buckets. If the partition had only m buckets, bucket n is divided into n, n + m,
-    …"""
+    """The owner of each of ``buckets`` buckets. If the partition has only m buckets in the model, the owner of its
+    bucket n gets the buckets n, n + m, …"""
     owners = known.get(partition, [_NOWHERE])
     return owners * (buckets // len(owners))

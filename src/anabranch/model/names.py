@@ -1,4 +1,4 @@
-"""Task names: how each grouper names its tasks, and how a name is parsed (docs/reference/glossary.md, "task")."""
+"""Task names: how the built-in groupers name tasks, and how a name is parsed (docs/reference/glossary.md, "task")."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def outlined(closing: Iterable[Lane], starting: Iterable[Lane], kept: int) -> Ou
 
 
 def digest(closing: Iterable[Lane], starting: Iterable[Lane], *rest: Any) -> str:
-    """A hash of a plan's result, independent of the ids of new lanes. ``rest`` is the rest of the result, as JSON."""
+    """A hash of a plan's result, independent of the ids of new lanes. ``rest`` is the rest of the result."""
     lanes = [
         (lane.stage, lane.group, lane.seat, lane.tasks, lane.ssps, lane.broadcast, lane.factor, lane.predecessors)
         for lane in starting

@@ -1,4 +1,6 @@
-"""Determines what operators do to the event-time column, which event-time windows, joins and event-time timers need."""
+"""Determines what operators do to the event-time column, which event-time windows, joins of streams and event-time
+timers need.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def declared(node: Node, _time: EventTime) -> EventTime:
 
 
 def as_key(effect: keys.Effect) -> Effect:
-    """For an operator that treats the event-time column like a key column: its effect on the event-time column."""
+    """The effect on the event-time column of an operator that treats this column like a key column."""
 
     def run(node: Node, time: EventTime) -> EventTime:
         if not time.column:

@@ -26,8 +26,8 @@ def likelihood(whole: float, spent: float, unsure: float) -> float:
     Args:
         whole: the seconds that the whole batch takes.
         spent: the seconds since the batch began.
-        unsure: the seconds by which ``spent`` and ``whole - spent`` may be wrong, so that the likelihood is between 0
-            and 1 near the middle of a batch.
+        unsure: the seconds by which ``spent`` and ``whole - spent`` may be wrong. Because of this, the likelihood is
+            neither 0 nor 1 near the middle of a batch.
     """
     margin = whole - spent - (spent + BROKEN_OFF + _GAIN)
     return min(1.0, max(0.0, 0.5 + margin / (4 * unsure)))

@@ -90,7 +90,7 @@ class Pace:
 
     Attributes:
         ran: the last batches that the limit depends on, the oldest first.
-        before: the very last batch.
+        before: the last batch that had records; None if there is none.
         age: the number of batches since the last estimate of the fixed time.
         shortest: the durations of the last batches. The fixed time can't exceed any of them.
     """
@@ -135,10 +135,11 @@ class Pace:
         return replace(counted, limit=counted._tried(ran) or counted._next())
 
     def failed(self, rows: int, told: BatchRun | None = None) -> Pace:
-        """The pace after a batch of ``rows`` rows that took longer than allowed: the next batch gets far fewer rows.
+        """The pace after a batch of ``rows`` rows that took longer than allowed: the next batch gets at most a
+        quarter as many rows, but at least one.
 
-        ``told`` contains the rows that were finished when the batch was broken off, and the seconds until then; None if
-        unknown.
+        ``told`` contains the number of rows that were finished when the batch was broken off, and the seconds until
+        then; None if unknown.
         """
         told = BatchRun(rows, self.aim.allowed) if told is None else told
         slow = replace(self, aim=replace(self.aim, least=1)).after(told)
@@ -161,8 +162,8 @@ class Pace:
         estimate.
 
         The test batch gets at most half as many records as the last batch, which costs little. If half would be less
-        than the lowest limit, it gets twice as many, or the lowest limit if that is more, unless this exceeds the
-        highest limit or would take too long.
+        than the lowest limit, the test batch gets twice as many, or the lowest limit if that is more; if this exceeds
+        the highest limit or would take too long, there is no test batch.
         """
         grows = self._is_short(ran) and (self.limit < self.aim.most or math.isinf(self.aim.target))
         if not ran.bound or grows or self.age < self._patience:

@@ -35,7 +35,8 @@ def is_bound(taken: Mapping[str, SourceShare]) -> bool:
 
 
 def shares(limit: int, most: int, taken: Mapping[str, SourceShare]) -> dict[str, int]:
-    """How many records each source can contribute to the next batch: ``limit`` in total, and at most ``most`` each.
+    """How many records each source can contribute to the next batch: at most ``most`` each, and normally at most
+    ``limit`` in total.
 
     A source that contributed all of its waiting records to the last batch is expected to need no more than twice as
     many for the next one. The other sources share the rest evenly; what these can't use is divided evenly among all

@@ -1,5 +1,5 @@
-"""The stored batch sizes, in records, of a group of operators at each factor. They determine how large the first batch
-of a new lane is.
+"""The batch sizes, in records, that the lanes of a group have stored, one for each factor. They determine how large the
+first batch of a lane is.
 """
 
 from __future__ import annotations

@@ -1,1 +1,3 @@
-"""Plans a graph's stages, tasks and lanes, and the changes of a running job, with pure functions of plain data."""
+"""Plans a job's stages, tasks and lanes, its changes, and what follows a drain or a reset. The functions work on plain
+data: they access neither the store nor streams.
+"""

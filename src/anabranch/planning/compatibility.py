@@ -85,7 +85,7 @@ def compared(
     Args:
         before: the running version.
         after: the new version.
-        factor: the current factor of the running job, which can differ from its settings.
+        factor: the running job's current factor, which can differ from the factor in its settings.
         containers: the running job's current number of containers.
         drop_state: operators of ``before`` whose state may be dropped.
 
@@ -122,8 +122,8 @@ def _settings(before: Version, after: Version, factor: int, containers: int, sta
 
 
 def _streams(before: Version, after: Version) -> Iterator[Reason]:
-    """A reason for each difference in a stream or a table that both versions name: in its system, promise, format,
-    pattern or, for an output, identity.
+    """A reason for each difference in a stream or a table that both versions name: in an input's system or pattern, in
+    an output's identity or promise, or in a format. The systems of intermediate streams are compared, too.
     """
     old, new = _homes(before), _homes(after)
     for stream in sorted(old.keys() & new.keys()):
@@ -255,8 +255,8 @@ class _Stateful:
         return tuple((name, columns.get(name, "")) for name in names)
 
     def _used(self, version: Version, node: Node) -> dict[str, str]:
-        """The columns of an operator's inputs, with their types: those that occur in the operator's arguments, and the
-        event-time column."""
+        """Those columns of an operator's inputs, with their types, that occur in the operator's arguments, and the
+        event-time column of its first input."""
         text = msgspec.json.encode(node.args).decode().lower()
         words = {*_NAME.findall(text), stages.event_times(version.graph)[node.inputs[0]].column.lower()}
         columns = {name: kind for i in node.inputs for name, kind in version.columns(i).items()}
@@ -280,7 +280,7 @@ def _stage_of(graph: Graph, node: Node) -> Stage:
 
 def _sources(stage: Stage) -> list[tuple[str, bool, str, object]]:
     """The sources of a stage, in the order of the offset log: for each source the stream or boundary, whether it is
-    broadcast, its event time, and its watermark delay.
+    broadcast, its event-time column, and its watermark delay.
     """
     return [
         (

@@ -1,4 +1,4 @@
-"""Describes the differences between two versions of a job in the terms of the job file."""
+"""Describes how two versions of a job differ: in operators and their arguments, streams, tables and settings."""
 
 from __future__ import annotations
 

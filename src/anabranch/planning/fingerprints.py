@@ -1,5 +1,5 @@
-"""Prefixes of the names of fingerprint entries that concern a single stream or table. The name of the stream or table
-follows the prefix.
+"""Prefixes of the names of those fingerprint entries that concern a single stream or table. The name of the stream or
+table follows the prefix; after ``PARTITIONS``, it has the form ``system/stream``.
 """
 
 from __future__ import annotations

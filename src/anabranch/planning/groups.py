@@ -1,8 +1,8 @@
 """Divides a stage into groups. The stateless outputs to one system, or to one kind of table, with the same promise
 share a group. Each stateful operator and each stateless ``foreach_batch`` has a group of its own.
 
-In a new deployment, a stateful group has one lane in each container that reads SSPs for the group. A stateless group
-has up to ``[job] lanes`` lanes there.
+In a new job, a stateful group has one lane in each container that reads SSPs for the group, and a stateless group has
+up to ``[job] lanes`` lanes there. After changes, a stateful group can have several lanes in one container.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ def cut(graph: Graph, stage: Stage, kinds: Mapping[str, str]) -> tuple[Group, ..
             Outputs of different kinds can't be in one group, unless they come from the same stateful operator.
 
     Raises:
-        GraphError: a stateful operator lacks its stage key or its event time; it comes after another stateful operator,
-            after a ``join_table``, or after a merge of branches of one operator; it is a join whose sides don't fit
-            together; its rows are merged with others; or an output after ``map_arrow`` has no key.
+        GraphError: a stateful operator lacks a stage key, or the event time that it needs; it comes after another
+            stateful operator, after a ``join_table``, or after a merge of branches of one operator; it is a join whose
+            sides don't fit together; its rows are merged with others; or a ``write`` after ``map_arrow`` has no key.
     """
     keys = stages.key_columns(graph, stage)
     for node in stage.stateful:
@@ -164,8 +164,8 @@ def _check_stateful(graph: Graph, stage: Stage, node: Node, keys: dict[int, KeyC
 
 
 def _check_key(graph: Graph, sink: Node, keys: dict[int, KeyColumns]) -> None:
-    """Raise GraphError if an output after ``map_arrow`` has neither its own key nor the stage key. As ``map_arrow`` may
-    change the number of rows, the key must be computed from columns.
+    """Raise GraphError if a ``write`` after a ``map_arrow`` has no ``key``, and no columns of the rows contain the
+    stage key. ``map_arrow`` may change the number of rows, so a row's message key isn't known after it.
     """
     if sink.kind != "write" or "key" in sink.args:
         return

@@ -1,4 +1,4 @@
-"""Divides a container's tasks for a stateless group among up to ``[job] lanes`` lanes."""
+"""Divides the tasks that a seat has in a stage among the seat's lanes of one group."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["spread"]
 
 def spread(tasks: Sequence[Task], lanes: int, factor: int) -> list[list[Task]]:
     """Divide tasks evenly among at most ``lanes`` lanes, with each partition in few lanes. If the tasks have a
-    broadcast input, virtual tasks of the same task (at factor 1) stay in one lane, because a lane reads a broadcast
-    record only once for all of its tasks.
+    broadcast input, all virtual tasks of the same task (at factor 1) go to the same lane, because a lane reads a
+    broadcast record only once for all of its tasks.
     """
     if lanes == 1 or len(tasks) < 2:
         return [list(tasks)] if tasks else []

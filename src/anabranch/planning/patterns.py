@@ -1,4 +1,4 @@
-"""Finds the streams of inputs that are bound to patterns, including matching streams that appear later."""
+"""Finds the streams of inputs that are bound to patterns, including matching streams that appear while the job runs."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def widened(stage: StageModel, new: Collection[str]) -> StageModel:
 
 
 def check(graph: Graph, patterns: Mapping[str, str]) -> None:
-    """Raise GraphError if a broadcast, a table or an output is bound to a pattern, because each of these must be a
-    single stream.
+    """Raise GraphError if a broadcast, a stream joined as a table, or an output is bound to a pattern, because a
+    pattern can stand for several streams.
     """
     for node in graph.nodes:
         stream = node.args.get("of", node.args).get("stream")

@@ -1,4 +1,6 @@
-"""Divides a graph into stages: the parts before, between and after ``partition_by``s through intermediate streams."""
+"""Divides a graph into stages: the parts before, between and after ``partition_by``s through intermediate streams. Also
+determines the streams, key columns and event times of the graph's nodes.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ class Stage:
 
 
 def stream_of(graph: Graph, node: Node) -> str:
-    """The stream of a source or an output; for a boundary, the job's intermediate stream."""
+    """The stream of a source, or the stream or table of a ``write``; for a boundary, its intermediate stream."""
     if is_boundary(node):
         return f"{graph.job}-{node.name}-{LAYOUT_VERSION}"
     return str(node.args["stream"])
@@ -216,8 +218,9 @@ def timed(graph: Graph) -> set[int]:
 
 
 def untimed_refused(graph: Graph, stage: Stage) -> set[int]:
-    """The boundaries at the end of the stage that refuse rows without event time. User code of the stage may have made
-    such rows, and Spark would silently leave all of them out of windows of event time or a ``join``.
+    """Those boundaries at the end of the stage that refuse rows without event time. User code of the stage may have
+    made such rows, and Spark would silently leave them out of windows of event time and of a ``join``. If the stage
+    reads an intermediate stream, and has no functions that process rows, no boundary refuses such rows.
     """
     needing = {node.id for node in graph.nodes if is_windowed(node) or node.kind == "join"}
     for node in reversed(graph.nodes):

@@ -31,8 +31,8 @@ def of(lanes: Iterable[Reading], where: Where) -> Traffic | None:
     or of a replica of a partition that the lane reads, isn't known. Streams of systems without racks, and streams that
     don't exist yet, don't count.
 
-    A partition is read from the container's own rack if there is a replica, otherwise from the rack of the partition's
-    leader.
+    A partition is read from the rack of the lane's seat if this rack has a replica, otherwise from the rack of the
+    partition's leader.
     """
     if not where.partitions:
         return None

@@ -15,7 +15,9 @@ __all__ = ["DeployRequest", "DeployResult", "Program", "RollbackRequest", "Runni
 
 
 class Program(Document, frozen=True, kw_only=True):
-    """What a container outside the coordinator's process needs to run a deployment, besides the model and the lanes."""
+    """The code, the settings and the schemas that a container outside the coordinator's process needs to run a
+    deployment, and the cores that it must have.
+    """
 
     artifact: str
     """The SHA-256 of the job's code."""

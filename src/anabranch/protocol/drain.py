@@ -1,5 +1,5 @@
-"""A drain: the request, its progress, and the order to each lane. Offsets are keyed by whole SSPs such as
-``kafka/flights/3``.
+"""A drain: the request, the response, the progress as it is stored, and the order to each lane. Offsets are keyed by
+whole SSPs such as ``kafka/flights/3``.
 """
 
 from __future__ import annotations

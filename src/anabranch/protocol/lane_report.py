@@ -1,7 +1,8 @@
 """What a container reports about each of its lanes.
 
-Offsets are keyed by whole SSPs such as ``kafka/flights/3``. No two parts of a report have a field of the same name, so
-:meth:`LaneReport.changed` and :mod:`anabranch.protocol.flat_report` find a field by its name alone.
+Offsets are keyed by whole SSPs such as ``kafka/flights/3``. No two parts of a report have a field of the same name
+(except ``extra``), so :meth:`LaneReport.changed` and :mod:`anabranch.protocol.flat_report` find a field by its name
+alone.
 """
 
 from __future__ import annotations
@@ -293,8 +294,8 @@ class LaneReport(Document, frozen=True, kw_only=True):
         return report
 
     def brief(self) -> Self:
-        """A copy of the report that keeps only the :data:`EARLIEST` lowest watermarks of SSPs and the highest, because
-        a lane may have thousands of SSPs.
+        """The report with at most the :data:`EARLIEST` lowest watermarks of SSPs and the highest: a lane may have
+        thousands of SSPs.
         """
         times = self.event_time.times
         if len(times) <= EARLIEST + 1:

@@ -1,4 +1,4 @@
-"""Standbys: copies of lanes' folders that processes keep up to date, so that they can take over the lanes quickly."""
+"""Messages about standbys: copies of lanes' folders that processes keep up to date, to take over the lanes quickly."""
 
 from __future__ import annotations
 

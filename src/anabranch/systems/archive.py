@@ -1,5 +1,5 @@
-"""How a system's streams are backed up and restored. Only a system whose streams are files can have an archive; other
-streams aren't part of backups."""
+"""How a system's streams are backed up and restored. Only a system whose streams are files can have an archive; the
+streams of other systems aren't part of backups."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ class Archive(Protocol):
         ...
 
     def is_there(self, stream: str, cut: StreamCut, last_entries: Sequence[bytes]) -> bool:
-        """Whether the stream exists and contains the last entry of each partition in a cut. ``last_entries`` are the
-        contents of the files that :meth:`last_entries` names.
+        """Whether the stream exists. If so, check that it contains the last entry of each partition in a cut.
+        ``last_entries`` are the contents of the files that :meth:`last_entries` names.
 
         Raises:
             ConflictError: there is another stream of that name, or this stream lacks one of these entries.

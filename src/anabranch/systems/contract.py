@@ -71,8 +71,8 @@ class SessionNeeds:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder that every process of a job needs. ``label`` is its kind, for messages; ``cure`` says what to do without
-    access."""
+    """A folder that every process of a job needs. ``label`` is its kind, for messages; ``cure`` says what to do if
+    Spark's executors have no access to it."""
 
     label: str
     path: Path
@@ -95,8 +95,8 @@ class StreamFault:
 
 
 class System(Protocol):
-    """A place for named, partitioned, ordered logs. Inherit from this class: a method that isn't abstract has a default
-    for systems to which it doesn't apply.
+    """A place for named, partitioned, ordered logs. Inherit from this class, because its methods that aren't abstract
+    have defaults.
 
     What a method returns must be up to date, because other programs can create streams, too. An abstract method that
     gets a stream's name raises NotFoundError if there is no such stream, unless its docstring says otherwise. A system
@@ -317,8 +317,8 @@ class System(Protocol):
         ...
 
     def recover(self, lane: Lane, epoch: int, new: bool | None) -> None:
-        """End what an earlier process of the lane left open at the outputs. Called before :meth:`published` by the
-        process that has the lane under ``epoch``.
+        """End what an earlier process of the lane left open at the outputs. The process that has the lane under
+        ``epoch`` calls this before :meth:`published`.
         """
         return
 

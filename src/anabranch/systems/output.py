@@ -1,4 +1,6 @@
-"""How a lane's rows get into a system: what Spark's workers do with them, and what the driver does with each batch."""
+"""How a lane's exactly-once output gets into a system or into tables: what Spark's workers do with its rows, and what
+the driver does with each batch.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
         rows: the number of records. For a table, the first part has the Spark task's number of rows, and the others
             have 0.
         ref: what the driver must publish; empty if the worker has published it.
-        total: how many records the slot has ever written, if the system counts them by slot.
+        total: how many records the slot has ever written; 0 if the publisher isn't ``slotted``.
     """
 
     stream: str
@@ -55,8 +57,8 @@ read_written = msgspec.msgpack.Decoder(Written).decode
 
 
 class Writer(Protocol):
-    """Accepts one Spark task's part of a batch. If a method fails, even :meth:`close`, :meth:`abort` is called. After
-    that, or after a successful :meth:`close`, the writer isn't used any more.
+    """Accepts one Spark task's part of a batch. If the Spark task fails before :meth:`close` has succeeded,
+    :meth:`abort` is called. After :meth:`abort` or a successful :meth:`close`, the writer isn't used any more.
     """
 
     def write(self, target: Target, slot: int, partitions: Numbers, records: pa.RecordBatch) -> None:
@@ -79,7 +81,7 @@ class Output(Protocol):
 
     def limit(self, stream: str) -> float:
         """The size limit in bytes for a record of a stream, less a margin for what is sent along with it; infinite if
-        none."""
+        there is no limit."""
         ...
 
 
@@ -98,7 +100,7 @@ class Publisher(Protocol):
 
     @property
     def plannable(self) -> bool:
-        """Whether Spark may plan the write of a batch with :attr:`output` before the batch begins."""
+        """Whether Spark may plan the write of a lane's first batch, with :attr:`output`, before the lane begins."""
         ...
 
     @property
@@ -109,8 +111,11 @@ class Publisher(Protocol):
 
     def take(self, new: bool) -> None:
         """Take over the lane's outputs: afterwards, no process with a lower epoch can write for the lane. Does nothing
-        if the fence has already ensured this. Called before a query starts and, if the publisher is ``slotted``, later
-        again, to renew the slots' markers and to abort transactions that a batch has left open.
+        in a system whose fences already ensure this.
+
+        Called before a lane's query starts, unless the outputs already belong to this process. If the publisher is
+        ``slotted``, the method is called again later, to renew the slots' markers and to abort transactions that a
+        batch has left open.
 
         ``new`` says whether no batch of the lane was ever planned.
 
@@ -125,13 +130,15 @@ class Publisher(Protocol):
         """Make visible what workers have written of a batch, unless it is visible already, and write the control
         records. Publishing the same batch again changes nothing for readers.
 
-        ``controls`` contains a control record for the readers of each intermediate stream.
+        ``controls`` contains the control record for the readers of each intermediate stream to which this publisher
+        must write one.
         """
         ...
 
     def settle(self) -> None:
-        """Called after a lane has ended: remove temporary data, and wait a short time until readers can see what was
-        published. In some systems, this is some time after :meth:`publish` has returned."""
+        """Called when a lane won't publish anything more: remove temporary data, and wait, for a short time at most,
+        until readers can see what was published. (In some systems, they can't see it as soon as :meth:`publish`
+        returns.)"""
         ...
 
     def put_aside(self, streams: Sequence[str]) -> int:

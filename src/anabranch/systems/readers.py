@@ -28,7 +28,7 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReaderLag(msgspec.Struct, frozen=True, kw_only=True):
-    """The records of a stream that can't be deleted yet because a job still has to read them.
+    """How far a job lags in a stream, and how many records this keeps from being deleted.
 
     Attributes:
         unread: how many records the job still has to read.
@@ -45,7 +45,7 @@ class ReaderLag(msgspec.Struct, frozen=True, kw_only=True):
 
 class Readers(Protocol):
     """The readers of a system's streams. A retention deletes nothing at or after a reader's position, unless
-    ``past_readers`` is set.
+    :meth:`System.retain` is called with ``past_readers``.
     """
 
     def of(self, stream: str) -> Mapping[str, Reader]:
@@ -70,14 +70,14 @@ class Readers(Protocol):
 
     def advance(self, stream: str, job: str, positions: Mapping[int, int], revision: str) -> bool:
         """Raise a job's positions, because it won't read earlier records again. Higher positions, and those of other
-        partitions, stay. Returns False and changes nothing if a position was lowered since ``revision``, or if the job
-        isn't a reader any more.
+        partitions, stay. Returns False and changes nothing if a position may have been lowered since ``revision``,
+        or if the job isn't a reader any more.
         """
         ...
 
     def forget(self, stream: str, job: str, revision: str | None = None) -> None:
-        """Forget that a job reads a stream, unless a position was lowered since ``revision``, if it is given.
-        Idempotent.
+        """Forget that a job reads a stream. With ``revision``, do nothing if a position may have been lowered since
+        this revision. Idempotent.
         """
         ...
 

@@ -1,4 +1,6 @@
-"""Finds the class of a system: anabranch's own systems by name, any other as ``module:Class`` in the settings."""
+"""Finds the classes of systems (anabranch's own by name, others as ``module:Class`` in the settings), and their cures
+for errors.
+"""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ __all__ = ["Retention"]
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How long each partition keeps the records that all known readers have read. None means no limit. A record is
-    deleted once either limit no longer keeps it.
+    """How long each partition keeps the records that all known readers have read. None means no limit. A record can
+    be deleted as soon as one of the limits no longer keeps it.
 
     Attributes:
         ms: for how many milliseconds a record is kept after it was written.

@@ -1,4 +1,4 @@
-"""What all systems' Spark sources share: columns, limits, and the division of a batch among partitions."""
+"""What systems' Spark sources share: columns, limits, and the division of a batch among partitions."""
 
 from __future__ import annotations
 

@@ -79,13 +79,13 @@ class Systems:
             system.recover(lane, epoch, new)
 
     def withdraw(self, lane: Lane, epoch: int, *, new: bool | None) -> int:
-        """Withdraw a lane's right to write; see :meth:`System.withdraw`. Returns the last batch that is then in an
-        output to a stream or a table, at least in part; -1 if none."""
+        """Withdraw a lane's right to write to exactly-once streams; see :meth:`System.withdraw`. Returns the last batch
+        that is then in an exactly-once output or table, at least in part; -1 if none."""
         held = max((system.withdraw(lane, epoch, new) for system in self._exact(lane)), default=-1)
         return max(held, self.published(lane))
 
     def seen(self, lane: Lane) -> int:
-        """The last batch that is known to be in an exactly-once output stream of a running lane; see
+        """The last batch that is known to be in an exactly-once output stream of a running lane; -1 if none. See
         :meth:`System.seen`."""
         return max((system.seen(lane) for system in self._exact(lane)), default=-1)
 
@@ -113,7 +113,8 @@ class Systems:
         return {output: self.table(output) for output in sorted(lane.outputs) if self.is_table(output)}
 
     def fence_tables(self, lane: Lane, epoch: int, *, new: bool | None, foreign: bool) -> None:
-        """Fence a lane's tables; see :meth:`Table.fence`. ``foreign`` includes tables with a class of the user's."""
+        """Fence a lane's tables; see :meth:`Table.fence`. ``foreign`` says whether this includes tables with a class of
+        the user's."""
         for output, settings in self._settings.outputs.items():
             if output in lane.outputs and (foreign or not opening.is_foreign(settings)):
                 self.table(output).fence(Owner(lane.job, lane.id, epoch), new)
@@ -143,8 +144,9 @@ class Systems:
         return self.named(self.bound().get(stream, self.default))
 
     def writers(self, name: str, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of any of these outputs. The values say where this is
-        recorded, for messages. ``name`` is the system or the kind of table of the outputs.
+        """The lanes of a job that are recorded as writers of any of these outputs; see :meth:`System.writers` and
+        :meth:`Table.writers`. The values say where this is recorded, for messages. ``name`` is the system or the kind
+        of table of the outputs.
         """
         tables = [output for output in streams if self.is_table(output)]
         if not tables:

@@ -78,7 +78,8 @@ class Table(Protocol):
         ...
 
     def prepare(self, schema: pa.Schema, create: bool) -> None:
-        """Check that the table accepts rows with these columns, and create it if necessary.
+        """Create the table if it does not exist and ``create`` is True. Then check that the table accepts rows with
+        these columns.
 
         Args:
             schema: the columns of the rows.

@@ -193,8 +193,8 @@ def columns(store: FileStore, ref: FileRef) -> pa.Schema:
 
 
 def merged(store: FileStore, refs: Sequence[FileRef], target: int) -> list[FileRef]:
-    """Merge consecutive small files into files of about ``target`` bytes, and return references to all files that then
-    contain the rows. All files must have the same columns.
+    """Merge consecutive small files into files of at most about ``target`` bytes, and return references to all files
+    that then contain the rows. All files must have the same columns.
 
     At most ``target`` bytes are rewritten. The files that were merged aren't deleted.
     """

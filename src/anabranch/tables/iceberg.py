@@ -146,7 +146,7 @@ class _Data:
 
 @dataclass(frozen=True)
 class _Rows(Rows):
-    """Casts rows to the types of the table's columns. Raises ConflictError for a null in a required column."""
+    """Writes rows, cast to the types of the table's columns. Raises ConflictError for a null in a required column."""
 
     where: str
 
@@ -342,7 +342,7 @@ class IcebergTable:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """A context that raises errors of pyiceberg and of the catalog as anabranch's errors."""
+        """A context that raises errors of the catalog, and OSErrors, as anabranch's errors."""
         try:
             yield
         except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError):

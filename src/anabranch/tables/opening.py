@@ -29,7 +29,8 @@ def opened(name: str, settings: OutputSettings) -> Table:
     """The table of an output.
 
     Raises:
-        ConfigError: the kind of table is unknown, a setting isn't allowed, or the table's class can't be imported.
+        ConfigError: the kind of table is unknown, a setting is missing or isn't allowed, or the table's class can't be
+            imported.
     """
     if not is_foreign(settings) and settings.to not in KINDS:
         near = difflib.get_close_matches(settings.to.lower(), KINDS, n=1)

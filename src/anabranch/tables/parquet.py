@@ -1,5 +1,5 @@
 """A table that is a folder of Parquet files. The files directly in it are committed. Each lane has a log of its
-commits.
+commits and fences.
 """
 
 from __future__ import annotations

@@ -206,8 +206,8 @@ class PostgresqlTable:
 
     def _take_in(self, connection: psycopg.Connection[Any], owner: Owner, wrote: Sequence[_Part]) -> None:
         """Insert the rows of these parts from the staging table into the table itself. With ``upsert``, only the last
-        of several rows with the same key counts, and it updates the table's row for this key. Raises AnabranchError if
-        rows are missing.
+        of several rows with the same key counts, and it updates the table's row with this key, if there is one. Raises
+        AnabranchError if rows are missing from the staging table.
         """
         attempts, stage = [part.attempt for part in wrote], self._at(self._stage(owner))
         named = sql.SQL("attempt = any(%(attempts)s)")
@@ -267,9 +267,8 @@ class PostgresqlTable:
         )
 
     def _check_key(self, connection: psycopg.Connection[Any]) -> None:
-        """If the output has a key, check that a unique index on the key's columns lets PostgreSQL accept ``on
-        conflict``. The index may include other columns (``include (b)``). If several indexes fit, none may be
-        deferrable.
+        """If the output has a key, check that the table has a unique index on exactly the key's columns, which ``on
+        conflict`` needs. The index may include other columns (``include (b)``). No such index may be deferrable.
         """
         query = """
             select array_agg(a.attname::text), i.indimmediate from pg_index i

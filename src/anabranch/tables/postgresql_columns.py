@@ -1,4 +1,4 @@
-"""Handles the columns of a PostgreSQL table: their types, the check of a job's rows, and values for COPY."""
+"""Handles the columns of a PostgreSQL table: their types, whether they fit a job's columns, and values for COPY."""
 
 from __future__ import annotations
 

@@ -62,11 +62,13 @@ class Work(msgspec.Struct, frozen=True):
 class Count(msgspec.Struct, frozen=True):
     """The finished rows of a bucket, and the seconds that they took.
 
-    In reports with the label :data:`PUBLISHING`, counts have no bucket, and their ``partition`` is a slot.
+    In reports with the label :data:`PUBLISHING`, counts have no bucket, and their ``partition`` is a slot, or -1 if
+    there are no slots.
 
     Attributes:
         task: the number of the task at factor 1.
-        offset: the offset of the last finished row's record; None if rows don't arrive in the order of their records.
+        offset: the offset of the last finished row's record; None if it isn't known, or if rows don't arrive in the
+            order of their records.
         received: how many rows have arrived; 0 if arriving rows aren't counted by bucket.
     """
 
@@ -99,7 +101,8 @@ class TaskReport(msgspec.Struct, frozen=True):
         attempt: the number of the Spark task's attempt. The newest attempt has the highest number.
         alive: how many seconds ago the Spark task began its work for the operator.
         seconds: for how many of these seconds it has worked for the operator.
-        counts: the counts that have changed since the last report; in a connection's first report, all counts.
+        counts: the counts that have changed since the last report; all counts in the first report through a
+            connection.
         work: the message on which a function has been working longest, if for a second or more.
     """
 

@@ -45,7 +45,7 @@ _NO_MORE = _NoMore()
 
 
 class Message:
-    """The row of a batch on which a function is working. ``index`` is its index in the batch.
+    """The row on which a function is working. ``index`` is its index among the rows of the function's current call.
 
     ``offset`` and ``place`` return the offset and the origin of the row with a given index. ``since`` is when the work
     on the row began, in seconds on a monotonic clock.
@@ -127,7 +127,8 @@ class Meter:
             self._received[source, partition] = Received(source, partition, total, offset)
 
     def enter(self, tally: Tally, message: Message | None = None) -> None:
-        """Record that a function begins to work on rows of a bucket. ``message`` always describes its current row."""
+        """Record that a function begins to work on rows of a bucket. ``message``, if given, always describes the
+        function's current row."""
         now = time.monotonic()
         with self._lock:
             tally.entered, tally.message = now, message

@@ -11,8 +11,8 @@ __all__ = ["Observer", "committed", "failed", "observed_by"]
 
 
 class Observer(Protocol):
-    """Observes batches and failures. Lanes call the methods in their threads, so these must neither block nor raise
-    exceptions."""
+    """Observes batches and failures. Lanes call the methods in their own threads, so the methods must neither block nor
+    raise exceptions."""
 
     def committed(self, lane: Lane, report: LaneReport, rows: int) -> None:
         """Called when a lane has committed a batch. ``rows`` is the number of the batch's records."""

@@ -27,7 +27,9 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Datasets:
-    """The inputs and outputs of a job, except its intermediate streams and its dead-letter streams."""
+    """The streams that a job reads (not the tables of ``join_table``), and the streams and tables that it writes,
+    without its own intermediate streams and dead-letter streams.
+    """
 
     inputs: tuple[Dataset, ...]
     outputs: tuple[Dataset, ...]

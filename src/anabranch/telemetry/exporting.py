@@ -70,7 +70,8 @@ class _Troubles(logging.Handler):
 
 
 def _hear(say: Callable[[str], None]) -> None:
-    """Pass OpenTelemetry's warnings to ``say``, unless OpenTelemetry's logger has a handler."""
+    """Pass OpenTelemetry's warnings to ``say``, unless a handler of OpenTelemetry's logger, or of a parent of this
+    logger, already gets them."""
     logger = logging.getLogger("opentelemetry")
     if not logger.hasHandlers():
         logger.addHandler(_Troubles(say))
@@ -152,7 +153,8 @@ def _resource(service: str) -> Resource:
 
 
 def _end(provider: Any) -> None:
-    """Export what hasn't been exported yet, but wait no longer than ``_ENDS_WITHIN``, and raise no error."""
+    """Shut the provider down. This exports what hasn't been exported yet. Wait no longer than ``_ENDS_WITHIN``, and
+    raise no error."""
     ending = threading.Thread(target=provider.shutdown, name="exports the last figures", daemon=True)
     ending.start()
     ending.join(_ENDS_WITHIN)

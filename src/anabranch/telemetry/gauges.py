@@ -1,4 +1,4 @@
-"""Makes OpenTelemetry instruments for a coordinator's metrics. They have the metrics' names in Prometheus, except that
+"""Makes OpenTelemetry instruments for a coordinator's metrics. Each instrument has its metric's name in Prometheus, but
 a counter's name doesn't end with ``_total``."""
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ def observe(meter: Meter, collect: Callable[[], Sequence[Metric]], names: Sequen
 
     Args:
         meter: creates the instruments.
-        collect: computes the current metrics. If it raises an error, nothing is reported this time.
+        collect: computes the current metrics. If it raises an error, the instrument that needed it reports nothing this
+            time.
         names: all families that ``collect`` can return. Their samples are ignored.
     """
     present = _Present(collect)

@@ -1,4 +1,4 @@
-"""Sends OpenLineage events, which report when a job runs, its inputs and outputs, and how the job ended."""
+"""Sends OpenLineage events, which report when a run of a job begins, its inputs and outputs, and how the run ends."""
 
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ def _reporter(jobs: Jobs, say: Callable[[str], None]) -> _Reporter:
 
 @dataclass
 class _Run:
-    """A job's run whose start has been reported. ``datasets`` was computed from the streams in ``seen``."""
+    """A job's run that has begun. ``datasets`` was computed when ``seen`` were the streams that the job was known to
+    read."""
 
     id: str
     deployment: int

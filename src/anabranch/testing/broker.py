@@ -77,10 +77,10 @@ class _AddressInUseError(AnabranchError):
 
 
 class Cluster:
-    """Brokers that run until :meth:`close`, or until the process that started them ends. Not thread-safe.
+    """Running brokers. They are killed by :meth:`close`, or when the process that started them ends. Not thread-safe.
 
-    A broker's index is also its node id in Kafka. All brokers are also controllers, so the cluster works while more
-    than half of them run.
+    A broker's index is also its node id in Kafka. All brokers are also controllers, so the cluster works only
+    while more than half of them run.
     """
 
     def __init__(
@@ -172,9 +172,10 @@ def start(
     Args:
         folder: the folder for the brokers' data and logs. A new cluster continues with the data of an earlier cluster
             with the same number of brokers.
-        jars: the folder with the broker's jars, such as :func:`anabranch.systems.kafka.jars.broker_folder`.
+        jars: the folder with the broker's jars, as returned by :func:`anabranch.systems.kafka.jars.broker_folder`.
         count: the number of brokers. With 3 or more, the cluster survives the loss of one broker.
-        racks: the ``broker.rack`` of each broker. If there are fewer racks than brokers, the list is repeated.
+        racks: the ``broker.rack`` of each broker. If there are fewer racks than brokers, the list is repeated. If it
+            is empty, the brokers have no racks.
         properties: settings for all brokers, which override the cluster's own settings, except ``log.dirs``.
         sasl: passwords by user. If there are users, clients must log in, with PLAIN or SCRAM-SHA-512.
         flags: Java options. With the default, brokers start quickly but run slowly.
@@ -223,8 +224,8 @@ class _Broker:
         self.config.write_text("".join(f"{name}={json.dumps(value)[1:-1]}\n" for name, value in lines.items()))
 
     def is_of(self, cluster_id: str) -> bool:
-        """Whether the data folder belongs to the cluster with this id. Otherwise, another cluster's broker, which has
-        reported the id, listens on this broker's port.
+        """Whether the data folder belongs to the cluster with this id. If not, the id was reported by a broker of
+        another cluster, which listens on this broker's port.
         """
         return f"cluster.id={cluster_id}\n" in self._meta.read_text()
 

@@ -1,4 +1,4 @@
-"""Runs tests on a shared broker. What a run creates there has a unique name, and is deleted at the end of the run."""
+"""Prepares test runs on a shared broker. What a run creates there has a unique name, and is deleted after the run."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Names:
         return msgspec.structs.replace(graph, job=self.there(graph.job))
 
     def streams(self, graph: Graph) -> dict[str, str]:
-        """The name in the test of each stream of the job, by its name in :meth:`job`, including intermediate and
-        dead-letter streams."""
+        """For each stream of the job that :meth:`job` returns, including intermediate and dead-letter streams, the
+        stream's name in the test."""
         named = [node for node in graph.nodes if "stream" in node.args or is_boundary(node)]
         found = {stages.stream_of(self.job(graph), node): stages.stream_of(graph, node) for node in named}
         found |= {name: name for node in graph.nodes if "of" in node.args for name in [node.args["of"]["stream"]]}
@@ -85,8 +85,8 @@ def _without_servers(properties: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def opened(settings: Settings, names: Names) -> Iterator[KafkaStreams]:
-    """A context manager that returns the run's streams, and finally deletes everything that the run has created on the
-    broker."""
+    """A context manager that gives access to the run's streams, and finally deletes the run's topics and consumer
+    groups."""
     topics = {stream: bound.topic for stream, bound in settings.streams.items() if bound.topic is not None}
     streams = KafkaStreams(settings.systems.kafka, topics)
     try:
@@ -100,7 +100,7 @@ def opened(settings: Settings, names: Names) -> Iterator[KafkaStreams]:
 
 @contextmanager
 def names_back(names: Names) -> Iterator[None]:
-    """Translates errors of its block: the test's own names replace the names on the broker."""
+    """A context manager that translates errors of its block: the test's own names replace the names on the broker."""
     try:
         yield
     except AnabranchError as error:

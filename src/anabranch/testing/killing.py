@@ -35,8 +35,8 @@ logging.getLogger("py4j.clientserver").addFilter(_is_news)
 
 
 class Kill:
-    """Holds each lane in the batch that reaches the end of its inputs, after the batch is published and before it is
-    committed.
+    """Holds each lane in the batch that reaches the end of the lane's inputs, after this batch is published and before
+    it is committed; then kills all lanes.
 
     The job can be killed when every lane is held or idle, and no lane will write more records that another lane reads.
     """
@@ -54,8 +54,8 @@ class Kill:
         self.pending: tuple[Pending, ...] = ()
 
     def reached(self, step: str, lane: str, batch: int) -> None:
-        """If a lane has published its last batch, hold it. The callback for :func:`crash_points.watched`, on the lane's
-        own thread.
+        """If a lane has published its last batch, hold the lane until the job is killed or the kill is cancelled. This
+        is the callback for :func:`crash_points.watched`, and runs on the lane's own thread.
 
         Raises:
             KilledError: the job was killed while this lane was held.
@@ -128,8 +128,8 @@ class Kill:
 
 
 def _wait_for_end(query: StreamingQuery) -> None:
-    """Wait until a query whose batch has just failed ends. If it were stopped, Spark would spend time on the error's
-    long text.
+    """Wait until a query whose batch has just failed ends by itself. If the query were stopped, Spark would spend time
+    on the error's long text.
     """
     while query.isActive:
         time.sleep(_POLL)

@@ -72,7 +72,8 @@ class Encoder:
         """Encode a plain row or a :class:`Message`. ``place`` is its index in the input's list, for error messages.
 
         Raises:
-            UsageError: ``row`` has another type, it can't be encoded, or its key, timestamp or partition is invalid.
+            UsageError: ``row`` has a type that no row can have, can't be encoded, or has an invalid key, timestamp or
+                partition.
         """
         try:
             return self._encoded(row if isinstance(row, Message) else Message(row))

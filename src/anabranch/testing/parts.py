@@ -1,5 +1,5 @@
-"""Cuts the inputs of a test into parts at the sentinels. A part is rows that are put into the streams together, and the
-sentinel that takes effect after them."""
+"""Cuts the inputs of a test into parts at the sentinels. A part consists of rows that are put into the streams
+together, and of the sentinel, if any, that follows these rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BATCH", "DRAIN", "EXPAND", "KILL", "REWIND", "SCALE", "Part", "Senti
 
 @dataclass(frozen=True)
 class Sentinel:
-    """A mark between the rows of an input. At this place, something happens to the job."""
+    """A mark among the rows of an input. It says what happens before the rows that follow are put into the stream."""
 
     name: str
 
@@ -100,7 +100,7 @@ class Part:
     Attributes:
         rows: the rows by stream, each with its index in the input's list.
         ends: the sentinel at the end of the part; None at the end of the inputs.
-        among: the streams whose inputs contain this sentinel.
+        among: the streams whose inputs contain this sentinel in this place.
     """
 
     rows: Mapping[str, list[tuple[int, Any]]]

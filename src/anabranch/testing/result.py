@@ -22,8 +22,9 @@ class Record:
         partition: the partition's number.
         offset: the record's offset in the partition.
         key: the message key, or None.
-        value: the value, decoded according to the stream's format: JSON is parsed, ``string`` becomes str, and values
-            in other formats stay bytes. (A job that writes JSON leaves null columns out.)
+        value: the value, or None. It is decoded according to the stream's format: JSON is parsed, ``string`` becomes
+            str, and values in other formats stay bytes, as do dead letters that can't be decoded. (A job that writes
+            JSON leaves null columns out.)
         headers: pairs of name and value.
         timestamp: the record's timestamp, in UTC.
     """
@@ -55,7 +56,8 @@ class Result:
     """The contents of all streams that a job wrote: its outputs (even those for which the configuration names a table),
     its intermediate streams, and its dead letters.
 
-    Rows are listed partition by partition. The rows of one key are in order; rows of different keys need not be.
+    Rows are listed partition by partition, and within a partition by offset. So the rows of one key are in the order in
+    which they were written; rows of different keys need not be.
 
     Attributes:
         kills: the batches that each KILL left pending.
@@ -93,7 +95,8 @@ class Result:
         return list(self._streams[stream])
 
     def latest(self, stream: str, *columns: str) -> dict[Any, Any]:
-        """The last row for each value of a column or, if several columns are given, for each tuple of their values.
+        """The last row, in the order of :meth:`records`, for each value of a column or, if several columns are given,
+        for each tuple of their values.
 
         An ``agg`` with ``emit="on_update"`` writes a row for each update, so the last rows are its final result.
 
@@ -123,8 +126,8 @@ class Result:
 def decoded(value: bytes | None, format_: str, stream: str = "") -> Any:
     """A value, decoded according to its stream's format.
 
-    A dead letter's value that can't be decoded stays bytes: its format may be the reason why the record became a dead
-    letter.
+    A dead letter's value that can't be decoded stays bytes: this may be the reason why the record became a dead letter.
+    In other streams, such a value raises ValueError.
     """
     if value is None or format_ not in ("json", "string"):
         return value

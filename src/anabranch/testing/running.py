@@ -81,7 +81,7 @@ def run(
 
     - ``BATCH``: process the preceding rows until the job is idle, then add the following rows.
     - ``KILL``: process the preceding rows. Once every lane that has rows to process has published the batch that
-      reaches the end of its inputs, and before any lane commits this batch, end all lanes without informing the
+      reaches the end of its inputs, and before any of these batches is committed, end all lanes without informing the
       coordinator. A new coordinator and a new container with a higher epoch continue in the same folders and repeat
       these batches. The Python and Java processes stay alive, so the variables of your module keep their values;
       queries, state in memory and writers are lost.
@@ -117,12 +117,13 @@ def run(
 
     Raises:
         UsageError: an input is missing, is not read by the job, or contains a row that cannot be put into the stream;
-            the inputs have different sentinels in the same place, or a ``KILL`` in real time; ``partitions`` names a
-            stream that is no input; or ``folder`` is not empty.
+            the inputs have different sentinels in the same place, or a ``KILL`` although the trigger is
+            ``"real-time"``; ``partitions`` names a stream that is no input; or ``folder`` is not empty.
         JobFailedError: a lane failed; the message is what ``anabranch run`` would print.
         OutOfTimeError: the job was not idle before the timeout.
-        AnabranchError: the broker does not answer; or the Spark session has no Kafka connector. If ``anabranch run``
-            would refuse the job, its error is raised, such as GraphError.
+        AnabranchError: the broker does not answer; the Spark session has no Kafka connector; or the job does not allow
+            a change that a sentinel requests. If ``anabranch run`` would refuse the job, its error is raised, such as
+            GraphError.
 
     Example:
         ```python

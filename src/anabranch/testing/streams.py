@@ -1,4 +1,4 @@
-"""The streams of a test: either in an embedded log in a separate folder, or topics of a broker."""
+"""The streams of a test, either in an embedded log or as topics of a broker."""
 
 from __future__ import annotations
 

@@ -1,1 +1,2 @@
-"""The tour of ``anabranch demo``: a running job is changed, killed, frozen and drained, and its results are checked."""
+"""The tour of ``anabranch demo``: a running job is changed and drained, its containers are killed and frozen, and its
+results are checked."""

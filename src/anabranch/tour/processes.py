@@ -123,8 +123,8 @@ class Process:
 
 
 class Processes:
-    """Starts verbs in a folder. At the end of the block of ``interruptions``, the verbs and all processes that they
-    have started are killed.
+    """Starts verbs in a folder. At the end of the block of ``interruptions``, all processes that are still in the
+    verbs' sessions are killed.
 
     Args:
         folder: the working folder of the verbs, also for their logs.
@@ -185,7 +185,7 @@ class Processes:
 
 
 def _members(session: int) -> set[int]:
-    """The processes of a session, except zombies, which have ended while their parents haven't waited for them."""
+    """The processes of a session, except zombies: processes that have ended, but for which no parent has waited yet."""
     members = set()
     for pid in _pids():
         with contextlib.suppress(OSError):

@@ -60,7 +60,7 @@ class Screen:
 
     def output(self, text: str) -> None:
         """Print a command's output without lines that contain neither letters nor digits. Of many lines, only the first
-        and the last few are printed. Long lines are cut."""
+        few and the last few are printed. Long lines are cut."""
         lines = [line.rstrip() for line in text.splitlines() if any(map(str.isalnum, line))]
         if len(lines) > _FIRST + _LAST + 1:
             left_out = len(lines) - _FIRST - _LAST

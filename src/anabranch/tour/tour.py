@@ -39,7 +39,7 @@ class Tour:
     """Runs the tour. :meth:`run` calls a method for each part of the tour.
 
     Args:
-        link: returns the address of the dashboard, once the coordinator has created its token.
+        link: returns the address of the dashboard. It is called when the coordinator has created its token.
     """
 
     def __init__(
@@ -243,7 +243,8 @@ class Tour:
         return self._processes.start(*words)
 
     def _victim(self) -> Process:
-        """The container that has the seat and will be killed or frozen, once another one can replace it."""
+        """Wait until another container can take over, and return the container that has the seat, which will be killed
+        or frozen."""
 
         def ready() -> Process | None:
             status = self._status()
@@ -321,8 +322,7 @@ class Tour:
         return wait_until(checked, _WITHIN, late, _LOOK)
 
     def _check(self) -> None:
-        """Check that everything is running. A container whose lease has ended because the machine was too busy is
-        replaced.
+        """Check that nothing has failed. A container that has ended because it lost its lease is replaced.
 
         Raises:
             AnabranchError: flights can't be written, or a process has failed.

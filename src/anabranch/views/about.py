@@ -115,7 +115,7 @@ class Placement(Document, frozen=True, kw_only=True):
 
 
 class Partitions(Document, frozen=True, kw_only=True):
-    """The partitions that a job reads. Each row is about a lane and one of the partitions that this lane reads."""
+    """The partitions that a job reads. Each row of ``table`` is about a lane and one partition that this lane reads."""
 
     at: float
     job: str

@@ -1,4 +1,4 @@
-"""The document in which the dashboard gets the current figures of a job, as tables."""
+"""The document in which the dashboard and the command line get the current figures of a job, mostly as tables."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_a_change_that_takes_long_says_that_it_still_waits(
         Process(at_rest, 2).work()
 
     told = deploy(at_rest, job(more=True))
-    monkeypatch.setattr(scale, "_AGAIN", 0.0)
+    monkeypatch.setattr(scale, "AGAIN", 0.0)
     follow(at_rest, told, happens())
     (first, *again) = [line for line in said if "to close" in line]
     assert set(again) == {f"{first}, after 0 s"}

@@ -1,4 +1,4 @@
-"""Assigns active tasks to containers: balanced, and at the least cost of all balanced placements.
+"""Assigns active tasks to containers, first the stateful and then the stateless ones: balanced, at the least cost.
 
 In the network, a task has arcs to each rack with a replica of a partition that the task reads, to a node for "any
 container", which has arcs to all racks, and to the container in which the task runs. A rack has arcs to its containers.
@@ -154,8 +154,8 @@ def _seats(net: Network, it: Instance, sizes: Whole, containers: Whole) -> Whole
 def _limit(
     net: Network, it: Instance, containers: Whole, sink: Whole, own: Bounds, total: Bounds, later: Whole
 ) -> None:
-    """Add the bounds ``own`` on the number of tasks in each container. The tasks that are placed ``later`` can still
-    fill containers up to ``total``."""
+    """Add the bounds ``own`` on the number of tasks in each container. With the tasks that are placed ``later``, the
+    containers must still be able to reach the bounds ``total``."""
     if not len(later):
         net.arcs(containers, sink, own.upper, own.lower)
         return

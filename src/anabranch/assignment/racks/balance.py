@@ -28,7 +28,8 @@ class Slopes:
     A container can have ``prior`` standbys from earlier steps.
 
     From the number ``lower`` up to ``upper``, a further standby costs nothing. ``most`` is the largest number of
-    standbys that the container can get in this step; ``beyond`` says by how much ``prior`` exceeds its share.
+    standbys that the container can get in this step; ``beyond`` says by how much ``prior`` exceeds the ceiling of the
+    container's share.
     """
 
     lower: Whole
@@ -96,8 +97,8 @@ class Slopes:
 
 
 def nearest(slopes: Slopes, count: int) -> Bounds:
-    """The bounds of all loads for ``count`` standbys that are closest to their shares, if only ``slopes.most`` limits a
-    container.
+    """The bounds of those loads, of ``count`` standbys in total, that are closest to the containers' shares, if nothing
+    but ``slopes.most`` limits a container.
     """
     slope = slopes.least(count)
     return Bounds(slopes.up_to(slope - 1), slopes.up_to(slope))
@@ -110,8 +111,8 @@ def groups_nearest(
     different places. ``open_`` (group, place) says where a group's tasks can have standbys.
 
     Returns:
-        The bounds of loads, and the lower and upper bounds of a group's standbys in a place. Loads are closest to their
-            shares exactly if they satisfy all of these bounds.
+        The bounds of loads, and the lower and upper bounds of the number of each group's standbys in each place. Loads
+            are closest to the shares exactly if they satisfy all of these bounds.
     """
     groups, places = open_.shape
     count = int(sizes.sum())

@@ -1,9 +1,9 @@
 """Assigns standbys of tasks to places by a flow, and then fits them into the places' containers.
 
 A place consists of all containers with the same rack (if racks are known) and tags. Tasks have arcs to places, and
-places to containers. If a task can have several standbys in a place, the flow doesn't keep them out of the same
-container, so the standbys are fitted into containers afterwards. If they don't fit, the problem can be solved again in
-a network with an arc for each task and container.
+places to containers. The flow doesn't say which task's standby goes from a place to which container, so the standbys
+are fitted into containers afterwards. If they don't fit, the problem can be solved again in a network with an arc for
+each task and container.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Question:
 
 def answered(ask: Question, loads: Bounds | Slopes, dense: bool = False) -> tuple[Whole, int] | None:
     """The containers of the standbys, and the cost of their traffic minus the cost of a move for each standby that
-    stays; None if no flow, or no fitting, satisfies these loads. With ``dense``, each task has an arc to each
-    container, and nothing has to be fitted.
+    stays; None if no flow satisfies these loads, or the standbys in it can't be fitted into containers. With
+    ``dense``, each task has an arc to each container that its standbys can use, and nothing has to be fitted.
 
     Raises:
         ConfigError: a dense network would have too many arcs.

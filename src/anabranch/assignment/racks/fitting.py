@@ -1,4 +1,4 @@
-"""Fits standbys of tasks into the containers of a place, each standby of a task into another container."""
+"""Fits standbys of tasks into the containers of a place, no two standbys of a task into the same container."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def fit(
     Args:
         copies: how many containers each task needs.
         barred: the containers that each task can't have.
-        loads: how many tasks each container takes: together, as many as ``copies``.
+        loads: how many tasks each container takes. The sum must be that of ``copies``.
     """
     room = dict(loads)
     fullest = [(-left, container) for container, left in room.items() if left]

@@ -1,4 +1,4 @@
-"""A problem in numbers: containers, tasks, racks and stages are indexes, and traffic is an array."""
+"""A problem in numbers: containers, tasks, racks and stages are indexes, and traffic consists of arrays."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ _LARGEST = 2**60
 
 
 class Traffic:
-    """What each task reads from other racks: its ``total`` minus what is ``covered`` by replicas in its own rack.
+    """What each task would read from other racks in each rack: the task's ``total`` minus what is ``covered`` by
+    replicas in that rack.
 
-    ``tasks``, ``racks`` and ``covered`` are parallel arrays, sorted by task and rack. Missing pairs cover nothing.
+    ``tasks``, ``racks`` and ``covered`` are parallel arrays, sorted by task and rack. For a pair of a task and a rack
+    that isn't in the arrays, nothing is covered.
     """
 
     def __init__(self, partitions: Sequence[Sequence[Partition]], rack_numbers: dict[str, int], scale: int) -> None:
@@ -59,7 +61,8 @@ class Traffic:
 
 
 class Instance:
-    """Everything is numbered in the order of names, so neither the order of the input nor a hash affects the answer.
+    """A problem in numbers. Everything is numbered in the order of names, so neither the order of the input nor a hash
+    affects the answer.
 
     Attributes:
         scale: the factor that makes weights whole numbers.

@@ -3,8 +3,9 @@ for its standbys.
 
 The active tasks must be balanced, and the standbys spread and balanced at least as well as if the active tasks were
 placed first. Of all such plans, the cheapest is wanted. A task and its standbys exclude each other from containers, and
-often from racks, so this isn't a flow problem. A branch-and-bound search finds the plan; if the search ends early, it
-still gives a bound on the cost.
+often from racks, so this isn't a flow problem. A branch-and-bound search looks for the plan; if the search ends early,
+it still gives a bound on the cost. With more than :data:`MOST_OPTIONS` options, there is no search, and the active
+tasks are placed first.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Rules:
-    """How far the loads of standbys can be from their shares, and how far tasks must be spread (0 if spread comes first
-    for no standby). Both come from the sequential plan that the job would have if nothing ran yet, so they don't depend
-    on where tasks run now.
+    """How far the loads of standbys can be from the containers' shares, and how far tasks must be spread (0 if spread
+    comes first for no standby). Both come from the sequential plan that the job would have if nothing ran yet, so they
+    don't depend on where tasks run now.
     """
 
     slopes: Slopes

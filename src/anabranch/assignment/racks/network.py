@@ -21,8 +21,8 @@ class Network:
     """Nodes with supply or demand, and arcs with bounds and costs.
 
     Args:
-        spreads: for each cost, the largest possible difference between its totals for two flows. A cost decides only
-            among the flows for which all preceding costs are least.
+        spreads: for each cost, an upper bound on the difference between its totals for two flows. (That of the first
+            cost isn't used.) A cost decides only among the flows for which all preceding costs are least.
     """
 
     def __init__(self, *spreads: int) -> None:
@@ -33,7 +33,8 @@ class Network:
         self._length = 0
 
     def nodes(self, count: int, supply: ArrayLike = 0) -> Whole:
-        """Add nodes, each with its supply (negative: demand), and return their numbers. All supplies must sum to 0."""
+        """Add nodes, each with its supply (negative: demand), and return their numbers. In the whole network, supplies
+        must sum to 0."""
         self._supply.append(np.broadcast_to(np.asarray(supply, np.int64), (count,)))
         self._nodes += count
         return np.arange(self._nodes - count, self._nodes)
@@ -72,7 +73,8 @@ class Network:
         return _flow(tails, heads, lower, upper, cost, np.concatenate(self._supply))
 
     def tight(self) -> tuple[Whole, Whole] | None:
-        """Bounds of arcs that exactly the flows of least cost satisfy; None if no flow satisfies the given bounds."""
+        """Lower and upper bounds for all arcs, which exactly the flows of least cost satisfy; None if no flow satisfies
+        the given bounds."""
         lower, upper, flow = self._in_turn()
         return None if flow is None else (lower, upper)
 
@@ -80,8 +82,8 @@ class Network:
         return [np.concatenate(column) for column in zip(*self._arcs, strict=True)]
 
     def _in_turn(self) -> tuple[Whole, Whole, Whole | None]:
-        """Minimize one cost after another. Returns the bounds that all flows of least cost satisfy, and one of these
-        flows."""
+        """Minimize one cost after another. Returns the lower and upper bounds that exactly the flows of least cost
+        satisfy, and one of these flows (None if no flow satisfies the given bounds)."""
         tails, heads, lower, upper, *costs = self._columns()
         flow = None
         for cost in costs:
@@ -119,8 +121,9 @@ def _flow(tails: Whole, heads: Whole, lower: Whole, upper: Whole, cost: Whole, s
 
 
 def _reduced(tails: Whole, heads: Whole, lower: Whole, upper: Whole, cost: Whole, flow: Whole, nodes: int) -> Whole:
-    """The reduced cost of each arc. A flow has the least cost exactly if it is at the lower bound of each arc with a
-    positive, and at the upper bound of each arc with a negative reduced cost.
+    """The reduced cost of each arc, from a ``flow`` of least cost. Other flows also have the least cost exactly if they
+    are at the lower bound of each arc whose reduced cost is positive, and at the upper bound of each arc whose reduced
+    cost is negative.
     """
     onward, back = flow < upper, flow > lower
     start = np.concatenate([tails[onward], heads[back]])

@@ -22,8 +22,8 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Container(_Record, frozen=True, kw_only=True):
-    """A place where tasks can run. Standbys should be spread over racks and over the values of each tag, such as a
-    zone.
+    """A place where tasks can run. A task and its standbys should be spread over racks, and over the values of each
+    tag, such as ``zone``.
     """
 
     id: str
@@ -33,8 +33,8 @@ class Container(_Record, frozen=True, kw_only=True):
 
 
 class Partition(_Record, frozen=True, kw_only=True):
-    """A partition that a task reads. ``racks`` are the racks of its replicas, None for a broker without a rack; empty
-    if they aren't known.
+    """A partition that a task or its standbys read. ``racks`` are the racks of the partition's replicas, with None for
+    a broker without a rack; empty if they aren't known.
     """
 
     stream: str
@@ -64,8 +64,9 @@ class Task(_Record, frozen=True, kw_only=True):
 
 class Problem(_Record, frozen=True, kw_only=True):
     """What to assign, and by which rules. ``reliable_standbys`` takes precedence over ``standby_order``. Raises
-    ConfigError if a container, a task, or a partition of a task is named twice, or if the problem can't be solved as it
-    is."""
+    ConfigError if there is no container, if two containers or two tasks have the same name, if the partitions of a task
+    or of its standbys contain one twice or with an invalid weight, or if ``balance_subtopology`` can't balance a stage
+    because it has stateful and stateless tasks."""
 
     containers: tuple[Container, ...]
     tasks: tuple[Task, ...]
@@ -107,8 +108,8 @@ class Answer(_Record, frozen=True, kw_only=True):
     """The assignment, its cost, and a lower bound on the cost of any assignment by the same rules.
 
     Attributes:
-        cost: what the strategy minimizes: ``traffic_cost`` * ``traffic`` + ``non_overlap_cost`` * ``moved``. Without
-            racks, or with the strategy ``none``, only moves count.
+        cost: what the strategy minimizes: ``traffic_cost`` * ``traffic`` + ``non_overlap_cost`` * ``moved``. If
+            racks aren't known, or with the strategy ``none``, only moves count.
         traffic: the weight of partitions that are read from other racks; None if racks aren't known.
         gap: ``cost`` minus ``lower_bound``.
         moved: how many tasks and standbys move. New ones don't count, nor do standbys whose container is gone.
@@ -149,7 +150,7 @@ def read(raw: bytes, name: str = "this") -> Problem:
 
     Raises:
         UsageError: the content isn't JSON, or isn't a problem. The message names the place.
-        ConfigError: the problem can't be solved as it is.
+        ConfigError: the problem is invalid; see :class:`Problem`.
     """
     try:
         return msgspec.json.decode(raw, type=Problem)

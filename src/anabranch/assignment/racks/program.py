@@ -39,8 +39,8 @@ class Program:
             row.set_coefficient(self._variables[variable], factor)
 
     def least(self) -> tuple[list[int] | None, int | None]:
-        """The best solution that was found, and a lower bound on the cost of any solution. Each is None if none was
-        found; both are None if the costs are too large for the solver."""
+        """The best solution that was found, and a lower bound on the cost of any solution. Either is None if the
+        solver found none; both are None if the costs are too large for the solver."""
         from ortools.math_opt.python import mathopt
 
         if sum(map(abs, self.costs)) > _EXACT:

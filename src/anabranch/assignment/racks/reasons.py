@@ -17,9 +17,9 @@ __all__ = ["compared", "explained"]
 
 
 def explained(problem: Problem, answer: Answer) -> dict[str, str]:
-    """For each task, in words: its container and its former container, what it reads across racks, and why it isn't in
-    a cheaper rack or in its former container; also its standbys' containers, and (if racks are known) over how many
-    racks the task and its standbys are spread.
+    """For each task, in words: its container and its former container, how much it reads from other racks, and why it
+    isn't in a cheaper rack or in its former container; also its standbys' containers, and (if racks are known) over how
+    many racks the task and its standbys are spread.
     """
     it = Instance(problem)
     found = {}

@@ -20,8 +20,9 @@ _STANDBY = ("standby", 0)
 
 
 def is_collapsed(it: Instance) -> bool:
-    """Whether a task and all its standbys must be in different racks, so the containers of a rack are equivalent:
-    spread comes first for all standbys, there are enough racks, and tags divide the containers no further."""
+    """Whether a task and all its standbys must be in different places (see :class:`Instance`), so the containers of a
+    place are equivalent: spread comes first for all standbys, there are enough places, and racks and tags don't divide
+    the containers in more than one way."""
     first, rest = standby.copies_of(it)
     return not rest and not standby.crosses(it) and first < len(it.rack_of_place)
 
@@ -30,10 +31,10 @@ class Search:
     """Searches for the best plan.
 
     Args:
-        slopes: the shares of standbys.
-        far: the largest distance of loads of standbys from these shares.
-        spread: the least spread, summed over the tasks. Not needed if the containers of a rack are equivalent: then
-            each task is in as many racks as possible.
+        slopes: each container's share of standbys.
+        far: the largest allowed distance of the containers' loads of standbys from these shares.
+        spread: the least allowed spread, summed over the tasks. Ignored if the containers of a place are equivalent:
+            then the spread is as large as possible.
     """
 
     def __init__(self, it: Instance, slopes: Slopes, far: int, spread: int) -> None:
@@ -57,8 +58,8 @@ class Search:
             self._spread(spread)
 
     def result(self) -> tuple[Whole | None, int]:
-        """The containers of each task, the active task's first (None if no plan was found), and a lower bound on the
-        cost."""
+        """The containers of each stateful task, the active task's first (None if no plan was found), and a lower bound
+        on the cost of any plan."""
         values, bound = self.program.least()
         least = 0 if bound is None else -((self.weight // 2 - bound - self.constant) // self.weight)
         if values is None:
@@ -80,7 +81,7 @@ class Search:
 
     def _options(self, row: int, task: int) -> None:
         """Add the options of a task and its standbys, which exclude each other from containers or, if the containers of
-        a rack are equivalent, from racks."""
+        a place are equivalent, from places."""
         it, on = self.it, int(self.it.on[task])
         old = set(it.standby_on(it.tasks[task]))
         self.constant += min(len(old), self.copies) * self._value(0, 1)
@@ -101,8 +102,8 @@ class Search:
         homes: set[int],
         apart: dict[int, list[int]],
     ) -> None:
-        """Add the options of the active task or of the standbys. A container counts as ``moves`` moves, or one move
-        less if it is in ``homes``.
+        """Add the options of the active task or of the standbys. Using a container counts as ``moves`` moves, or
+        as one move less if the container is in ``homes``.
         """
         it = self.it
         racks = np.arange(len(it.racks))
@@ -127,7 +128,7 @@ class Search:
         return (traffic * self.it.traffic_cost + moves * self.it.move_cost) * self.weight + moves
 
     def _places(self) -> None:
-        """Add the part of the program from racks to containers."""
+        """Add the part of the program from places to containers."""
         for (role, place), tasks in self.in_place.items():
             inside = np.flatnonzero(self.it.place_of == place).tolist()
             variables = self.program.variables(len(inside), len(self.tasks))

@@ -1,5 +1,5 @@
 """Assigns standbys to containers. A task and its standbys are all in different containers. Standbys are spread over
-racks, and balanced, with little traffic across racks and with few moves.
+racks and the values of tags, and balanced, with little traffic across racks and with few moves.
 
 The problem's ``standby_order`` says whether spread (``reliability``) or ``cost`` comes first. With
 ``reliable_standbys``, spread comes first for this number of each task's standbys, and cost for the others.
@@ -34,7 +34,7 @@ class Standbys:
 def place(it: Instance, active: Whole) -> Standbys:
     """Place the requested number of standbys of each stateful task, but no more than there are other containers.
 
-    If racks and tags divide the containers in several ways, the standbys of a task for which spread comes first are
+    If racks and tags divide the containers in several ways, those of a task's standbys for which spread comes first are
     placed one after another. Then the result may not be optimal, and the bound shows how far it can be from the
     optimum.
     """
@@ -98,7 +98,8 @@ def most_spread(it: Instance, tasks: int, copies: int) -> int:
 
 
 def _shape(values: Whole) -> tuple[int, ...]:
-    """Renumbers values in the order of their first occurrence: equal results divide the containers in the same way."""
+    """Renumbers values in the order of their first occurrence. Values with equal results divide the containers in the
+    same way."""
     seen: dict[int, int] = {}
     return tuple(seen.setdefault(value, len(seen)) for value in values.tolist())
 
@@ -123,9 +124,9 @@ def movable(it: Instance, tasks: Whole, copies: int) -> int:
 
 
 def _warm(it: Instance, tasks: Whole, taken: Whole, copies: int) -> tuple[Whole, Whole, Whole]:
-    """The existing standbys that could stay: rows, containers and values. A task's first ``copies`` standbys have
-    higher values: an answer names those for which spread comes first before the others, so nothing moves when the
-    answer becomes the next problem.
+    """The existing standbys that could stay: rows, containers and values. In the result of :func:`place`, the standbys
+    for which spread comes first precede the others. So a task's first ``copies`` standbys have higher values, and
+    nothing moves when the answer becomes part of the next problem.
     """
     pairs = [
         (row, container, len(tasks) * copies + 1 + (place < copies))

@@ -41,8 +41,8 @@ def take(spark: SparkSession, folder: str, unless: Callable[[], bool]) -> None:
 
     Raises:
         ConfigError: the storage isn't known to keep two processes from taking the same folder, or fails to do so.
-        FencedError: another process has the folder, and is alive.
-        ConflictError: ``unless`` became true before it was known whether the folder's owner is alive.
+        FencedError: another process has the folder and is alive, or has taken the folder from this process.
+        ConflictError: ``unless`` returned True before it was known whether the folder's owner is alive.
         UnsupportedFormatError: a newer version of anabranch has written the owner's claim.
     """
     scheme = urlsplit(folder).scheme

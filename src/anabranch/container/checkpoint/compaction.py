@@ -1,5 +1,5 @@
-"""Copies the folder of a stopped lane without foreign state, which belongs to tasks of other lanes. The copy is next to
-the original.
+"""Copies the folder of a stopped lane, but leaves out foreign state, which belongs to tasks of other lanes. The copy is
+next to the original.
 """
 
 from __future__ import annotations

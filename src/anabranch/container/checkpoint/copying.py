@@ -69,8 +69,8 @@ def bare(folder: Folder, target: str) -> Folder:
 
 
 def standby(folder: Folder, number: int) -> Folder:
-    """The folder of a standby, which needn't exist: a copy next to the lane's folder that is kept up to date while the
-    lane runs. It only saves time, so it may disappear or be out of date.
+    """The folder of a standby: a copy next to the lane's folder, kept up to date while the lane runs. Standbys only
+    save time, so the copy may be out of date, incomplete or missing.
     """
     return folder.other(f"{_beside(folder)}{number}")
 
@@ -90,7 +90,9 @@ def _beside(folder: Folder) -> str:
 
 
 def refresh(folder: Folder, standby: Folder) -> int:
-    """Bring a standby up to date, even while the folder's lane runs. Returns the standby's last committed batch."""
+    """Bring a standby up to date, even while the folder's lane runs. Returns the standby's last committed batch, -1 if
+    none.
+    """
     filesystem.update(folder.tree, standby.tree, ORDER, lives=True)
     return standby.committed()
 

@@ -47,8 +47,8 @@ def reset_time(folder: Folder, now: Progress) -> None:
 
 
 def mend_time(folder: Folder) -> None:
-    """Set the pending batch's processing time to its watermark, because the clock was set back before the batch was
-    planned. The folder may be a lane's own, if no query is running in it."""
+    """Set the pending batch's processing time to its watermark. This is necessary if the clock was set back before the
+    batch was planned. The folder may be a lane's own, if no query is running in it."""
     last = folder.planned()
     folder.tree.write(f"offsets/{last}", offset_log.format(folder.entry(last).planned_in_time()))
 
@@ -86,8 +86,8 @@ def add_stream(folder: Folder, stream: NewStream) -> None:
 
 
 def widen(folder: Folder, partitions: Mapping[str, Mapping[int, int]]) -> None:
-    """Make the next batch read more partitions, from these offsets by stream and partition. Call this only if no batch
-    is pending.
+    """Make the next batch read more partitions, from these offsets by stream and partition, unless no batch was
+    planned. Call this only if no batch is pending.
     """
     last = folder.planned()
     if last >= 0 and partitions:

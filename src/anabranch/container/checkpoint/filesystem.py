@@ -1,4 +1,4 @@
-"""Accesses the files below a folder, on a local disk or through Hadoop's FileSystem, and updates copies of it."""
+"""Accesses the files below a folder, on a local disk or through Hadoop's FileSystem, and updates copies of folders."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True)
 class File:
-    """``size`` is in bytes; ``changed`` is when the file was written, on the storage's clock."""
+    """``size`` is in bytes; ``changed`` is when the file was written, in Unix seconds on the storage's clock."""
 
     size: int
     changed: float
@@ -84,8 +84,8 @@ class Tree:
         return self._local_files(self.local, name) if self.local is not None else self._far_files(name)
 
     def copy(self, name: str, target: Tree, *, lives: bool) -> None:
-        """Copy a file to the same name in another tree. With ``lives``, because other processes use both trees, the
-        target file appears completely or not at all, and the source file may have disappeared.
+        """Copy a file to the same name in another tree. ``lives`` says that other processes use the trees: the target
+        file then appears completely or not at all, and it isn't an error if the source file has disappeared.
         """
         try:
             if not lives:
@@ -151,8 +151,8 @@ class Tree:
 
         Args:
             new: whether it is an error if the file exists. Not checked on a local disk.
-            durable: whether to wait until the file is on the disk, so a power cut can neither empty it nor bring back a
-                former one.
+            durable: on a local disk, whether to wait until the file is written through, so a power cut can neither
+                empty it nor bring back a former file.
 
         Raises:
             StateError: the file can't be written on the local disk. (Another storage raises its own error.)
@@ -264,8 +264,8 @@ class Tree:
 
 
 def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> int:
-    """For each name in this order, make the target's file or folder equal to the source's. Returns how many files were
-    copied. ``lives`` says whether other processes use the trees meanwhile.
+    """For each of the names, in their order, make the target's file or folder equal to the source's, but don't copy
+    temporary files. Returns how many files were copied. ``lives`` says whether other processes use the trees meanwhile.
 
     Raises:
         OSError: the target has a folder where a file should be.

@@ -42,7 +42,7 @@ _locked: dict[str, Any] = {}
 
 
 class Folder:
-    """A lane's checkpoint folder. Edit it only while the lane's query is stopped or held."""
+    """A lane's checkpoint folder. Edit batches and state in it only while the lane's query is stopped or held."""
 
     def __init__(self, spark: SparkSession, uri: str, streams: Mapping[str, str] | None = None) -> None:
         """``streams`` maps names of streams in their systems, such as topics, to the job's names, where they differ."""
@@ -118,8 +118,8 @@ class Folder:
         )
 
     def settled(self) -> bool:
-        """Whether the last batch was committed, and Spark's watermark requires no further batch. Also True if none was
-        planned."""
+        """Whether the last planned batch was committed, and Spark's watermark requires no further batch. True if no
+        batch was ever planned."""
         last = self.planned()
         if last < 0:
             return True
@@ -158,8 +158,8 @@ class Folder:
         return self._positions(self.entry(batch))
 
     def stream_ids(self) -> dict[str, str]:
-        """The ids that the streams had when the lane began to read them, if they are stored. A stream that was deleted
-        and created again has another id.
+        """The ids that the streams had when the lane began to read them; {} if no ids are stored. A stream that was
+        deleted and created again has another id.
         """
         return self._document(STREAMS) if self.exists(STREAMS) else {}
 
@@ -238,7 +238,7 @@ class Folder:
         return Checkpoint(self.tree.sizes(), self.tree.read_bytes, partitions, thorough)
 
     def resume(self, at: Resumption) -> None:
-        """Forget all batches after that of ``at``, and that batch's commit if it must run again. Call this only if no
+        """Forget all batches after ``at.batch`` and, if that batch must run again, its commit. Call this only if no
         part of the later batches has been published.
         """
         if at.batch < 0:
@@ -304,8 +304,8 @@ class Folder:
         return progress.from_builtins(told["progress"]), told["ssps"]
 
     def plan(self, entry: Entry) -> int:
-        """Write the entry of the next batch, which runs when the query is started with the trigger ``once``, or when
-        the held query is told to run it.
+        """Write the entry of the next batch, and return the batch's number. The batch runs when the query is started
+        with the trigger ``once``, or when the held query is told to run it.
 
         Raises:
             StateError: a batch is pending; finish it first.
@@ -337,14 +337,14 @@ class Folder:
         """Take the folder for this process. Idempotent.
 
         A local folder is taken with an OS lock, until this JVM ends. (The JVM of a killed driver may live on for a
-        moment.) Any other folder is taken with a claim, until the claim is released.
+        moment.) Any other folder is taken with a claim, until the claim is released or lost.
 
         Args:
             unless: returns whether to stop waiting for an owner that may or may not be alive.
 
         Raises:
-            ConflictError: another process has the folder, or may have it. If the error is a FencedError, the other
-                process is certainly alive.
+            ConflictError: another process has the folder, or may have it. The error is a FencedError if the other
+                process is certainly alive, or has taken the folder from this process.
         """
         if self.tree.local is None:
             claims.take(self._spark, self.tree.uri, unless)

@@ -44,9 +44,10 @@ class LaneFolders:
         """Take a lane's folder.
 
         A new lane gets a new folder, or a copy of a predecessor's folder if it takes over the predecessor's state. Any
-        other lane gets its existing folder, or a copy of it if the owner was lost. Leftovers of killed processes are
-        removed, because Spark would refuse the folder otherwise. A copy from an earlier attempt in this process is made
-        again, unless :meth:`note_used` was called for it.
+        other lane gets its existing folder, or a copy of it if the owner was lost. A copy that an earlier attempt in
+        this process has made is replaced if :meth:`note_used` wasn't called for it. In the lane's existing folder, or
+        the copy of it, leftovers of killed processes are removed, and damage is repaired if this neither loses nor
+        repeats a record.
 
         Args:
             unless: returns whether to stop waiting for a process that has the folder.
@@ -55,9 +56,10 @@ class LaneFolders:
             ahead: whether the lane's query was already started in the folder.
 
         Raises:
-            StateError: the folder or the predecessor's folder is gone or damaged, or the outputs contain a batch that
-                the folder doesn't know.
-            ConflictError: another process has the folder.
+            StateError: the folder or the predecessor's folder is gone, damaged or out of date, or the outputs contain a
+                batch that the folder doesn't know.
+            ConflictError: another process has the folder, or may have it; or there already is a folder where a copy
+                would be made.
         """
         folder = self.at(lane, lane.folder_epoch or epoch)
         if lane.folder_epoch:
@@ -105,8 +107,8 @@ class LaneFolders:
         copying.note_used(folder)
 
     def explained(self, failed: Failure) -> Failure:
-        """The failure. If a disk is full, a reason is added for each full disk, because most such errors name no
-        file."""
+        """The failure. If it was caused by a full disk, a reason is added for each full disk on which anabranch writes,
+        because most errors of full disks name no file."""
         if failed.awaits != surroundings.DISK.name:
             return failed
         folders = (str(folder.path) for system in self.systems.all for folder in system.folders())
@@ -157,8 +159,8 @@ class LaneFolders:
         return copy
 
     def _new_streams(self, lane: Lane) -> list[NewStream]:
-        """The streams that match the lane's patterns, without the first of each pattern. The lane may already read
-        some."""
+        """The streams that match the lane's patterns, without the first stream of each pattern. Lanes before this one
+        may have read some of these streams."""
         systems = {ssp.stream: ssp.system for ssp in lane.ssps}
         found = []
         for streams in lane.matched.values():
@@ -169,7 +171,8 @@ class LaneFolders:
         return found
 
     def inherited(self, lane: Lane) -> Progress:
-        """The event time that a lane takes over. Raises StateError if a predecessor's folder doesn't contain it."""
+        """The event time that a lane takes over. Raises StateError if the folder of a lane in ``inherits`` doesn't
+        contain that lane's event time."""
         found = [self.of(lane.job, name, epoch).left() for name, epoch in lane.inherits.items()]
         before = progress.joined(found)
         if lane.drained is not None:
@@ -193,14 +196,15 @@ class LaneFolders:
         return Folder(self.spark, f"{self.root}/{job}/{lane}/{epoch}", self.systems.streams_by_topic)
 
     def withdrawn(self, lane: Lane, epoch: int, *, began: bool) -> int:
-        """Make the exactly-once output streams refuse everything from a lane whose query has ended, until the lane
-        takes its outputs again. Returns what :meth:`published` does.
+        """Withdraw a lane's right to write to its exactly-once output streams until the lane takes over its outputs
+        again; see :meth:`anabranch.systems.contract.System.withdraw`. Call this only after the lane's query has ended.
+        Returns the last batch that is then in an exactly-once output or a table, at least in part; -1 if none.
         """
         return self.systems.withdraw(lane, epoch, new=False if began else None)
 
     def seen(self, lane: Lane) -> int:
-        """The last batch that is known to be in an exactly-once output stream of a running lane, at least in part, -1
-        if none; see :meth:`anabranch.systems.contract.System.seen`."""
+        """Like :meth:`published`, for a running lane, but only for exactly-once output streams in which rows become
+        visible before the driver publishes the batch; see :meth:`anabranch.systems.contract.System.seen`."""
         return self.systems.seen(lane)
 
     def published(self, lane: Lane) -> int:

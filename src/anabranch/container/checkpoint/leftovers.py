@@ -1,4 +1,4 @@
-"""Tells which files a killed process has left in a lane's folder. They must be removed before a query starts."""
+"""Determines which files in a lane's folder are leftovers of a killed process, and could disturb the next query."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def is_temporary(name: str) -> bool:
 
 
 def _is_of_state_after(name: str, batch: int, *, whole: bool) -> bool:
-    """Whether a file belongs to the state of a batch after ``batch``; with ``whole``, to the state of any batch."""
+    """Whether a file belongs to the state of a batch after ``batch``; with ``whole``, to the state at all."""
     if whole:
         return name.startswith("state/")
     version, schema = _VERSION.fullmatch(name), _SCHEMA.fullmatch(name)

@@ -1,5 +1,5 @@
-"""Entries of Spark's offset log as plain data. By editing them, anabranch plans batches, and changes what a copied
-checkpoint reads."""
+"""Entries of Spark's offset log as plain data. By editing them, anabranch plans batches, and adapts copied folders
+to their lanes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ class Entry:
     """The content of a file ``offsets/N``: metadata, and one offset per source, in the order of the query's plan (None
     if the source hasn't been read yet).
 
-    An offset of the embedded log names its stream in ``stream``. The offset for event time has neither a stream nor
-    positions. An offset of Spark's Kafka source is ``{topic: {partition: offset}}``.
+    The offset of a stream has the stream's name in ``stream``, and positions in ``positions``. In Spark's Kafka source,
+    however, the offset is ``{topic: {partition: offset}}``. The offset for event time has neither a stream nor
+    positions.
     """
 
     metadata: dict[str, Any]
@@ -48,7 +49,7 @@ class Entry:
         return {name: number for number, name in names if name is not None}
 
     def progress(self) -> Progress | None:
-        """The event time with which the batch was planned; None if the lane has no event time."""
+        """The event time with which the batch was planned; None if the entry has none."""
         found = (each for each in self.sources if each is not None and _is_progress(each))
         return next((progress.from_builtins(each) for each in found), None)
 
@@ -112,7 +113,7 @@ def _is_progress(offset: Mapping[str, Any] | None) -> bool:
 
 
 def _has_stream(offset: Mapping[str, Any]) -> bool:
-    """Whether the offset names its stream. In Spark's Kafka source, "stream" can be the name of a topic."""
+    """Whether the stream's name is in the field ``stream``. (In Spark's Kafka source, "stream" can be a topic.)"""
     return isinstance(offset.get("stream"), str)
 
 
@@ -124,10 +125,10 @@ def _name(offset: Mapping[str, Any]) -> str | None:
 
 
 def parse(text: str, path: str = "") -> Entry:
-    """Read an entry.
+    """Read an entry. The messages of errors name ``path``.
 
     Raises:
-        UnsupportedFormatError: the text is an entry of another version; the message names ``path``.
+        UnsupportedFormatError: the text is an entry of another version.
         DamagedError: the text isn't a complete entry.
     """
     lines = text.split("\n")

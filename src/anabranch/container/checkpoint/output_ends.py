@@ -1,7 +1,8 @@
-"""Checks that a lane's outputs exist, and contain everything that the lane has written to them.
+"""Checks that a lane's output streams exist, and that no output was set back. Stores where the outputs end, for the
+next check.
 
-Without these checks, a query would try for minutes to write to a stream that is gone. And records would be missing
-permanently from an output that was set back, because committed batches are never written again.
+Without these checks, a query would try for minutes to write to a stream that is gone. And nobody would notice that
+records are missing from an output that was set back. The lane doesn't write committed batches again.
 """
 
 from __future__ import annotations
@@ -54,8 +55,9 @@ class Outputs:
         self._gone = gone
 
     def note(self, folder: Folder, *, last: bool = False) -> None:
-        """After a commit, store in the lane's folder where the lane's outputs end. Tables, and streams that are reached
-        over a network, are included only every few seconds, unless no other batch follows for now (``last``).
+        """Store in the lane's folder where the lane's outputs end. Tables, and streams that are reached over a network,
+        are included only every few seconds, but always with ``last``, when no other batch follows for now. If a system
+        doesn't answer, nothing is stored.
         """
         far = last or self._clock() >= self._asked + _FAR_EVERY
         streams = [stream for stream in self._streams if far or not self._of(stream).remote]
@@ -76,7 +78,7 @@ class Outputs:
             self._noted = noted
 
     def compare(self, folder: Folder) -> None:
-        """Check, before the lane continues, that the outputs still contain the lane's committed batches.
+        """Compare the outputs, before the lane continues, with the ends that are stored in the lane's folder.
 
         Raises:
             StateError: an output stream is gone, or a stream or table was set back. (If ``on_data_loss`` of a stream

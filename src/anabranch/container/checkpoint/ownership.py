@@ -1,16 +1,16 @@
 """Decides, by claims and leases, which process owns a lane's folder in storage without locks.
 
-A claim of a folder is a numbered file next to the folder. The file is created exclusively: if two processes try, only
-one succeeds. The claim with the highest number counts. Its process shows that it is alive by rewriting a file of its
-own, the same for all lanes of a job, every few seconds.
+A claim of a folder is a numbered file in another folder, next to it. The file is created exclusively: if two processes
+try, only one succeeds. The claim with the highest number counts. Its process shows that it is alive by rewriting a file
+of its own, the same for all lanes of a job, every few seconds.
 
 Another process makes the next claim only if the owner has released the folder, has ended, or hasn't rewritten its file
 for ``EXPIRES`` seconds. (An owner that ends normally removes its file. The end of a killed owner is visible only on the
 same machine.)
 
-An owner that hasn't rewritten its file for ``LEASE`` seconds, a shorter time, writes nothing before it has checked that
-its claims still count. It then repeats this check whenever it extends its lease, because a process that has seen the
-silence may still be about to make a claim. Each process measures with its own clock.
+An owner that hasn't rewritten its file for ``LEASE`` seconds, a shorter time, writes nothing to its folders before it
+has checked that its claims still count. From then on, it repeats this check whenever it extends its lease, because a
+process that has seen the silence may still be about to make a claim. Each process measures with its own clock.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class Files(Protocol):
         ...
 
     def names(self, folder: str) -> dict[str, str]:
-        """The names of the files in a folder, each with a value that changes when the file is rewritten."""
+        """The names of the files in a folder, each with a value that changes when the file is rewritten. Empty if there
+        is no such folder."""
         ...
 
     def lease(self, folder: str, seconds: float) -> None:
@@ -93,8 +94,8 @@ class Ownership:
     """The folders of one job that one process owns. Thread-safe.
 
     Args:
-        clock: seconds on a clock that keeps running while the process is frozen.
-        has_ended: whether the process of a claim is known to have ended, and can't be writing any more.
+        clock: returns the seconds of a clock that keeps running while the process is frozen.
+        has_ended: returns whether the process of a claim is known to have ended, so that it can't be writing any more.
     """
 
     def __init__(
@@ -123,10 +124,11 @@ class Ownership:
 
     def take(self, folder: str, unless: Callable[[], bool] = lambda: False) -> None:
         """Take a folder, or check that this process still has it. If the owner is silent, this takes ``EXPIRES``
-        seconds, and ``LEASE`` seconds more if the owner shows a sign of life before the new claim is made.
+        seconds, and ``LEASE`` seconds more if, once the new claim is made, the owner has shown a sign of life after
+        all.
 
         Raises:
-            FencedError: another process has the folder, and is alive.
+            FencedError: another process has the folder, and is alive; or it has taken the folder from this process.
             ConflictError: ``unless`` became true before it was known whether the owner is alive.
             ConfigError: the storage lets two processes create the same file.
             UnsupportedFormatError: a newer version of anabranch has written the owner's claim.
@@ -165,7 +167,8 @@ class Ownership:
             self._raise_if_lost(folder)
 
     def renew(self) -> None:
-        """Show that this process is alive, and extend the lease. Must be called every ``RENEW_EVERY`` seconds."""
+        """Show that this process is alive, and extend its lease, if it has one. Must be called every ``RENEW_EVERY``
+        seconds."""
         with self._lock:
             if self._renewed is not None:
                 self._renew()
@@ -199,7 +202,8 @@ class Ownership:
         return self._renewed is not None and self._clock() < self._renewed + LEASE
 
     def _begin(self) -> None:
-        """Write this process's file for the first time. Raises ConfigError if the storage lets it be created again."""
+        """Write this process's file, unless this was done before. Raises ConfigError if the storage then lets the file
+        be created again."""
         with self._lock:
             if self._renewed is not None:
                 return
@@ -252,7 +256,8 @@ class Ownership:
         return max((int(name) for name in self._files.names(_claims(folder)) if name.isdecimal()), default=None)
 
     def _claim(self, folder: str, number: int) -> Claim | None:
-        """A claim; None if it was only written in part. Raises UnsupportedFormatError if a newer version wrote it."""
+        """A claim; None if the file is damaged, for example because only part of it was written. Raises
+        UnsupportedFormatError if a newer version of anabranch wrote it."""
         try:
             return decode(self._files.read(_claim_path(folder, number)).encode(), Claim)
         except UnknownVersionError:
@@ -270,8 +275,8 @@ class Ownership:
         return f"{number}{_RELEASED}" in self._files.names(_claims(folder))
 
     def _await_end(self, folder: str, claim: Claim | None, unless: Callable[[], bool]) -> str | None:
-        """Wait until the owner no longer has the folder. Returns its last sign of life if it has been silent for too
-        long, None if it has certainly ended. Raises the errors of :meth:`take`.
+        """Wait until it is known that the owner has ended, or has been silent for too long. Returns None if it has
+        ended, otherwise its last sign of life. Raises FencedError or ConflictError like :meth:`take`.
         """
         said, since = self._sign(claim), self._clock()
         while True:
@@ -299,8 +304,8 @@ class Ownership:
             return not any(held < folder for held in self._held)
 
     def _sign(self, claim: Claim | None) -> str:
-        """A value that changes with each sign of life of a claim's process; '' if the process has ended; constant if
-        the claim can't be read (None)."""
+        """A value that changes with each sign of life of a claim's process; '' if the process has removed its file;
+        a constant if the claim can't be read (None)."""
         if claim is None:
             return "unknown"
         return self._files.names(f"{self._folder}/{_PROCESSES}").get(claim.process, "")

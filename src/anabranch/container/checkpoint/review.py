@@ -33,9 +33,9 @@ class Finding:
     """A problem that the check has found.
 
     Attributes:
-        part: the lane, stream or table.
+        part: the lane or stream.
         problem: what is wrong, as the rest of a sentence that begins with the ``path``, if there is one.
-        lost: what can't be recovered without a backup.
+        lost: what can't be recovered without a backup; empty if nothing, or if this isn't known.
         mends: what ``--repair`` does about the problem; empty if nothing.
     """
 
@@ -55,7 +55,7 @@ class LaneFiles:
     files: Checkpoint | None
 
     def document(self, name: str) -> dict[str, Any]:
-        """The content of one of anabranch's JSON files; {} if it doesn't exist. Raises ValueError if it is damaged."""
+        """The JSON object in a file of the folder; {} if there is no such file. Raises ValueError if it is damaged."""
         assert self.files is not None
         if name not in self.files.sizes:
             return {}
@@ -120,8 +120,8 @@ def of_lane(
 
 
 def of_streams(systems: Systems, streams: Iterable[tuple[str, str]]) -> list[Finding]:
-    """The problems with the files of these streams, given as pairs of system and stream. Missing streams are reported
-    for their lanes.
+    """The problems with the files of these streams, given as pairs of system and stream. Missing streams are skipped:
+    these are problems of lanes, see :func:`of_lane`.
     """
     findings = []
     for system, stream in sorted(streams):

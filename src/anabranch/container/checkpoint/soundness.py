@@ -1,4 +1,4 @@
-"""Determines which files that a restart needs are unusable, and from which batch the lane can continue."""
+"""Determines which of the files that a restart needs are unusable, and from which batch the lane can continue."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Checkpoint:
     """The files of a lane's folder.
 
     Args:
-        sizes: the sizes of all files, in bytes, by their names in the folder.
+        sizes: the sizes of all files, in bytes, by their paths in the folder.
         partitions: how many partitions the state of each operator has; 0 if the lane has no state.
         thorough: whether large files are also compared with their checksums.
     """
@@ -118,8 +118,8 @@ class Checkpoint:
         return stores
 
     def _store(self, place: tuple[str, str, str], version: int) -> Fault | None:
-        """Why one part of the state can't be reconstructed from its last snapshot and the changes since then; None if
-        it can."""
+        """Why one part of the state after the first ``version`` batches can't be reconstructed from the last snapshot,
+        if there is one, and the changes since then; None if it can."""
         files = self._stores[place]
         for number in range(version, -1, -1):
             names = files.get(number, [])
@@ -187,7 +187,8 @@ class Checkpoint:
 
 
 def faults(checkpoint: Checkpoint) -> list[Fault]:
-    """The files that a restart from this folder needs but can't use. At most one of them contains state."""
+    """The files that a restart from this folder needs but can't use. Of several such files with state, only one is
+    returned."""
     planned, committed = checkpoint.planned, checkpoint.committed
     if planned < 0 and committed < 0:
         return []
@@ -200,14 +201,15 @@ def faults(checkpoint: Checkpoint) -> list[Fault]:
 
 
 def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption | None:
-    """The last batch from which the lane can continue without losing or repeating anything; None if there is none.
+    """The latest batch from which the lane can continue without losing or repeating anything; None if there is none,
+    or if it lies more than ``_FARTHEST`` batches back.
 
-    The lane can't continue from a batch if an output contains any part of a later one. A pending batch can be run again
-    even if part of it is in an output, because the outputs know which parts they contain.
+    The lane can't continue from a batch if an exactly-once output contains any part of a later batch. A batch can be
+    run again even if part of it is in such an output, because the output knows which part it contains.
 
     Args:
         first: the lane's first batch; earlier batches belonged to another lane.
-        published: the last batch that is in an output, at least in part, -1 if none.
+        published: the last batch that is in an exactly-once output or a table, at least in part, -1 if none.
     """
     last = max(checkpoint.planned, checkpoint.committed)
     for batch in range(last, max(first - 2, last - _FARTHEST, -1), -1):

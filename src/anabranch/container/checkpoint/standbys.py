@@ -27,8 +27,8 @@ _Key = tuple[str, int, int]
 class Standbys:
     """Maintains standbys in a thread, and refreshes them when their lanes have committed more batches.
 
-    After an error, which is reported, a standby is tried again later. A standby that is missing or out of
-    date only costs time.
+    If a standby can't be refreshed or removed, this is reported, and tried again later. If a standby is missing or out
+    of date, it only takes longer to take over its lane.
 
     Args:
         folder: returns a lane's folder, given the lane's id and the folder's epoch.

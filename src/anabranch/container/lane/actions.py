@@ -14,8 +14,8 @@ class TakeFolder:
 
 @dataclass(frozen=True)
 class AwaitAcknowledgement:
-    """Report the folder, check the inputs and outputs, and wait while ``LifeState.waits``. Returns
-    AcknowledgementAwaited."""
+    """Report the folder, check the inputs and outputs, and wait until the coordinator knows the folder, or the lane has
+    to leave. Returns AcknowledgementAwaited."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class StopQuery:
 
 @dataclass(frozen=True)
 class DrainHeld:
-    """Hold the running query, and drain with it; if the lane drains, the query ends. Returns DrainEnded."""
+    """Hold the running query, and drain with it. Once the lane has drained, the query ends. Returns DrainEnded."""
 
 
 @dataclass(frozen=True)

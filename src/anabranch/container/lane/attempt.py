@@ -38,8 +38,8 @@ one_at_a_time = threading.Lock()
 
 @dataclass
 class Counts:
-    """Counts of dropped records and late rows. ``late`` counts late rows by SSP in former queries of the attempt only,
-    because the current query keeps its own count."""
+    """Counts of dropped records and late rows. ``late`` counts late rows, by SSP, only in former queries of the
+    attempt: the current query keeps its own count."""
 
     dropped: int = 0
     late: Counter[str] = field(default_factory=Counter)
@@ -101,8 +101,8 @@ class Attempt:
         return self.reporter.shown(self.query, self.life.state)
 
     def take_folder(self, folder: Folder) -> None:
-        """Use a folder. Start offsets that an earlier attempt has stored in it replace the current ones, except those
-        that the lane prescribes (``begins``)."""
+        """Use a folder, and store the start offsets in it. If an earlier attempt has stored start offsets, these
+        replace the current ones, except where the lane prescribes an offset (``begins``)."""
         noted = parsed(folder.note_starting(texts(self.starting)))
         own = {ssp: offset for ssp, offset in noted.items() if ssp in self.starting}
         self.starting = {**self.starting, **own, **self.lane.begins}
@@ -125,7 +125,8 @@ class Attempt:
         return self.wholes(self.folder.positions())
 
     def wholes(self, positions: Mapping[str, Mapping[int, int]]) -> Offsets:
-        """The positions of all inputs, by whole SSP: start offsets for inputs that have never been read."""
+        """These positions, but by whole SSP and for all inputs. An input without a position has its start offset, or 0
+        if there is none."""
         return {
             ssp.whole: positions.get(ssp.stream, {}).get(ssp.partition, self.starting.get(ssp.whole, 0))
             for ssp in (*self.lane.ssps, *self.lane.broadcast)

@@ -50,8 +50,8 @@ class BatchShrinker:
         return progress if self._can_shrink() else None
 
     def break_off(self, started: StreamingQuery, progress: BatchProgress) -> bool:
-        """Stop the query in a batch that will take too long, unless part of the batch is visible. Returns whether the
-        query was stopped; then another one must be started.
+        """Stop the query in a batch that will take too long, unless part of the batch may be visible. Returns whether
+        the query was stopped; if so, another query must be started.
         """
         query = self._attempt.current
         if query.gate.shut():

@@ -72,8 +72,8 @@ class Boundary:
             last.awaitTermination()
 
     def finish(self, *, seen: bool = False) -> None:
-        """Finish or forget the pending batch of a former query, without beginning another one. If part of it is
-        ``seen``, it is finished.
+        """Finish or forget the pending batch of a former query, without beginning another batch. With ``seen``, part of
+        the batch is known to be visible, so it is finished.
         """
         attempt, folder = self._attempt, self._attempt.folder
         attempt.folder_in_use = folder
@@ -98,8 +98,8 @@ class Boundary:
         self._monitor.take_progress(started)
 
     def _takes_back(self, query: LaneQuery) -> bool:
-        """Forget the batch that a former query has begun, if this is allowed and no reader can have seen any part of
-        it. Returns whether it was forgotten."""
+        """Forget the batch that a former query has begun, if this is allowed and no part of the batch is in an
+        exactly-once output or a table. Returns whether it was forgotten."""
         attempt, folder = self._attempt, self._attempt.folder
         repeats = query.outputs.repeats and not self._life.closes_now()
         if (
@@ -112,8 +112,8 @@ class Boundary:
         return breaking_off.taken_back(attempt.lane_folders, attempt.lane, attempt.epoch, folder)
 
     def _breaking(self, may: bool) -> BreakOff:
-        """Decides whether the running batch is broken off. If ``may`` is False, it is broken off only if everything
-        must end at once."""
+        """The object that decides whether the running batch is broken off. If ``may`` is False, this happens only if
+        everything must end at once."""
         query, life, reporter = self._attempt.current, self._life, self._attempt.reporter
         return BreakOff(
             query.gate,
@@ -148,8 +148,8 @@ class Boundary:
             return f"can't be looked at: {error.what}"
 
     def _broken_off(self) -> None:
-        """If the lane closes, forget the batch that was broken off, or finish it if part of it is visible. Otherwise,
-        it stays pending."""
+        """If the lane closes, forget the batch that was broken off, or finish it if part of it is visible, and announce
+        where the lane ends. Otherwise, the batch stays pending."""
         attempt, folder, closes = self._attempt, self._attempt.folder, self._life.closes
         quiet.wait(attempt)
         if folder.pending and not closes():
@@ -161,8 +161,8 @@ class Boundary:
             attempt.handover.ends_at(attempt.positions())
 
     def _tell_end(self) -> None:
-        """If the lane closes, announce where its last planned batch, which isn't broken off, ends: successors continue
-        there."""
+        """If the lane closes, and doesn't leave at once, announce that it ends where its last planned batch ends,
+        because this batch isn't broken off."""
         attempt, folder = self._attempt, self._attempt.folder
         if self._life.closes() and not self._life.leaves_at_once() and folder.planned() >= 0:
             attempt.handover.ends_at(attempt.wholes(folder.planned_positions(folder.planned())))

@@ -106,14 +106,16 @@ class BreakOff:
     """Decides, while a lane waits for its batch to end, whether to break the batch off.
 
     Args:
-        gate: what the batch must pass before it publishes anything. Once the gate is shut, nothing passes any more.
-        wanted: whether the batch may be broken off because the lane should end.
-        now: whether to break the batch off even if much work is lost, or if at-least-once outputs are written twice.
-        hurry: whether everything must end at once. The next process then runs the batch again.
+        gate: what the driver must pass before it makes any part of the batch visible. Once the gate is shut, nothing
+            passes any more.
+        wanted: returns whether the batch may be broken off because the lane should end.
+        now: returns whether to break the batch off even if much work is lost, or if at-least-once outputs are written
+            twice.
+        hurry: returns whether everything must end at once. The next process then runs the batch again.
         keeps: returns why the batch with this number can't be broken off; empty if no reason is known.
         left: given the batch's number and the seconds for which it has run, returns the expected seconds until its end;
             None if unknown.
-        usual: the usual duration of a batch in seconds; 0.0 if unknown.
+        usual: returns the usual duration of a batch in seconds; 0.0 if unknown.
         tell: called with what keeps the lane from ending; with an empty message once nothing does.
         stays: called at most once, when it is decided that no other batch begins and the last one isn't broken off.
     """
@@ -186,7 +188,7 @@ def runs(folder: Folder, writing: threading.Event) -> None:
 
 def is_quiet(folder: Folder, within: float = 0.0) -> bool:
     """Whether no thread of this process is still writing a batch in this folder for a query that has ended. Waits up to
-    ``within`` seconds for such a thread, because Spark doesn't.
+    ``within`` seconds for such a thread, because Spark doesn't wait for it.
     """
     writing, deadline = _writers.get(folder.uri), monotonic() + within
     while writing is not None and writing.is_set():
@@ -197,8 +199,8 @@ def is_quiet(folder: Folder, within: float = 0.0) -> bool:
 
 
 def taken_back(lane_folders: LaneFolders, lane: Lane, epoch: int, folder: Folder) -> bool:
-    """Forget the pending batch of a closing lane, because its successors will read the records. Returns False if part
-    of the batch is visible: then it must be finished.
+    """Forget the pending batch of a closing lane, because the successors will read the batch's records. Returns False
+    if part of the batch is in an exactly-once output or a table: then the batch isn't forgotten, and must be finished.
 
     Call this only if no query of the lane is running in this process, and no thread can publish anything for it any
     more. If the process is killed meanwhile, the next one decides again.

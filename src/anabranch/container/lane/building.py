@@ -1,4 +1,4 @@
-"""Builds the queries of lanes from the job, the lane's folder, and the lane's start offsets."""
+"""Builds the queries of lanes, prestarts them, and determines where lanes begin and end."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class QueryBuilder:
         )
 
     def take(self, lane: Lane) -> None:
-        """Take over the outputs of a new lane, to shut out lower epochs. Raises StateError if they already contain a
-        batch of the lane."""
+        """Take over the outputs of a new lane, to shut out lower epochs. Raises StateError if the outputs already
+        contain a batch of the lane."""
         self.query(lane, self.lane_folders.at(lane, lane.epoch)).outputs.take(new=True)
         self.lane_folders.check_new(lane, self.lane_folders.published(lane))
 
@@ -70,7 +70,7 @@ class QueryBuilder:
 
     def prestarted(self, lane: Lane, starting: Offsets, foreseen: PreanalyzedQuery | None) -> PrestartedQuery | None:
         """Start the query of a lane that will start soon, at these offsets; partitions that no lane has read before are
-        read from their beginning. Returns None if no analysis in advance fits the lane.
+        read from their beginning. Returns None if ``foreseen``, the analysis in advance, is missing or doesn't fit.
         """
         starting = self.starting(lane, starting)
         folder = self.lane_folders.at(lane, lane.epoch)
@@ -88,9 +88,9 @@ class QueryBuilder:
         return ahead
 
     def starting(self, lane: Lane, begins: Offsets) -> Offsets:
-        """A lane's start offsets, by whole SSP: those in ``begins``. Any other SSP starts at its beginning if it
-        belongs to an intermediate stream or no lane has read its partition before (``fresh``); otherwise where its
-        ``read`` declares.
+        """A lane's start offsets, by whole SSP. An SSP that isn't in ``begins`` starts at its beginning if it belongs
+        to an intermediate stream, or if no lane has read its partition before (``fresh``); otherwise where its ``read``
+        declares.
 
         If the lane hasn't run yet, streams whose offsets are chosen here keep their current records until the lane has
         read them, if their system knows the readers of its streams, as the embedded log does.
@@ -115,15 +115,16 @@ class QueryBuilder:
         return given
 
     def _hold(self, lane: Lane, chosen: Iterable[SSP]) -> None:
-        """Make streams keep their current records, because a lane is about to choose its start offsets."""
+        """Make streams whose systems know their readers keep their current records: a lane's start offsets are about to
+        be chosen."""
         for name, stream in sorted({(ssp.system, ssp.stream) for ssp in chosen}):
             readers = self.lane_folders.systems.named(name).readers()
             if readers is not None:
                 readers.hold_all(stream, lane.job)
 
     def until(self, lane: Lane) -> Offsets:
-        """The end offsets, by whole SSP, of the inputs that the job doesn't write itself. They are looked up once per
-        stream, so they are the same for all lanes of the container.
+        """Where, by whole SSP, the inputs end that the job doesn't write itself, including the records of open
+        transactions. This is looked up once per stream, so it is the same for all lanes of the container.
         """
         own = {stages.stream_of(self.job.graph, n) for n in self.job.graph.nodes if is_boundary(n)}
         found: Offsets = {}

@@ -27,7 +27,7 @@ def has_caught_up(attempt: Attempt) -> bool:
 
 def _has_read_all(attempt: Attempt) -> bool:
     """Whether inputs that the job doesn't write itself have been read up to ``until``, and intermediate streams
-    completely, with no writers left.
+    completely, with no writers left. False if the lane has no ``until``.
     """
     if attempt.until is None:
         return False
@@ -44,7 +44,8 @@ def _has_read_all(attempt: Attempt) -> bool:
 
 
 def _has_told_time(attempt: Attempt) -> bool:
-    """Whether the lane's last watermark has been processed and passed on to the lanes that read its output."""
+    """Whether the lane's last watermark has been processed and passed on to the lanes that read its output. True if no
+    batch was planned."""
     folder, query = attempt.folder, attempt.query
     if folder.planned() < 0:
         return True

@@ -82,7 +82,7 @@ class LaneDrain:
         return any(ssp.stream not in own for ssp in self._attempt.inputs.ssps)
 
     def by_batches(self) -> bool:
-        """Drain with a separate query for each planned batch, after the running query has ended."""
+        """Drain with a separate query for each planned batch. Call this only if no query of the lane is running."""
         self._queries.make()
         run = self._queries.run_planned
         begin = self._queries.begin_with_nothing

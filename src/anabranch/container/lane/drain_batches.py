@@ -50,7 +50,8 @@ def planned(entry: Entry, watermark: int, reached: Progress | None, now: int) ->
 
 @dataclass(frozen=True)
 class Drain:
-    """Drains one lane by planning batches in its folder. Its query must have ended at a batch boundary, or be held.
+    """Drains one lane by planning batches in its folder. No query of the lane may be running, or its query must be
+    held.
 
     Args:
         starting: the start offsets of inputs that the lane has never read.
@@ -151,8 +152,8 @@ class Drain:
         )
 
     def _closes(self) -> bool:
-        """Whether a last batch has anything to do: a batch was planned before, and the lane has state, or readers of
-        its intermediate streams need the watermark."""
+        """Whether a last batch has anything to do. It has if a batch was planned before, and if either the lane has
+        state or the readers of its intermediate streams need the watermark."""
         return self.folder.planned() >= 0 and (self.query.plan.stateful or self.query.outputs.tells_time)
 
     def _plan_last(self) -> int:
@@ -176,8 +177,9 @@ class Drain:
         return {ssp: held.get(ssp.stream, {}).get(ssp.partition, self.starting.get(ssp, 0)) for ssp in self.ssps}
 
     def _ends(self, until: Mapping[str, int]) -> dict[SSP, int]:
-        """The offsets up to which to read now: where the lane should stop, or the end offset if that is lower or the
-        job writes the stream itself.
+        """The offsets up to which to read now. In a stream that the job writes itself, this is the end offset; in any
+        other stream, the offset in ``until`` or the end offset, whichever is lower. An SSP from which nothing must be
+        read has its position.
         """
         held, stop = self._held(), parsed(dict(until))
         wanted = {ssp: stop.get(ssp, held[ssp]) for ssp in self.ssps if ssp.stream not in self.query.plan.own}

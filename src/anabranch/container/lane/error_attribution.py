@@ -51,8 +51,8 @@ def _cause(attempt: Attempt, error: Exception) -> Failure:
 
 
 def _wrong_inputs(attempt: Attempt) -> AnabranchError | None:
-    """The problem with the inputs or the folder, if they are the cause. Spark's message about a missing stream is hard
-    to read."""
+    """A problem with the inputs or the folder; None if none is found. It is reported instead of Spark's error: what
+    Spark says about a missing stream is hard to read."""
     try:
         if attempt.folder_in_use is not None:
             attempt.inputs.check(attempt.folder_in_use)

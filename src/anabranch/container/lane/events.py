@@ -115,7 +115,7 @@ class QueryWatched:
     """The progress of the query was read.
 
     Attributes:
-        caught_up: whether the lane has read everything that it was meant to read.
+        caught_up: whether the lane must end because it has nothing left to do.
         holdable: whether the query can be held.
     """
 

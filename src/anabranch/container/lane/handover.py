@@ -32,8 +32,8 @@ _Key = tuple[str, int]
 def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
     """The start offsets of a lane for the partitions that its predecessors have read, by whole SSP.
 
-    None if the lane has no predecessors, if it isn't known where each of them ends, if there is an SSP that isn't new
-    and that none of them has read, or if they end at different offsets of the same SSP.
+    None if the lane has no predecessors, if it isn't known where each of them ends, if none of them has read an SSP
+    that isn't ``fresh``, or if they end at different offsets of the same SSP.
 
     Args:
         ends: for each lane, the offsets at which the lane ends, by whole SSP.
@@ -52,8 +52,8 @@ def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
 class PrestartedQuery:
     """A query that was started in a lane's folder before the lane itself.
 
-    It plans its first batch, but computes and publishes it only once it is known that the lane starts at the predicted
-    offsets, ``starting`` (by whole SSP).
+    The query plans its first batch, but computes and publishes this batch only once it is known that the lane starts at
+    the predicted offsets, ``starting`` (by whole SSP).
     """
 
     def __init__(self, foreseen: PreanalyzedQuery, query: LaneQuery, folder: Folder, starting: Offsets) -> None:
@@ -91,7 +91,7 @@ class PrestartedQuery:
         return self._started
 
     def abandon(self) -> None:
-        """End the query, and clear its folder, because the lane starts at other offsets or not at all."""
+        """End the query, and clear its folder, because the lane doesn't need the query."""
         self._decided.set()
         self._started.stop()
         self._folder.begin_anew()
@@ -113,7 +113,7 @@ class Handover:
 
     Attributes:
         prestarted: returns the lane's prestarted query, once; None if there is none.
-        is_awaited: whether a successor's query can be prestarted as soon as it is known where the lane ends.
+        is_awaited: returns whether a successor's query can be prestarted as soon as it is known where the lane ends.
         ends_at: must be called with the offsets at which the lane ends, by whole SSP, as soon as they are planned.
     """
 
@@ -123,7 +123,8 @@ class Handover:
 
 
 class Prestarter:
-    """Prestarts the query of each coming lane, once it is known where all of its predecessors end. Thread-safe."""
+    """Prestarts the query of each coming lane, if possible, once it is known where all of the lane's predecessors end.
+    Thread-safe."""
 
     def __init__(self, begin: Callable[[Lane, Offsets], PrestartedQuery | None], can: Callable[[Lane], bool]) -> None:
         self._begin = begin

@@ -2,8 +2,8 @@
 
 Everything that happens is an event, for which :func:`step` returns the next state and the actions to perform. Orders
 come from the coordinator or the container; results come from the lane's own thread. This thread gets actions only in
-response to a result, and the last of them leads to the next result, until the attempt ends. The only action in response
-to an order is for the supervisor: to begin an attempt.
+response to a result. The last of these actions, or the first that fails, leads to the next result, until the attempt
+ends. The only action in response to an order is for the supervisor: to begin an attempt.
 """
 
 from __future__ import annotations
@@ -100,10 +100,12 @@ class LifeState:
         attempt: the number of the current attempt, from 1 on.
         acknowledged: whether the coordinator knows the lane's folder.
         upstream_ended: whether all lanes that write the lane's inputs have ended.
-        drain: how the lane must drain; None if it doesn't.
-        reads_sources: whether the lane reads streams that the job doesn't write itself. Looked up once it must drain.
+        drain: how the lane must drain; None if it needn't.
+        reads_sources: whether the lane reads streams that the job doesn't write itself. False until this is looked up,
+            which happens only if the lane must drain.
         unwanted: whether the coordinator doesn't want the lane here. If so, it gets no other attempt here.
-        container_ends: whether the container is ending. If so, another container gives the lane its next attempt.
+        container_ends: whether the container is ending. If so, the lane gets its next attempt, if any, in another
+            container.
     """
 
     phase: Phase = Phase.NEW
@@ -126,8 +128,8 @@ class LifeState:
 
     @property
     def drains(self) -> bool:
-        """Whether the lane begins to drain now: at once if it reads streams that the job doesn't write itself,
-        otherwise when all writers of its inputs have ended.
+        """Whether the lane must drain, and may do so now: at any time if it reads streams that the job doesn't write
+        itself, otherwise once all lanes that write its inputs have ended.
         """
         return self.drain is not None and (self.reads_sources or self.upstream_ended)
 
@@ -149,7 +151,7 @@ class LifeState:
 
     @property
     def ended(self) -> bool:
-        """Whether the attempt has ended; then the lane's thread at most announces the last report."""
+        """Whether the attempt has ended, except for the announcement of its last report."""
         return self.phase in (Phase.ENDED, Phase.FAILED, Phase.RELEASED) or self.phase in _TO_BE_TRIED_AGAIN
 
 
@@ -161,8 +163,8 @@ class ImpossibleEventError(AssertionError):
 
 
 def initial(lane: Lane) -> LifeState:
-    """The state of a lane that hasn't been started here. If its folder's owner was lost, the lane counts as one without
-    a folder, because it gets a copy.
+    """The state of a lane that hasn't been started here. If the owner of its folder was lost, the lane counts as one
+    without a folder, because it gets a copy of this folder.
     """
     return LifeState(folder_epoch=0 if lane.abandoned else lane.folder_epoch)
 

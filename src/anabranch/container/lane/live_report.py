@@ -30,7 +30,8 @@ _RATE_AFTER = 1.0
 
 
 class Live:
-    """Computes, on demand, the part of a lane's report that is about the running batch. Thread-safe.
+    """Computes a lane's load and, on demand, the part of the lane's report that is about the running batch.
+    Thread-safe.
 
     If the progress of the batch can't be computed, the error is logged, and the report lacks the progress.
     """
@@ -53,7 +54,8 @@ class Live:
         return self._load.usual
 
     def ran(self, report: LaneReport, worked: Mapping[tuple[int, int], float]) -> dict[str, Any]:
-        """The figures to report after a batch. ``worked`` says for how many seconds functions worked on each bucket."""
+        """Record a batch that has ended. Returns the figures to report. ``worked`` says for how many seconds functions
+        worked on each bucket."""
         with self._lock:
             self._load.ran(report, monotonic(), worked)
             spent = self._left_off(report)
@@ -65,7 +67,8 @@ class Live:
             return self._figures if self._load.idled(report, monotonic()) else {}
 
     def applied(self, report: LaneReport, query: LaneQuery | None) -> LaneReport:
-        """The report, with the progress of a batch that has been running for ``_AT_LEAST`` seconds."""
+        """The report; if a batch has been running for at least ``_AT_LEAST`` seconds, with the batch's progress and the
+        current load."""
         at = query.under_way.now if query is not None else None
         now = monotonic()
         if query is None or at is None or at.number <= report.progress.batch or now < at.since + _AT_LEAST:
@@ -111,8 +114,8 @@ class Live:
         return {phase: round(seconds * report.load.seconds / total, 3) for phase, seconds in progress.spent.items()}
 
     def _times(self, report: LaneReport, spent: Mapping[str, float]) -> BatchTimes | None:
-        """Record the batch that has just ended. Returns the fixed time of a batch and the time per record, as far as
-        recent batches show them."""
+        """Record the batch that has just ended. Returns a batch's fixed time and the functions' time per record,
+        estimated from recent batches; None if these don't show them."""
         rows, self._rows = report.progress.rows - self._rows, report.progress.rows
         self._recent.ran(report.load.seconds, rows, spent.get(BatchPhase.FUNCTIONS, 0.0) if spent else None)
         cost = self._recent.cost
@@ -130,7 +133,8 @@ class Live:
 
 
 def oldest(query: LaneQuery) -> Work | None:
-    """The message on which a function of a lane has been working longest; None if that is less than a second."""
+    """The message on which a function of a lane has been working longest; None if no batch is running, or if no
+    function has been working on a message for a second."""
     at, listener = query.under_way.now, query.workers.listener
     return None if at is None or listener is None else listener.oldest(at.run)
 

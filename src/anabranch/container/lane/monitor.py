@@ -1,5 +1,5 @@
-"""Reads the progress of a lane's query from Spark, and updates the lane's report and the sizes of the next batches.
-Also notes which SSPs are idle.
+"""Reads the progress of a lane's queries from Spark, and updates the lane's report, the sizes of the next batches, and
+the positions that the inputs' systems know. Also stores which SSPs are idle, and the lane's event time.
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ class Monitor:
             self._committed_at, self._has_untold = monotonic(), False
 
     def carry_idle(self, last: int, patience: float) -> None:
-        """Mark as idle the SSPs that were idle in the ``last`` planned batch (-1: none) and have had no new records
-        since.
+        """Mark as idle the SSPs that were idle in the ``last`` planned batch (-1 if there is none) and have had no new
+        records since. None is marked if the end offsets can't be looked up, or if the attempt has its own (``until``).
+        From now on, an SSP becomes idle after ``patience`` seconds without new records.
         """
         self._idleness = Idleness(patience)
         until, folder = self._attempt.until, self._attempt.folder
@@ -88,8 +89,8 @@ class Monitor:
         self.time_noted = True
 
     def note_batch_size(self, *, ends: bool = False) -> None:
-        """Store how many records a batch of the lane can have, for later processes and lanes. ``ends`` says whether the
-        lane is ending."""
+        """Store how many records a batch of the lane can have, if this is known, for later processes and lanes.
+        ``ends`` says whether the lane is ending."""
         query = self._attempt.query
         if query is not None and not query.plan.real_time and query.pacer.is_known:
             self._batch_size_store.note(query.pacer.limit, ends=ends)
@@ -143,8 +144,8 @@ class Monitor:
             self.note_batch_size()
 
     def _look_for_idle(self, time: Clock) -> None:
-        """Note in the file with the lane's event time which inputs are idle. If the attempt has end offsets
-        (``until``), no input counts as idle, because results must not depend on how long the lane takes to reach them.
+        """Note in the file with the lane's event time which SSPs are idle. If the attempt has end offsets (``until``),
+        none counts as idle, because results must not depend on how long the lane takes to reach these offsets.
         """
         if self._attempt.until is not None:
             return

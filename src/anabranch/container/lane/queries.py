@@ -33,7 +33,8 @@ class Queries:
     """Makes and starts the queries of a lane. Used by the lane's own thread.
 
     Args:
-        outputs_taken: returns whether this process has taken over the outputs of a new lane.
+        outputs_taken: returns whether this process has already taken over the lane's outputs, when it prepared the
+            lane.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Queries:
 
     def make(self) -> LaneQuery:
         """Make the query for the current content of the folder. The plan of a pending batch is corrected if the clock
-        was set back, or if the batch took too long."""
+        was set back, and reduced, if this is possible, if the batch took too long."""
         query = self._made()
         self.mend_time(query)
         self._shrinker.shrink(query)

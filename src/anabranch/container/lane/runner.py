@@ -59,10 +59,10 @@ class LaneRunner:
         until: by whole SSP, the offsets at which the lane ends; None to keep running. See :meth:`QueryBuilder.until
             <anabranch.container.lane.building.QueryBuilder.until>`.
         standstill: decides when the lane must fail because it makes no progress.
-        taken: returns whether this process has taken over the outputs of a new lane.
+        taken: returns whether this process has already taken over the lane's outputs, when it prepared the lane.
         wake: called when the report contains news for which the container or the coordinator waits.
         trace: records the details of the error with which the lane has failed.
-        life: the life of a lane that was started before; by default, a new one.
+        life: the lane's life, which all of its attempts here share; by default, a new one.
 
     Attributes:
         remedy: what may help, once the lane has failed.
@@ -119,13 +119,13 @@ class LaneRunner:
         self._thread.start()
 
     def stop(self, at_once: bool = False) -> None:
-        """End the lane at the next batch boundary, or by breaking off a long batch; with ``at_once``, immediately. The
-        next process finishes a batch that was broken off."""
+        """End the lane at the next batch boundary, or by breaking off a long batch; with ``at_once``, immediately. A
+        batch that was broken off stays pending, for the lane's next attempt."""
         self.life.tell(events.Leave(unwanted=True, at_once=at_once))
 
     def close(self, now: bool = False) -> None:
-        """End the lane: its successors continue from where it ends. The running batch is finished or broken off. With
-        ``now``, the lane doesn't wait for work that successors can repeat.
+        """End the lane: its successors continue from where it ends. The running batch is finished, or broken off and
+        forgotten. With ``now``, the lane doesn't wait for work that successors can repeat.
         """
         self.life.tell(events.Close(now))
 
@@ -274,15 +274,15 @@ class LaneRunner:
         return events.LaneEnded()
 
     def _announce(self) -> None:
-        """Announce the last report. If the lane has ended, also commit its positions for tools that show lag."""
+        """Announce the last report. If the lane hasn't failed, also commit its positions for tools that show lag."""
         self._attempt.reporter.wake()
         self._queries.end_analysis()
         if self.life.state.phase is Phase.ENDED:
             self._attempt.inputs.tell(parsed(self.report.progress.positions))  # successors may already continue
 
     def _wrote(self) -> dict[str, int]:
-        """The end offsets of the intermediate streams that the lane writes, if their readers need to know that it has
-        ended."""
+        """The end offsets of the intermediate streams that the lane writes; {} if their readers needn't know that the
+        lane has ended."""
         attempt, query = self._attempt, self._attempt.query
         if query is None or not (self.life.closes() or attempt.until is not None or self.life.state.drained):
             return {}

@@ -147,7 +147,7 @@ class LaneSupervisor:
     def stop(self, at_once: bool = False) -> None:
         """End the lane, which isn't wanted here any more, at the next batch boundary, by breaking off a long batch, or
         with ``at_once`` immediately. A lane that has failed gets no other attempt here. It counts as failed, unless it
-        waits for its surroundings: then it continues at the next start."""
+        waits for its surroundings: then it continues at the next start of the job."""
         self._life.tell(Leave(unwanted=True, at_once=at_once))
 
     def leave(self) -> None:
@@ -167,7 +167,8 @@ class LaneSupervisor:
 
     @property
     def attempts(self) -> int:
-        """The number of the current attempt. Starts after a wait for the lane's surroundings don't count."""
+        """The number of the current attempt. An attempt after a wait for the lane's surroundings keeps the number of
+        the one before."""
         return self._life.state.attempt
 
     @property
@@ -194,7 +195,8 @@ class LaneSupervisor:
         return self._life.state
 
     def _has_rested(self, report: LaneReport) -> bool:
-        """Whether the pause after a failure is over. It begins with the first call after the failure."""
+        """Whether the pause after a failure is over. It begins with the first call after the failure. If the lane has
+        waited too long for its surroundings, this call makes it fail permanently, and the result is False."""
         if self._due is None:
             waits = self._runner.remedy is Remedy.WAIT
             pause = (

@@ -1,4 +1,5 @@
-"""Makes a lane wait until its surroundings, such as a disk or a broker, have recovered from a failure."""
+"""Determines how long a lane waits, between attempts and in all, for its surroundings, such as a disk or a broker, to
+recover from a failure."""
 
 from __future__ import annotations
 
@@ -78,8 +79,8 @@ class SurroundingsWait:
         return pause
 
     def look(self, report: LaneReport) -> bool:
-        """End the wait if the lane has committed a batch, has ended, or has run for a while without a failure. Returns
-        whether it was ended."""
+        """End the wait, if there is one, once the lane has committed a batch, has ended, or has run for a while without
+        a failure. Returns whether this call has ended the wait."""
         if self._wait is None or report.phase not in (LanePhase.RUNNING, LanePhase.ENDED):
             return False
         if self._runs_since is None:

@@ -45,8 +45,8 @@ class Upkeep:
         self.check_progress()
 
     def check_progress(self) -> None:
-        """If there are records to read but the lane makes no progress, log the stacks of its threads and raise
-        StalledError."""
+        """If the lane's position in an SSP with records to read hasn't changed for too long, log the stacks of the
+        lane's threads and raise StalledError."""
         lane = self._attempt.lane.id
         why = self._standstill.seen(self._attempt.reporter.current, monotonic())
         if why:
@@ -56,7 +56,7 @@ class Upkeep:
             raise StalledError(f"lane {lane} stands still: {why}", "its threads are in the container's log")
 
     def turn(self) -> None:
-        """Do the checks, and renew the markers, that are due. Raises StateError if an output is gone."""
+        """Renew markers, and check outputs and keys, if this is due. Raises StateError if an output stream is gone."""
         query = self._attempt.query
         if monotonic() > self._refreshed + _REFRESH_EVERY and query is not None:
             query.outputs.refresh()
@@ -68,7 +68,7 @@ class Upkeep:
             self.sample(query)
 
     def sample(self, query: LaneQuery) -> None:
-        """Check a sample of the inputs' keys, if the lane is stateful, until there is a warning."""
+        """Check a sample of the inputs' keys if the lane is stateful and has no warning yet."""
         reporter = self._attempt.reporter
         if query.plan.stateful and not reporter.current.warnings:
             reporter.update(warnings=self._attempt.inputs.warnings(query.plan.own))

@@ -62,8 +62,8 @@ class Tokens:
     read: str | None = None
 
     def role_of(self, authorization: bytes) -> Role | None:
-        """The role of a request, from its ``Authorization`` header; None if no token matches. Checking a wrong token
-        takes as long as checking a right one.
+        """The role of a request, from its ``Authorization`` header; None if ``operate`` is set and no token matches.
+        Checking a wrong token takes as long as checking a right one.
         """
         operates, reads = (_is(authorization, token) for token in (self.operate, self.read))
         if operates or self.operate is None:
@@ -73,8 +73,8 @@ class Tokens:
 
 class Access:
     """Refuses requests from other sites' pages, requests that address the coordinator by a foreign name or have a wrong
-    ``Content-Type``, and, if a token is set, requests without a token whose role allows them. Passes all others on. The
-    health check and the dashboard's files contain no data, and need no token.
+    ``Content-Type``, and, if the token of ``operate`` is set, requests without a token whose role allows them. Passes
+    all others on. The health check and the dashboard's files contain no data, and need no token.
 
     Args:
         operations: all operations of the coordinator. The role ``read`` allows only those that aren't private.
@@ -166,8 +166,8 @@ class Access:
         return next((each for pattern, each in self._reads if pattern.match(path)), None)
 
     def _is_noted(self, method: str, path: str) -> bool:
-        """Whether a request that isn't refused is recorded. Heartbeats and requests for seats aren't; their effects are
-        recorded as events.
+        """Whether a request that isn't refused is recorded. Of GET and HEAD requests, only those for private operations
+        are; of the others, all except heartbeats and requests for seats, whose effects are recorded as events.
         """
         if method in _READING:
             asked = self._asked(path)

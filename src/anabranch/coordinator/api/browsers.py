@@ -1,5 +1,5 @@
-"""Decides which requests from browsers a coordinator answers: those that come from its own page, that a user makes by
-entering an address, or that open the coordinator's page.
+"""Decides which requests from browsers a coordinator answers: those from its own page, those that a user makes by
+entering an address, and those by which a link on another page opens the coordinator's page.
 
 Any web page can make a visitor's browser send requests to addresses that only this browser can reach. The page can't
 read the answers, but what it requests is done all the same. By rebinding its own host name to the coordinator's
@@ -44,8 +44,8 @@ class Names:
 
     Args:
         hosts: the names that may be in ``Host``, without ports.
-        origins: the names, with ports, that may be in ``Origin`` although they differ from ``Host``, as behind a proxy
-            that passes the browser's ``Origin`` on.
+        origins: the names, with any port that isn't the default, that may be in ``Origin`` although they differ from
+            ``Host``, as behind a proxy that passes the browser's ``Origin`` on.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -66,8 +66,8 @@ class Names:
 def foreign(
     method: str, path: str, headers: Headers, names: Names, own_address: str | None, scheme: str = "http"
 ) -> Refusal | None:
-    """The refusal of a request that comes from a foreign page, or addresses the coordinator by a foreign name. The
-    names of the ``headers`` are in lower case.
+    """The refusal of a request that comes from a foreign page, or addresses the coordinator by a foreign name; None for
+    any other request. The names of the ``headers`` are in lower case.
     """
     hosts = _texts(headers, b"host")
     host = _split(f"//{hosts[0]}") if len(hosts) == 1 else None
@@ -103,7 +103,7 @@ def _is_own(origin: str, host: tuple[str, str, int | None], scheme: str, names: 
 
 
 def _is_link(method: str, path: str, headers: Headers) -> bool:
-    """Whether a link on another site opens the coordinator's page in a tab, not in a frame."""
+    """Whether a request opens the coordinator's page in a tab (as a link on another site does), not in a frame."""
     opened = _texts(headers, b"sec-fetch-mode"), _texts(headers, b"sec-fetch-dest")
     is_page = path == "/" or path.startswith("/ui/") or path == "/ui"
     return method in _SAFE and is_page and opened == (["navigate"], ["document"])
@@ -111,7 +111,8 @@ def _is_link(method: str, path: str, headers: Headers) -> bool:
 
 def wrong_kind(method: str, path: str, headers: Headers) -> Refusal | None:
     """The refusal of a request whose ``Content-Type`` is wrong; None if it fits, or if the request only reads. JSON
-    fits, or nothing if there is no body; for a request that stores an artifact, a ZIP file, bytes or nothing.
+    fits, or no ``Content-Type`` if there is no body; for a request that stores an artifact, ``application/zip``,
+    ``application/octet-stream``, or none.
     """
     if method in _SAFE:
         return None

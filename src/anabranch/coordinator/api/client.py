@@ -54,7 +54,7 @@ class Client(Operations):
         timeout: seconds to wait for an answer. To this are added the seconds that a call asks the coordinator to wait,
             and a minute if the coordinator may have to ask systems.
         token: the coordinator's token, or a function that looks it up. The function is called again if the token is
-            refused, because it may have been created or replaced meanwhile.
+            refused, because a token may have been created or replaced meanwhile.
         trust: which certificates to accept and present, from :func:`anabranch.coordinator.api.tls.of_client`. By
             default, those that certifi's authorities have signed are accepted, and none is presented.
 
@@ -114,7 +114,7 @@ class Client(Operations):
 
     def _ask(self, method: str, path: str, **request: Any) -> bytes:
         """Ask the coordinator that answered last, at first the one at the first URL. If it doesn't answer or doesn't
-        lead, ask each of the others once, until the leading one answers."""
+        lead, ask each of the others once, until the leading one answers. If none does, raise the last error."""
         for left in range(len(self._urls) - 1, -1, -1):
             url = self._urls[0]
             try:
@@ -174,7 +174,8 @@ def _client_name() -> dict[str, str]:
 
 
 class _Bearer(httpx.Auth):
-    """Sends the token with each request. If it is refused, looks it up again, and tries once more if it has changed."""
+    """Sends the token with each request. If the token is refused, looks it up again, and repeats the request once if
+    the token has changed."""
 
     def __init__(self, look_up: Callable[[], str | None]) -> None:
         self._look_up = look_up

@@ -60,15 +60,15 @@ class Server:
         return AnabranchError(f"the coordinator can't listen on {self.url}", "see its log")
 
     def end(self) -> None:
-        """Refuse new requests, but not at once: polling clients can still learn how a job ended. Running requests then
-        get a second to finish. Returns at once.
+        """Refuse new requests after a moment in which polling clients can still learn how a job ended. Running requests
+        then get a second to finish. Doesn't wait for any of this.
         """
         ending = threading.Timer(HEARD_WITHIN, self._refuse)
         ending.daemon = True
         ending.start()
 
     def close(self) -> None:
-        """Refuse new requests, and wait until running ones have finished or their time is up."""
+        """Refuse new requests, and wait until running ones have finished, for which they get a second."""
         self._refuse()
         self._thread.join(_STARTED_WITHIN)
         self._listener.close()

@@ -85,7 +85,7 @@ class Operation(Generic[P, R]):
         field: the field of the response that contains the result; empty if the response is the result itself.
         private: whether the operation requires the role ``operate``. If not, the role ``read`` suffices.
         by_leader: whether only the coordinator that leads may carry out the operation.
-        asks_systems: whether the operation may wait for answers from the systems that a job reads.
+        asks_systems: whether the operation may wait for answers from the systems of a job's streams.
         waits: the parameter that says how many seconds the coordinator may wait before it answers; empty if none.
         by_generation: whether the answer stays the same as long as the job has the same generation.
         fresh_for: the seconds for which an answer is reused for all clients; 0.0 if answers aren't reused, or are

@@ -1,8 +1,10 @@
 """The table of operations that a coordinator offers over HTTP. The server's routes, the client and the OpenAPI
-description are derived from it.
+description are derived from this table.
 
-To add an operation, add a method with type annotations here. If it changes a job, also add a command of the same name
-in :mod:`anabranch.coordinator.commands`. An operation requires the role ``operate``, unless it has ``private=False``.
+To add an operation, add a method with type annotations to :class:`Operations`. If users change a job with the
+operation, also add a command of the same name in :mod:`anabranch.coordinator.commands`; otherwise, add a method of the
+same name to :class:`anabranch.coordinator.coordinator.Coordinator`. An operation requires the role ``operate``, unless
+it has ``private=False``.
 """
 
 # mypy: disable-error-code="empty-body"
@@ -88,8 +90,8 @@ class Operations(Caller):
         start: Annotated[int, Query("from")] = 0,
         limit: int = 100,
     ) -> Partitions:
-        """The partitions that the job reads, sorted and limited: for each one, the lag, and whether it holds event time
-        back
+        """The partitions that the job reads, sorted and limited: among other things, each partition's lag, and whether
+        the partition holds event time back
         """
 
     @operation("GET", "/jobs/{job}/placement", by_generation=True, private=False)
@@ -163,8 +165,8 @@ class Operations(Caller):
         until: Annotated[float, Query("to")] = 0.0,
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
-        """The latest events of the job, or those before or after an id; oldest first. wait=20: if there are no such
-        events, wait up to 20 seconds for one
+        """The job's events, oldest first: the first ones after an id, or the latest ones; before, kind, lane, from and
+        to select events. wait=20: if there are no such events, wait up to 20 seconds for one
         """
 
     @operation("GET", "/jobs/{job}/dead-letters", asks_systems=True)
@@ -196,19 +198,19 @@ class Operations(Caller):
 
     @operation("POST", "/jobs/{job}/scale", changes=True, asks_systems=True)
     def scale(self, job: str, request: ScaleRequest) -> ScaleResult:
-        """Give the job another factor or number of containers; 409 while the job is being changed"""
+        """Give the job another factor or number of containers; 409 if the job can't be changed now"""
 
     @operation("POST", "/jobs/{job}/rewind", changes=True, asks_systems=True)
     def rewind(self, job: str, request: RewindRequest) -> RewindResult:
-        """Make the job read its source streams again; 409 while the job is being changed"""
+        """Make the job read its source streams again; 409 if the job can't be changed now"""
 
     @operation("POST", "/jobs/{job}/expand", changes=True, asks_systems=True)
     def expand(self, job: str, request: ExpandRequest) -> ScaleResult:
-        """Adapt the job to partitions that were added to its inputs; 409 while the job is being changed"""
+        """Adapt the job to partitions that were added to its inputs; 409 if the job can't be changed now"""
 
     @operation("POST", "/jobs/{job}/assign", changes=True, asks_systems=True)
     def assign(self, job: str, request: AssignRequest) -> ScaleResult:
-        """Move the job's tasks to the seats that suit the racks best; 409 while the job is being changed"""
+        """Move the job's tasks to the seats that suit the racks best; 409 if the job can't be changed now"""
 
     @operation("GET", "/jobs/{job}/assignment", asks_systems=True, by_leader=True, private=False)
     def assignment(self, job: str) -> Assignment:
@@ -217,7 +219,7 @@ class Operations(Caller):
     @operation("POST", "/jobs/{job}/deploy", changes=True, max_bytes=MAX_PLAN_BYTES)
     def deploy(self, job: str, request: DeployRequest) -> DeployResult:
         """Replace the job by another version that continues from the job's state and positions; 409 if that isn't
-        possible, or while the job is being changed
+        possible now
         """
 
     @operation("POST", "/jobs/{job}/rollback", changes=True)
@@ -227,7 +229,7 @@ class Operations(Caller):
     @operation("POST", "/jobs/{job}/drain", changes=True, asks_systems=True)
     def drain(self, job: str, request: DrainNotification) -> DrainAccepted:
         """Let the job process everything that it should still read, emit all windows, fire all timers, and end; 409
-        while the job is being changed
+        if the job can't drain now
         """
 
     @operation("GET", "/jobs/{job}/sizing", by_leader=True, private=False)
@@ -252,7 +254,9 @@ class Operations(Caller):
 
     @operation("POST", "/containers/{container}/heartbeat", changes=True, waits="wait")
     def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> HeartbeatResponse:
-        """Report the state of lanes, and learn what should run. wait=20: wait up to 20 seconds for changes"""
+        """Report the state of lanes, and learn what should run. wait=3: if there is nothing new, wait up to 3 seconds
+        for it, but at most half a lease
+        """
 
     @operation("POST", "/containers/{container}/fence", changes=True)
     def fence(self, container: str, why: Annotated[str, Query(longest=200)] = "") -> None:
@@ -267,7 +271,7 @@ class Operations(Caller):
 
 
 class Pages(Caller):
-    """The operations for which clients need no methods: health, this table's description, and metrics."""
+    """The operations for which clients need no methods: health, the OpenAPI description, and metrics."""
 
     @operation("GET", "/healthz", private=False)
     def healthz(self) -> dict[str, Any]:

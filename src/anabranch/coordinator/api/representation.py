@@ -1,5 +1,6 @@
-"""Makes HTTP responses with ETags. Large ones are compressed if the client accepts gzip. A response can be reused while
-it is valid."""
+"""Makes HTTP responses with ETags. Large responses are compressed if the client accepts gzip. Answers can be kept, and
+reused for identical requests.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ _MARK = re.compile(r'-+(gzip|br|zstd|deflate)"$')
 
 @dataclass(frozen=True)
 class Representation:
-    """The content of a response. ``etag`` changes with it, unless only the time at which it was made has changed."""
+    """The content of a response. ``etag`` identifies the content, apart from the time at which it was made."""
 
     content: bytes
     media_type: str
@@ -42,7 +43,9 @@ class Representation:
 
 
 def tagged(content: bytes, media_type: str, etag: str = "") -> Representation:
-    """The representation of ``content``. The default of ``etag`` is a hash of the content."""
+    """The representation of ``content``. The default of ``etag`` is a hash of the content, without the time at which
+    the content was made.
+    """
     if not etag:
         # The time at which the content was made, which is near its beginning, isn't part of the hash.
         head = _CLOCK.sub(b"", content[:_HEAD], count=1)
@@ -82,8 +85,8 @@ class _Entry:
 
 
 class ResponseCache:
-    """The last answers, by request. While an answer is valid, all clients get the same bytes. All uses of a cache must
-    be on the same event loop.
+    """The last answers, by request. While an answer is kept and valid, all clients that send the same request get it.
+    All uses of a cache must be on the same event loop.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

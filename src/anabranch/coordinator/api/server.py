@@ -92,8 +92,9 @@ def app(
     trail: AuditTrail | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Starlette:
-    """The routes of a coordinator. A failed request, unless it is for one of the dashboard's files, is answered with
-    ``{"error", "cure", "kind"}`` and status 400, 401, 403, 404, 405, 408, 409, 413, 415, 429, 500 or 503.
+    """The HTTP application of a coordinator. If a request fails, the answer has status 400, 401, 403, 404, 405, 408,
+    409, 413, 415, 429, 500 or 503 and, unless one of the dashboard's files was requested, the content
+    ``{"error", "cure", "kind"}``.
 
     Args:
         token: the ``Authorization: Bearer`` token that suffices for all requests; None if no request needs a token.
@@ -101,7 +102,7 @@ def app(
         read_token: a token that suffices for operations with ``private=False``.
         hosts: names by which requests may address the coordinator, in addition to loopback names and the address at
             which a request arrives.
-        clock: a clock in seconds, which determines how long answers are reused.
+        clock: a clock in seconds, for answers that are reused for a limited time.
     """
     endpoints = _Endpoints(coordinator, AlwaysLeads(coordinator) if leader is None else leader, ResponseCache(clock))
     tokens, names = Tokens(token, read_token), Names.of(hosts)
@@ -245,8 +246,8 @@ class _Endpoints:
         return await respond(request, tagged(_content(operation, found), "application/json"))
 
     async def _heartbeat(self, request: Request) -> Response:
-        """Answer a heartbeat. Most are processed on the event loop, where long polls wait, too. Raises UsageError if
-        the heartbeat and the URL name different containers.
+        """Answer a heartbeat. Most heartbeats are processed on the event loop, and none occupies a thread while it
+        waits for new orders. Raises UsageError if the heartbeat and the URL name different containers.
         """
         beat, wait = await _arguments(Operations.heartbeat, request)
         if beat.container != request.path_params["container"]:
@@ -353,7 +354,7 @@ def _log(request: Request, status: int, why: str) -> None:
 
 async def _refused(request: Request, error: Exception) -> Response:
     """The response to a request that can't be fulfilled. A GET of something that doesn't exist isn't logged as a
-    refusal: for example, ``anabranch start`` asks whether the job is new.
+    refusal, because it is normal: for example, ``anabranch start`` finds out in this way that a job is new.
     """
     assert isinstance(error, AnabranchError)
     if request.method != "GET" or not isinstance(error, NotFoundError):

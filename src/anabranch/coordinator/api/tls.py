@@ -1,4 +1,6 @@
-"""TLS between a coordinator and its clients: which certificates the two ends present, and which they accept."""
+"""TLS between a coordinator and its clients: which certificates the two ends present and accept, and why a connection
+failed.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def of_client(ca: Path | None = None, certificate: Path | None = None, key: Path
         ca: the file with the certificate of the authority that must have signed the coordinator's certificate; None for
             any authority that this machine trusts.
         certificate: the file with the certificate that the client presents; None if it presents none.
-        key: the file with the private key; None if the key is in the certificate's file.
+        key: the file with the private key; None if the key is in the certificate's file, or there is no certificate.
 
     Raises:
         ConfigError: as for :func:`of_server`.
@@ -64,8 +66,8 @@ def refusal(error: BaseException) -> str | None:
 
 
 def alert(error: BaseException) -> str | None:
-    """The alert with which the other end ended the connection, such as ``TLSV1_ALERT_PROTOCOL_VERSION``, if there was
-    one.
+    """The alert with which the other end ended the connection, such as ``TLSV1_ALERT_PROTOCOL_VERSION``; None if there
+    was none.
     """
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or ""):

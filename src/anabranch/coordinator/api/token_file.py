@@ -1,5 +1,5 @@
-"""Stores the token that a coordinator creates, in a file that only its user can read: whoever has the token can operate
-the coordinator.
+"""Stores the token that a coordinator creates. Only the coordinator's user can read the token's file, because whoever
+has the token can operate the coordinator.
 """
 
 from __future__ import annotations
@@ -24,19 +24,21 @@ _CURE = "set [coordinator] token_file to a path that this user can write, or [co
 
 
 def of(settings: CoordinatorSettings) -> Path:
-    """The file for the token that a coordinator with these settings creates. Raises ConfigError if they name none."""
+    """The file for the token that a coordinator with these settings creates. Raises ConfigError if no file is named."""
     if settings.token_file is None:
         raise ConfigError("no file is named for the token of the coordinator", _CURE)
     return settings.token_file
 
 
 def sibling(token_file: Path, suffix: str) -> Path:
-    """The path of another private file of the coordinator, with ``suffix`` in place of ``.token``."""
+    """The path of another private file of the coordinator: the path of the token's file, with ``suffix`` in place of
+    ``.token`` or, if the path doesn't end with that, appended.
+    """
     return token_file.with_name(token_file.name.removesuffix(".token") + suffix)
 
 
 def read(path: Path) -> str | None:
-    """The token in a file; None if there is none yet, or if this user can't read the file."""
+    """The token in a file; None if there is none yet, if the file can't be read, or if it is a symbolic link."""
     try:
         with _opened(path) as descriptor:
             return os.read(descriptor, _LONGEST).decode(errors="replace").strip() or None
@@ -45,8 +47,8 @@ def read(path: Path) -> str | None:
 
 
 def made(path: Path) -> str:
-    """The token in a file that only this user can read. A new token is created if there is none, or if other users have
-    any permission for the file.
+    """The token in a file that only its owner can read. A new token is created if there is none, or if users other than
+    the owner have any permission for the file.
 
     Raises:
         ConfigError: the file belongs to another user, or can't be created.

@@ -1,12 +1,12 @@
 """The commands that change a job at a user's request. Each command has a module with ``check``, ``plan``, ``apply`` and
 ``run``. (Simple commands, such as ``stop``, have no ``plan``. ``autoscale`` isn't a command: the coordinator itself
-uses it.)
+uses it. ``context`` and ``off_lock`` contain what commands share.)
 
 ``check`` raises an error if something prevents the command. ``plan`` determines the effects and changes nothing.
 ``apply`` carries the plan out, and stores each new state of the job before it takes effect. ``run`` calls the others,
 and holds the job's lock while it applies the plan. Once a change of a running job has begun, the job has the state
-CHANGING until all of its lanes run. A request does nothing if one of the job's last changes was requested with the same
-id.
+CHANGING, normally until all of its lanes run. A request for a change does nothing if one of the job's last changes was
+requested with the same id.
 
 To add a command, add a module here, an operation of the same name in :mod:`anabranch.coordinator.api.operations`, the
 documents that it takes and returns in :mod:`anabranch.protocol`, and a module of the same name in :mod:`anabranch.cli`.
@@ -24,7 +24,9 @@ __all__ = ["Command", "Context", "named"]
 
 
 class Command(Protocol):
-    """The interface of a command's module. ``run`` takes the arguments of the operation of the same name."""
+    """The interface of a command's module. After the context, ``run`` takes the arguments of the operation that has the
+    command's name.
+    """
 
     def run(self, context: Context, /, *arguments: Any, **named: Any) -> Any: ...
 

@@ -28,8 +28,8 @@ def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job doesn't run, is being changed, has a failed lane, doesn't allow this change while it
-            runs, or isn't in the state that the request expects.
+        ConflictError: the job doesn't run, is being changed, has a failed lane, or doesn't allow this change while it
+            runs; or as for :func:`off_lock.change`.
         AnabranchError: racks must be taken into account, and a system doesn't answer.
     """
     context.locate(job)
@@ -78,8 +78,8 @@ def apply(
     planned: NextGeneration | None,
     request: AssignRequest,
 ) -> ScaleResult:
-    """Enter the planned generation, which also records the seats' racks, if tasks move or these racks have changed, and
-    the request isn't a dry run.
+    """If tasks move or the seats' racks have changed, enter the planned generation, which also records these racks. A
+    dry run only returns the result.
     """
     if planned is not None and planned.model.containers == present.model.containers:
         assert isinstance(planned.result, ScaleResult)

@@ -25,8 +25,9 @@ _ADVISED_AFTER = 30.0
 
 
 def autoscale(registry: JobRegistry, job: str) -> None:
-    """Give a running job the factor that the autosizer chooses. If it is refused, no other factor is tried in the same
-    generation. If no factor helps enough, an event gives advice, once per generation.
+    """Give a running job the factor that the autosizer chooses, if the job is scaled automatically. If the factor is
+    refused, no factor is tried again in the same generation. If no factor helps enough, an event gives advice, once per
+    generation.
     """
     with registry.locked_all() as jobs:
         verdict = _wanted(registry, jobs[job]) if job in jobs else None
@@ -89,7 +90,7 @@ def explain(context: Context, job: str) -> Sizing:
 
 
 def _is_scalable(registry: JobRegistry, snapshot: JobSnapshot) -> bool:
-    """Whether a job can have factors other than 1. This is determined once per generation."""
+    """Whether a job can have a factor above 1. This is determined once per generation."""
     seen = snapshot.running_job
     key = (seen.deployment, seen.generation)
     if key not in seen.scaling.scalable:

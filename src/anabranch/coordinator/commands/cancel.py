@@ -12,11 +12,11 @@ __all__ = ["apply", "check", "run"]
 
 
 def run(context: Context, job: str) -> None:
-    """Return a job that is being changed to its former generation or version, and let a draining job run again.
+    """Return a job that is being changed to its former generation or version, or let a draining job run again.
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: this coordinator doesn't serve the job; or see :func:`check`.
+        ConflictError: this coordinator doesn't serve the job; or as for :func:`check` and :meth:`JobRegistry.undo`.
     """
     registry = context.registry
     with registry.locked(job) as running_job:
@@ -27,8 +27,8 @@ def run(context: Context, job: str) -> None:
 
 def check(running_job: RunningJob, present: Generation) -> None:
     """Raises ConflictError if the job is neither being changed nor draining, or if the change or drain can't be undone:
-    partitions were added, the job is already returning to its former generation, a lane has begun with the code of a
-    new deployment, a lane has failed that had begun or has no predecessors, a rewound job is already processing records
+    partitions or streams were added, the change itself undoes another one, a lane has begun with the code of a new
+    deployment, a lane has failed that had begun or has no predecessors, a rewound job is already processing records
     again, or a draining job's event time has ended.
     """
     if running_job.progress.drain is not None:

@@ -1,4 +1,6 @@
-"""The context in which commands run: the jobs, and functions that ask the systems that jobs read."""
+"""The context in which commands run: the jobs, and functions that ask the systems that jobs read. Also enters planned
+generations, for the commands that can move tasks.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,8 @@ class Context:
         return counted, list(patterns.of_model(present.model).values())
 
     def locate(self, job: str, counts: Iterable[str] = ()) -> None:
-        """If any of the job's seats is in a rack, look up the racks of the job's inputs and of the streams in
-        ``counts``.
+        """If the rack of any of the job's seats is known, look up the racks of the partitions of all streams that the
+        job reads, and of the streams in ``counts``.
 
         Raises:
             NotFoundError: there is no such job.

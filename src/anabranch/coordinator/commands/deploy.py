@@ -30,8 +30,8 @@ def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
         NotFoundError: there is no such job.
         ConflictError: the job is being started, changed, drained or stopped; has a failed lane while it runs; was
             drained or reset, or stopped at the end of a drain; ends by itself; runs in one process with its
-            coordinator; isn't in the state that the request expects; or the version can't continue from the current
-            state. The message names the reason.
+            coordinator; isn't in the state that the request expects; or had changed each time a plan was ready. Also
+            raised if the version can't continue from the current state. The message names the reason.
         UsageError: the version belongs to another job, or the state to be dropped doesn't exist.
     """
     if request.start.graph.job != job:
@@ -47,9 +47,12 @@ def change(
     request: DeployRequest | RollbackRequest,
     planned: Callable[[CurrentDeployment], NextDeployment],
 ) -> DeployResult:
-    """Make a plan without locking the job, and apply it if it is still valid; otherwise make a new one. Raises
-    ConflictError if the job had changed each time a plan was ready, and the errors of :func:`present`, :func:`check`,
-    ``planned`` and :func:`off_lock.check_expected`.
+    """Make a plan without locking the job, and apply the plan if it is still valid; otherwise make a new one. A dry run
+    applies nothing, and no plan is made if the request has already been carried out.
+
+    Raises:
+        ConflictError: the job had changed each time a plan was ready. Also raises the errors of :func:`present`,
+            :func:`check`, ``planned`` and :func:`off_lock.check_expected`.
     """
     registry = context.registry
     for _ in range(off_lock.TRIES):

@@ -16,12 +16,13 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted:
-    """Drain a job, unless it is already draining or the notification is for another deployment.
+    """Drain a job. Nothing happens if the job is already draining, or if the request is a dry run or for another
+    deployment.
 
     Raises:
-        NotFoundError: there is no such job.
-        ConflictError: the job doesn't run, is being changed, or has a failed lane.
-        UsageError: the notification isn't valid.
+        NotFoundError: there is no such job, or a stream that it reads no longer exists (only in the mode "latest").
+        ConflictError: the job doesn't run, is being changed or stopped, or has a failed lane.
+        UsageError: the request's uuid isn't valid.
         AnabranchError: a system doesn't answer; only in the mode "latest".
     """
     registry = context.registry
@@ -53,8 +54,8 @@ def check(running_job: RunningJob, request: DrainNotification) -> str:
 
 
 def plan(running_job: RunningJob, request: DrainNotification) -> DrainAccepted:
-    """The plan of a drain: which lanes drain, in which order, and the expected duration. Raises the errors of
-    :func:`check`.
+    """The plan of a drain: which lanes drain, in which order, and the expected duration. If the job is already
+    draining, the plan is that of the current drain. Raises the errors of :func:`check`.
     """
     ignored = check(running_job, request)
     present = request if running_job.progress.drain is None else running_job.progress.drain.notification

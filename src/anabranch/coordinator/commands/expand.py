@@ -26,8 +26,8 @@ def run(context: Context, job: str, request: ExpandRequest) -> ScaleResult:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job doesn't run, is being changed, has a failed lane, isn't in the state that the request
-            expects, or can't be adapted for a reason that the message names.
+        ConflictError: the job doesn't run, is being changed, has a failed lane, or can't be adapted for a reason that
+            the message names; or as for :func:`off_lock.change`.
         AnabranchError: a system doesn't answer.
     """
     registry = context.registry
@@ -76,10 +76,11 @@ def plan(
 
     Args:
         counts: the partition counts of the inputs and of streams that match the patterns, by ``system/stream``.
-        begins: whether the job has just been started again, and its lanes haven't started yet.
+        begins: whether the job has just been started, and its lanes haven't started yet.
 
     Raises:
-        ConflictError: as for :func:`anabranch.planning.transition.expand.expanded`; or the job can't be changed now.
+        ConflictError: as for :func:`anabranch.planning.transition.expand.expanded` and, unless ``begins``, for
+            :func:`check`.
     """
     other = expand.other(present.graph, present.model, counts)
     if not other:
@@ -111,8 +112,8 @@ def apply(
 
 
 def look(context: Context) -> None:
-    """Count the partitions of the inputs of each running job for which this is due, and adapt the job. Call this about
-    once a second. A call takes as long as the systems take to answer.
+    """Count the partitions of the inputs of each running job for which this is due, and adapt the job. Call this
+    function about once a second. A call takes as long as the systems take to answer.
     """
     registry = context.registry
     with registry.locked_all() as jobs:

@@ -19,6 +19,7 @@ def run(context: Context, container: str, why: str = "") -> None:
     Raises:
         NotFoundError: there is no such container.
         ConflictError: the container has no seat, or this coordinator never expels containers.
+        UsageError: the container's id isn't valid.
     """
     check_container(container)
     registry = context.registry

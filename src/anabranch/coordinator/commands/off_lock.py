@@ -1,5 +1,5 @@
-"""Plans changes for a snapshot of a job, without locking the job, and again if the plan isn't valid any more when it is
-ready.
+"""Plans changes for a snapshot of a job, without locking the job. If a plan is ready but isn't valid any more, the
+change is planned again.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ def change(
     plan: Callable[[RunningJob, Generation], P | None],
     apply: Callable[[RunningJob, Generation, P | None], R],
 ) -> R:
-    """Plan a change of a job, and apply the plan. If the request has already been carried out, no plan is made, and
-    ``apply`` gets None.
+    """Plan a change of a job without locking the job, and apply the plan. If the request has already been carried out,
+    no plan is made, and ``apply`` gets None.
 
     Args:
-        plan: makes the plan; None if nothing needs to be done. It may run for a long time, and must only read its
+        plan: returns the plan, or None if nothing needs to be done. It may run for a long time, and must only read its
             arguments.
         apply: applies the plan to the locked job or, in a dry run, to the snapshot.
 
@@ -157,7 +157,7 @@ def response(result: R, basis: Basis, request: ChangeRequest, heads: int) -> R:
 
 
 def _digest(result: ScaleResult | RewindResult | DeployResult) -> str:
-    """A digest of a change's result, without the predicted pause, which differs each time."""
+    """A digest of what a change does. The predicted pause isn't included, because it differs each time."""
     if isinstance(result, ScaleResult):
         rest = [result.factor, result.containers, result.partitions, result.free]
     elif isinstance(result, RewindResult):

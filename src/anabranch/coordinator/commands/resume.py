@@ -14,8 +14,8 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str) -> int:
-    """Continue the deployment, and return its number. If the job was drained, start its version again in a new
-    deployment. If the job runs but its launcher has given up, let the launcher try again.
+    """Continue the job's last deployment. If this was drained, start its version again in a new deployment. If the job
+    runs but its launcher has given up, only let the launcher try again. Returns the number of the deployment that runs.
 
     Raises:
         NotFoundError: there is no such job.

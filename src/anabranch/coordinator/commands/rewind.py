@@ -27,10 +27,10 @@ def run(context: Context, job: str, request: RewindRequest) -> RewindResult:
     A partition that hasn't been read up to the given offset yet continues from its current position.
 
     Raises:
-        NotFoundError: the job doesn't exist, or doesn't read one of the partitions.
-        ConflictError: the job doesn't run, is being changed, has a failed lane, or isn't in the state that the request
-            expects.
-        UsageError: the offsets don't exist, or the request doesn't say what happens to the job's state.
+        NotFoundError: the job doesn't exist, or doesn't read one of the partitions; or a stream no longer exists.
+        ConflictError: the job doesn't run, is being changed, or has a failed lane; or as for :func:`off_lock.change`.
+        UsageError: the offsets or the time to read from aren't valid, the request doesn't say what happens to the job's
+            state, or this state can't be cleared.
         AnabranchError: a system doesn't answer.
     """
     registry = context.registry

@@ -14,16 +14,19 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str, request: RollbackRequest) -> DeployResult:
-    """Deploy the previous version. Also raises the errors of :func:`anabranch.coordinator.commands.deploy.run`.
+    """Deploy the previous version.
 
     Raises:
-        ConflictError: there was no previous version.
+        ConflictError: there was no previous version. Also raises the errors of
+            :func:`anabranch.coordinator.commands.deploy.run`.
     """
     return deploy.change(context, job, request, lambda found: plan(context.registry, found, request))
 
 
 def plan(registry: JobRegistry, found: CurrentDeployment, request: RollbackRequest) -> NextDeployment:
-    """The next deployment, with the previous version. Raises ConflictError if there was none."""
+    """The next deployment, with the previous version. Raises ConflictError if there was no previous version, and the
+    errors of :func:`anabranch.coordinator.jobs.next_deployment.deployed`.
+    """
     store, job = registry.store, found.stored.job
     again = next_deployment.former_version(store, job, found.stored.id)
     start = next_deployment.again(store, job, again)

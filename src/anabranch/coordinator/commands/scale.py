@@ -24,8 +24,8 @@ def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job doesn't run, is being changed, has a failed lane, doesn't allow this change while it
-            runs, or isn't in the state that the request expects.
+        ConflictError: the job doesn't run, is being changed, has a failed lane, or doesn't allow this change while it
+            runs; or as for :func:`off_lock.change`.
         ConfigError: the factor or the number of containers isn't allowed.
         GraphError: the job's graph doesn't allow this factor or number of containers.
         AnabranchError: racks must be taken into account, and a system doesn't answer.
@@ -98,7 +98,7 @@ def apply(
     request: ScaleRequest,
 ) -> ScaleResult:
     """Enter the planned generation. If nothing is planned, and the request has ``now``, hasten a change that is under
-    way.
+    way. A dry run does neither.
     """
     if planned is None and request.now and not request.dry:
         registry.hasten(running_job)

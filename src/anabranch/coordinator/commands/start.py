@@ -26,6 +26,8 @@ def run(context: Context, start: StartRequest) -> int:
     Raises:
         ConflictError: the job is already running; it differs from the last deployment, which it should continue (the
             message names the difference); or it can't begin where its last drain ended.
+        StateError: as for :func:`plan`.
+        UsageError: the job's name isn't valid; or as for :func:`plan`.
     """
     job, registry = check_name("job", start.graph.job), context.registry
     with registry.locked_all():
@@ -48,6 +50,8 @@ def plan(registry: JobRegistry, start: StartRequest, stored: DeploymentRecord | 
     Raises:
         ConflictError: the job differs from the last deployment, which it should continue, or can't begin where its last
             drain ended.
+        StateError: as for :func:`plans.after_drain`.
+        UsageError: as for :func:`plans.numbered`.
     """
     if stored is None:
         return plans.numbered(start, 1)

@@ -1,4 +1,6 @@
-"""Determines the progress of a drain, and what each lane is told to do in it. Pure functions."""
+"""Determines whether a job can drain, how a drain progresses, and what each lane is told to do in a drain. Pure
+functions.
+"""
 
 from __future__ import annotations
 

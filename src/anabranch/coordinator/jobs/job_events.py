@@ -1,5 +1,5 @@
-"""The events from which the records of changes and the times of lanes are made; see
-:mod:`anabranch.coordinator.events`. Pure functions. ``at`` is the current time in seconds since 1970.
+"""Makes the events about a job's changes, states and lanes. From these, :mod:`anabranch.coordinator.events` derives the
+records of changes and the times of lanes. Pure functions. ``at`` is the current time in seconds since 1970.
 """
 
 from __future__ import annotations

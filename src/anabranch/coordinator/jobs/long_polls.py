@@ -29,8 +29,8 @@ class LongPolls:
 
     @contextmanager
     def waiting(self, container: str, seen: int, wake: Callable[[], object]) -> Iterator[None]:
-        """A context in which ``wake`` is called when the container's orders are newer than the revision ``seen``. It
-        can be called several times, and by any thread, and must not block.
+        """A context in which the function ``wake`` is called when there may be news for the container since the
+        revision ``seen``. The function can be called several times, and by any thread, and must not block.
         """
         poll = _Poll(container, seen, wake)
         with self._lock:

@@ -53,13 +53,13 @@ class Membership:
         already has a seat keeps it, and its epoch. A process that gets no seat is told to ask again, or to end if it
         isn't needed.
 
-        A process can only take a free seat. But if processes are never expelled, it replaces the holder of the seat
-        that it requests.
+        A process can take only a free seat. But if processes are never expelled, a process can also request a seat that
+        isn't free, and then replaces the seat's holder.
 
         Raises:
             NotFoundError: there is no such job, or it has no such seat.
-            ConflictError: this coordinator doesn't serve the job.
-            NotLeadingError: the job should run, but isn't served here at the moment.
+            NotLeadingError: the job should run in separate processes, but isn't served here at the moment.
+            ConflictError: this coordinator doesn't serve the job for another reason.
             FencedError: processes can be expelled, and this process has had a seat that it no longer holds.
             StoreUnavailableError: it isn't known at the moment whether the process has lost its seat.
             UsageError: the requested seat's name isn't valid.
@@ -149,8 +149,8 @@ class Membership:
 
     @property
     def invalid_heartbeats(self) -> int:
-        """How many heartbeats came, since this coordinator started, from processes that neither have a seat nor stand
-        by for one, or that have a seat under another epoch.
+        """How many heartbeats and calls of :meth:`holds_seat` came, since this coordinator started, from processes that
+        neither have a seat of a served job nor stand by for one, or that have a seat under another epoch.
         """
         return self._unseated_beats
 
@@ -184,8 +184,9 @@ class Membership:
         return self._registered(process)
 
     def _free_seat(self, running_job: RunningJob, registration: Registration) -> str | None:
-        """The seat that a process can take. If processes are never expelled, a requested seat needn't be free. Raises
-        NotFoundError if the job doesn't have the requested seat.
+        """The seat that a process can take; None if there is none, or the requested seat isn't free. (If processes are
+        never expelled, a requested seat needn't be free.) Raises NotFoundError if the job doesn't have the requested
+        seat.
         """
         seat = registration.seat
         if seat is not None and seat not in running_job.busy_seats:
@@ -237,8 +238,8 @@ class Membership:
         return len(running_job.seats.processes) < before
 
     def is_doomed(self, process: Process, end: float) -> bool:
-        """Whether a process loses its seat because its lease ended at ``end`` or earlier. Once this is true, no
-        heartbeat can prevent it.
+        """Whether a process loses its seat: because its lease ended at ``end`` or earlier, or because this was certain
+        before. Once this is true, no heartbeat can prevent the loss.
         """
         with self._registry.leases:
             process.doomed = process.doomed or process.lease_ends <= end
@@ -259,12 +260,12 @@ class Membership:
         return not its.state.active
 
     def _routine(self, beat: Heartbeat) -> HeartbeatResponse | None:
-        """Process a heartbeat that requires no decision, no change to the store and no new orders. Return None for any
-        other.
+        """Process a heartbeat that requires no decision and no change to the store, from a process without new orders.
+        Return None for any other heartbeat, and for all if processes are never expelled.
 
-        If processes can be expelled, either kind of heartbeat renews the process's lease, unless the process is doomed,
-        or has no seat under the heartbeat's epoch. So a heartbeat renews the lease when it arrives, even if it is
-        processed later.
+        If processes can be expelled, a heartbeat renews the process's lease even if None is returned, unless the
+        process is doomed, or has no seat under the heartbeat's epoch. So the lease is normally renewed as soon as the
+        heartbeat arrives, even if the heartbeat is processed later.
         """
         running_job, process = self._registry.holder(beat.container)
         if self._grace is None:  # a step may have become due, and only heartbeats advance the job

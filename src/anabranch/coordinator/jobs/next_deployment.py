@@ -1,4 +1,6 @@
-"""Makes a job's next deployment, which continues from the lanes of the current one. Stores nothing."""
+"""Makes a job's next deployment, which continues from the current lanes, and looks up the job's versions. Stores
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ class NextDeployment:
     """The next deployment of a job.
 
     Attributes:
-        ending: the lanes of the current deployment that end, as they should be stored.
+        ending: the lanes that end, as they should be stored.
         who: who requested the deployment. The event says this, ``what`` happens, and ``why``.
     """
 
@@ -59,12 +61,12 @@ def deployed(
     """The deployment that replaces a job's version by another version.
 
     Args:
-        again: the first deployment of the version, if the job has had it before; 0 if it is new.
+        again: the first deployment of the version, if the job returns to a former version; 0 for a new version.
 
     Raises:
         ConflictError: the version can't continue from the current state (the message names the reasons), or the job
             runs in one process with its coordinator.
-        UsageError: the state to be dropped doesn't exist.
+        UsageError: an operator in ``drop_state`` keeps no state now, or would also keep state in the new version.
     """
     program = present.stored.program
     if program is None or start.program is None:

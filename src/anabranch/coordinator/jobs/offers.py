@@ -1,5 +1,6 @@
-"""Determines the offer for each seat of a job: what the process in it should run. Also keeps track of the lanes
-that processes have."""
+"""Determines the offer for each seat of a job: what the process in the seat should run. Also keeps the reports of
+heartbeats, and makes the answers to heartbeats.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ def coming(job: RunningJob) -> tuple[Lane, ...]:
 
 
 def renew(job: RunningJob) -> bool:
-    """Determine the offer for each seat. Returns whether any offer is news to a process: see :meth:`Offer.is_news`."""
+    """Determine the offer for each seat. Returns whether any offer is the first for its seat, or is news compared with
+    the former one: see :meth:`Offer.is_news`.
+    """
     holders = {process.record.seat: process.record.deployment for process in job.seats.processes.values()}
     running: dict[str, list[WantedLane]] = {}
     for one in wanted(job):
@@ -91,7 +94,9 @@ def of(job: RunningJob, process: Process) -> Offer:
 
 
 def hear_figures(job: RunningJob, process: Process, beat: Heartbeat) -> bool:
-    """Keep the reports of a heartbeat, if they contain nothing but new figures. Returns whether they were kept."""
+    """Keep the reports of a heartbeat, if only their figures are new, and no event is due. Returns whether they were
+    kept.
+    """
     news = []
     if standbys.is_news(job, process, beat.copies):
         return False
@@ -124,8 +129,9 @@ def hear(job: RunningJob, process: Process, news: Sequence[LaneReport], beat: He
 def _offered(job: RunningJob, process: Process, news: Sequence[LaneReport], seen: int) -> set[str]:
     """The lanes that a process has, according to its reports.
 
-    A lane that isn't wanted any more stays in the result until the process has reported its end. But if the process has
-    seen the current revision and doesn't report the lane at all, it never started the lane, which is left out.
+    A lane that isn't wanted any more stays in the result until the process reports that the lane has ended or failed.
+    But if the process has seen the current revision and doesn't report the lane, the lane is left out, because the
+    process never started it.
     """
     live = {report.lane for report in news if report.phase in LIVE_PHASES}
     offered = (process.offered | live) - {report.lane for report in news if report.phase in LAST_PHASES}

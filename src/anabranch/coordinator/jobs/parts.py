@@ -43,9 +43,10 @@ class Process:
 
     Attributes:
         lease_ends: when the process's lease ends, on this coordinator's clock.
-        offered: the lanes that the process may have been told to run and hasn't reported as ended.
-        heard: the number of the process's last heartbeat; -1 before the first one.
-        doomed: whether it is certain that the process loses its seat. The store may already have recorded the loss.
+        offered: the lanes that the process may be running, or may have been told to run.
+        heard: the number of the last heartbeat that this coordinator has processed; -1 for none.
+        doomed: whether the process is being expelled, so that heartbeats no longer renew its lease. The store may
+            already have recorded the loss of the seat.
     """
 
     record: ContainerRecord
@@ -58,8 +59,9 @@ class Process:
 
 @dataclass(frozen=True)
 class Offer:
-    """What the process in a seat should run. ``revision`` rises if an offer must be sent to the process (see
-    :meth:`is_news`)."""
+    """What the process in a seat should run. A new offer has a higher ``revision`` than the former one if it must be
+    sent to the process (see :meth:`is_news`).
+    """
 
     revision: int
     wanted: tuple[WantedLane, ...] = ()

@@ -1,5 +1,5 @@
-"""Predicts, from earlier changes, how long the output of lanes pauses while their successors take over, and measures
-the pause afterwards.
+"""Predicts, from the reports of lanes and from earlier changes, how long the output of lanes pauses while their
+successors take over, and measures the pause afterwards.
 """
 
 from __future__ import annotations
@@ -152,15 +152,14 @@ def expected(
     *,
     hasty: bool = False,
 ) -> float:
-    """The expected seconds between the last rows of closing lanes and the first rows of their successors; 0.0 if no
-    lane closes.
+    """The longest expected time, in seconds, between the last rows of a closing lane and the first rows of its
+    successors; 0.0 if no lane closes.
 
     Args:
         shown: what was measured during earlier changes.
         starting: the seconds until all successors have a container.
         following: the successors. If they aren't given, their first batches are predicted as for the same factor.
-        made_at: the current time, in seconds since 1970, if the change is made now, and may break off running batches;
-            None if it is only planned.
+        made_at: the current time, in seconds since 1970, if the change is made now; None if it is only planned.
         hasty: whether a change that is made now breaks off every running batch, whatever is lost or repeated.
     """
     shown = shown or Experience()
@@ -180,7 +179,7 @@ def expected(
 
 
 def _lost(report: LaneReport, cost: BatchCost | None) -> float:
-    """The expected seconds of a lane's work that are lost if a change at an unknown time breaks off a batch."""
+    """The expected seconds that are lost because a change at an unknown time may break off a lane's batch."""
     spent, whole = _present_batch(report, cost)
     if report.load.repeats or whole < _SHORT or spent > whole:
         return 0.0
@@ -190,8 +189,8 @@ def _lost(report: LaneReport, cost: BatchCost | None) -> float:
 
 
 def _lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: bool) -> float:
-    """The expected seconds without output before a change at ``now`` (in seconds since 1970) breaks off a batch; 0.0 if
-    the change waits for the batch.
+    """The expected seconds without output until a change at ``now`` (in seconds since 1970) has broken off a batch; 0.0
+    if it breaks off none.
     """
     spent, whole = _present_batch(report, cost)
     is_late = spent > whole
@@ -211,7 +210,7 @@ def _lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: boo
 def without_output(report: LaneReport, now: float) -> float:
     """For how many seconds, at ``now`` (in seconds since 1970), a lane has written nothing although there were records
     to read. Clocks of machines can differ, so the result is at least the age that the running batch has in the
-    report, and at most two seconds more.
+    report (0.0 if no batch is running), and at most two seconds more.
     """
     at = report.progress.batch_progress
     if at is None and not _waiting(report):
@@ -233,7 +232,9 @@ def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, f
 
 
 def _next_batch(report: LaneReport, cost: BatchCost | None) -> float:
-    """The seconds that the batch after the present one, if any, takes; 0.0 if there are no records for it."""
+    """The expected seconds of the next batch, after the running one if there is one; 0.0 if no records are left for
+    it.
+    """
     records = _waiting(report)
     if not records:
         return 0.0
@@ -251,7 +252,7 @@ def _first_batch(
 ) -> float:
     """The seconds that the longest of the first batches of a lane's successors takes. For the number of records in a
     first batch, see :mod:`anabranch.pace.stored_sizes`. The time of the job's functions depends on the number of
-    records per bucket.
+    records per bucket or, if the functions process one key after another, per partition.
     """
     known = shown.known(lane, report)
     if cost is None or not known or not following:

@@ -35,8 +35,9 @@ def foretold(job: RunningJob, change: R, at: float, hasty: bool) -> R:
 
 
 def measured(job: RunningJob, now: float) -> tuple[float, float] | None:
-    """The measured and the predicted pause of the last change, in seconds; None if the pause isn't known yet, or has
-    already been returned. The measured pause is 0.0 if none was seen, normally because no records arrived.
+    """The measured and the predicted pause of the last change, in seconds; None if there was no change, if the pause
+    isn't known yet, or if it has already been returned. The measured pause is 0.0 if none was seen, normally because no
+    records arrived.
     """
     progress = job.progress
     watched = progress.pause

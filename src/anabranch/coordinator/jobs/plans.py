@@ -1,4 +1,4 @@
-"""Makes deployments from plans, and checks whether a plan is valid, and can continue from the stored deployment."""
+"""Makes deployments from plans, and checks whether a plan is valid and can continue from the stored deployment."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["after_drain", "again", "check_same", "check_whole", "numbered"]
 
 
 def numbered(start: StartRequest, deployment: int) -> StartRequest:
-    """The deployment with the number ``deployment``, in generation 1, with lanes in the state PLANNED, made from a
-    plan.
+    """A deployment made from a plan: with the number ``deployment``, in generation 1, and with its lanes in the state
+    PLANNED.
 
     Raises:
         StateError: the plan's parts don't fit together, which is a bug in the planner.

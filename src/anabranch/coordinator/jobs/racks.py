@@ -1,4 +1,6 @@
-"""Determines the racks of a job's containers, and which seats tasks and processes get because of them."""
+"""Determines the racks of a job's seats, and which seats tasks and processes get because of these racks. Also warns
+of containers in racks for which their tasks weren't placed.
+"""
 
 from __future__ import annotations
 

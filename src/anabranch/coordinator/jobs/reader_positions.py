@@ -1,6 +1,6 @@
-"""Stores the offsets from which a job still has to read, next to the streams that it reads from the embedded log (or
-from another system that keeps track of its readers). The retention of these streams keeps the records from these
-offsets on. From the job's intermediate streams in any system, earlier records are deleted.
+"""Stores the offsets from which a job still has to read: next to each stream that is in the embedded log, or in
+another system that keeps track of its readers. The stream's retention keeps the records from these offsets on. In the
+job's intermediate streams, in any system, earlier records are deleted.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def still_to_read(
     lanes: Collection[Lane], known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
 ) -> Positions | None:
     """The lowest offsets that the lanes of a job still have to read; None if there are no lanes. Streams that no lane
-    reads are left out, and so are partitions for which the position of any lane is unknown.
+    reads are left out, and so are partitions for which the position of at least one lane is unknown.
 
     Args:
-        lanes: the lanes of the deployment, and those of former deployments that aren't closed.
+        lanes: the lanes of the deployment, and the open lanes of former deployments.
         known: all lanes of the job, by id.
     """
     followed = {name for lane in known.values() for name in lane.predecessors}
@@ -119,12 +119,12 @@ class _Place:
 
 @dataclass
 class ReaderPositions:
-    """Once a minute, stores the positions that jobs had a minute ago, and deletes the records before them from the
-    jobs' intermediate streams. Thread-safe.
+    """Once a minute, stores the lower of each job's positions now and a minute ago, and deletes the records before them
+    from the job's intermediate streams. Thread-safe.
 
-    The reason for the delay is that a power cut can destroy the last batches in a lane's folder, and the lane then
-    reads their records once more. The delay also keeps the records that a job should read again after a rewind, until
-    its lanes report their new positions.
+    The positions of a minute ago count because a power cut can destroy the last batches in a lane's folder, and the
+    lane then reads their records once more. The delay also keeps the records that a job should read again after a
+    rewind, until its lanes report their new positions.
 
     Args:
         clock: a clock in seconds.
@@ -152,8 +152,8 @@ class ReaderPositions:
                 self._turn(job)
 
     def settle(self, job: str) -> None:
-        """Make durable everything that the processes of a job that has ended have written. Then store the job's
-        positions, and delete the records before them from its intermediate streams.
+        """Store the last positions of a job that has ended, and delete the records before them from its intermediate
+        streams. If there is anything to store or delete, first make durable what was written on this machine.
         """
         with self._lock:
             if self._turn(job):
@@ -161,9 +161,9 @@ class ReaderPositions:
                 self._turn(job)
 
     def _turn(self, job: str) -> bool:
-        """Store the lower of a job's positions now and in the previous turn, and delete the records before them.
-        Returns whether there are streams for which this is done. After an error, which is logged, streams keep more
-        records than necessary.
+        """Store the lower of a job's positions now and in the previous turn, and delete the records before them from
+        the job's intermediate streams. Returns whether there are streams for which this is done; False after an error,
+        which is logged. Streams then keep more records than necessary.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)
@@ -188,9 +188,9 @@ class ReaderPositions:
             return False
 
     def _unread(self, job: str) -> tuple[Positions | None, set[str]]:
-        """The lowest offsets that a job still has to read, and its intermediate streams. None and an empty set during a
-        change, and while no lane of a deployment that replaces another has begun: if the change or the deployment is
-        undone, other lanes may continue from where closed lanes ended.
+        """The lowest offsets that a job still has to read, and its intermediate streams. None and an empty set if the
+        job isn't served, during a change, and while no lane of a deployment that replaces another has begun: if the
+        change or the deployment is undone, other lanes may continue from where closed lanes ended.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)

@@ -56,7 +56,7 @@ class JobRegistry:
 
     Attributes:
         leases: the lock for the data that a heartbeat changes even if it contains nothing but figures. Such a heartbeat
-            takes no other lock, so never hold ``leases`` for long.
+            doesn't wait for the jobs' lock, so never hold ``leases`` for long.
         polls: the clients that wait for new orders.
     """
 
@@ -104,7 +104,9 @@ class JobRegistry:
 
     @contextmanager
     def locked_all(self) -> Iterator[dict[str, RunningJob]]:
-        """Lock all jobs that are served here. If the result of an earlier write is unknown, read them again first."""
+        """Lock all jobs that are served here. If it isn't known whether an earlier step was stored, read the jobs from
+        the store first.
+        """
         with self._lock:
             self._look_again()
             yield self.jobs
@@ -148,8 +150,8 @@ class JobRegistry:
         return True
 
     def serve(self, stored: DeploymentRecord, settings: Mapping[str, Any] | None = None) -> None:
-        """Serve a stored deployment that is neither drained nor reset. It is now starting, and those of its lanes that
-        aren't closed run again.
+        """Serve a stored deployment that is neither drained nor reset. It is now starting, and its open lanes and the
+        open lanes of former deployments run again.
 
         ``settings`` are the job's settings, if the deployment has no program that contains them.
         """
@@ -217,7 +219,7 @@ class JobRegistry:
         return status_view.status(running_job, self.clock(), self.lease, lost)
 
     def advance(self, running_job: RunningJob, *, stop_wanted: bool = False) -> None:
-        """Take every step of a job that is due. If the state or an offer changes, wake the clients that wait."""
+        """Take all due steps of a job. If the state or an offer changes, wake the clients that wait."""
         self._place_stranded(running_job)
         if self._undo_spoilt(running_job):
             return
@@ -238,7 +240,7 @@ class JobRegistry:
             self.store.note([job_events.measured(running_job.job, self.now(), *found)])
 
     def _place_stranded(self, running_job: RunningJob) -> None:
-        """If the job runs, move closing lanes whose seat no longer exists to one of the existing seats."""
+        """If the job runs, move the closing lanes in :meth:`RunningJob.stranded` to one of the existing seats."""
         stranded = running_job.stranded()
         if not stranded or not running_job.state.runs:
             return
@@ -267,8 +269,8 @@ class JobRegistry:
         return True
 
     def _give_up(self, running_job: RunningJob) -> bool:
-        """If the job runs, close lanes that already have successors but can't start, and closing lanes of former
-        deployments that no process was ever told to run. Returns whether there were any.
+        """If the job runs, close lanes that already have successors but can't start, and closing lanes that needn't run
+        (see :meth:`RunningJob.needless`). Returns whether there were any.
         """
         if not running_job.state.runs:
             return False
@@ -349,7 +351,7 @@ class JobRegistry:
         self.change(running_job, transitions.undone(running_job, present, before, who, why))
 
     def hasten(self, running_job: RunningJob) -> None:
-        """Make the change that is under way break off the closing lanes' batches rather than wait for them."""
+        """Make the change that is under way, if any, break off the closing lanes' batches rather than wait for them."""
         if running_job.state is DeploymentState.CHANGING and not running_job.progress.hasty:
             self.store.note([job_events.hastened(running_job.job, self.now(), "change", "change")])
             running_job.progress.hasty = True

@@ -50,8 +50,9 @@ _rest = attrgetter(
 def applied(lane: Lane, report: LaneReport) -> Lane:
     """The lane as it should be stored after a report; the same object if the report changes nothing.
 
-    A lane that has ended gets the state PLANNED again, and later continues from its final positions. But if it was
-    closing or has drained, it gets the state CLOSED, which is permanent, or CLOSING if it left a batch pending.
+    A lane that has ended gets the state PLANNED again; if it runs again, it continues from its final positions. But a
+    lane that was closing or has drained gets the state CLOSED, which is permanent, unless it left work unfinished (see
+    :class:`anabranch.protocol.lane_report.AttemptReport`): it then gets the state CLOSING, and must run again.
 
     Raises:
         UsageError: the key of a position isn't an SSP.

@@ -43,7 +43,8 @@ class RunningJob:
 
     Attributes:
         known: the lanes of all deployments, by id.
-        reports: the latest report about each lane since a process last took the lane's seat, by lane id.
+        reports: the latest report about each lane, by lane id. If a process takes or loses the lane's seat, the report
+            is normally removed, unless the lane is closed or has caught up.
     """
 
     job: str
@@ -155,7 +156,7 @@ class RunningJob:
         self.figures = figures(model)
 
     def replace(self, start: StartRequest, terms: DeploymentTerms, ended: Iterable[Lane], now: float) -> None:
-        """Enter another deployment. ``ended`` contains the lanes of the former deployment that have changed."""
+        """Enter another deployment. ``ended`` contains the lanes that already existed and have changed."""
         self.deployment = start.model.run_id
         self.terms, self.error = terms, None
         self.scaling.refused = self.scaling.advised = 0
@@ -163,7 +164,9 @@ class RunningJob:
         self.change(start.model, [*ended, *start.lanes], now)
 
     def snapshot(self) -> Self:
-        """A copy of the job for planning or reading without a lock. Immutable objects such as lanes are shared."""
+        """A copy of the job for planning or reading without a lock. What isn't copied is shared: immutable objects such
+        as lanes, and a few mutable ones, such as ``long_batches``, which must not be used without the lock.
+        """
         found = copy.copy(self)
         found.known, found.reports = dict(self.known), dict(self.reports)
         processes = {name: replace(each, offered=set(each.offered)) for name, each in self.seats.processes.items()}
@@ -191,8 +194,8 @@ class RunningJob:
         return lanes, {each.record.seat: each.record.rack for each in self.seats.processes.values()}
 
     def stranded(self) -> list[Lane]:
-        """The closing lanes, fenced and with known start offsets, whose seats no longer exist and aren't held by any
-        process.
+        """The closing lanes whose seats no longer exist and aren't held by any process. Lanes that must first be fenced
+        are left out, and so are lanes whose start offsets aren't known.
         """
         taken = self.seats.taken | self.model_seats
         return [
@@ -224,8 +227,9 @@ class RunningJob:
         ]
 
     def needless(self) -> list[Lane]:
-        """The closing lanes of former deployments that no process was ever told to run. A lane from which others
-        continue is included only if it has start offsets: otherwise, only a process that runs it could determine them.
+        """The closing lanes of former deployments that haven't begun, and that aren't offered to any process with a
+        seat. A lane from which others continue is included only if it has start offsets: otherwise, only a process
+        that runs the lane could determine them.
         """
         told = {lane for process in self.seats.processes.values() for lane in process.offered}
         followed = {name for lane in self.lanes for name in lane.predecessors}
@@ -258,7 +262,7 @@ class RunningJob:
 
     def is_news(self, report: LaneReport) -> bool:
         """Whether a report must be processed. Reports after a lane's end or failure are ignored, unless the lane ended
-        because it had caught up, and has started again to drain.
+        because it had caught up, and must still drain.
         """
         before = self.reports.get(report.lane)
         if before is None or before.phase not in LAST_PHASES:
@@ -271,7 +275,7 @@ class RunningJob:
 
 
 def figures(model: JobModel) -> dict[str, tuple[int, float]]:
-    """For each stage, the number of tasks, and the average number of containers that read an SSP."""
+    """For each stage, the number of tasks, and the average number of containers that read a partition."""
     found, seats = {}, model.seats_of_tasks()
     for stage in model.stages:
         ratio = placement.consumption(stage.tasks, seats[stage.stage]) if len(model.containers) > 1 else 1.0

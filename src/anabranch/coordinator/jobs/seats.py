@@ -20,9 +20,9 @@ def program_due(job: RunningJob) -> int:
 
 
 def relieved(job: RunningJob) -> bool:
-    """Whether lanes of former deployments may close. If a launcher starts the containers, these lanes wait for warm
-    containers for their successors. Otherwise they don't wait, because those containers may be started only after the
-    former ones have ended.
+    """Whether lanes of former deployments may close. During a change, if a launcher starts the containers, these lanes
+    wait until there are enough containers for their successors. Without a launcher, they don't wait, because the
+    successors' containers may be started only after the former ones have ended.
     """
     if job.seats.launching is None or job.state is not DeploymentState.CHANGING:
         return True
@@ -73,7 +73,7 @@ def _holders(job: RunningJob) -> frozenset[str]:
 
 
 def expel(job: RunningJob, process: Process, lanes: Sequence[Lane]) -> None:
-    """Record that a process has lost its seat. ``lanes`` are the process's lanes, as stored."""
+    """Record that a process has lost its seat. ``lanes`` are the lanes for which it may still write, as stored."""
     del job.seats.processes[process.record.id]
     for lane in lanes:
         job.known[lane.id] = lane

@@ -43,8 +43,8 @@ def told(
     Args:
         runners: for each stateful lane that runs and has a folder, the execution of its process.
         members: the processes, by execution.
-        moving: for each lane that should close, the processes in which its successors will run, and which maintain
-            standbys of the lane.
+        moving: for each lane that should close, the processes that should maintain its standbys, because its successors
+            will run there.
     """
     former: dict[str, dict[str, int]] = {}
     for name, member in members.items():
@@ -105,8 +105,8 @@ def _awaited(lanes: Iterable[Lane]) -> frozenset[str]:
 def _left(
     has: StandbyReport, lanes: Mapping[str, Lane], keepers: Mapping[str, Mapping[int, str]], awaited: frozenset[str]
 ) -> list[StandbyOrder]:
-    """The order, in a list, for a standby that its process no longer has to maintain. The list is empty if the lane is
-    unknown, or if the standby is still needed.
+    """The order to hold or remove a standby that a process has, in a list. The list is empty if the lane is unknown, or
+    if this or another process should maintain the lane's standby with this number.
     """
     lane = lanes.get(has.lane)
     copy = StandbyOrder(lane=has.lane, epoch=has.epoch, number=has.number, to=StandbyAction.REMOVE)

@@ -85,7 +85,7 @@ def check_changeable(running_job: RunningJob) -> None:
 
 
 def undone(running_job: RunningJob, present: Generation, before: JobModel, who: str, why: str) -> NextGeneration:
-    """The generation that undoes the change that is under way, back to the job model ``before``."""
+    """The generation that undoes the change that is under way, and returns to the job model ``before``."""
     void = [opening.never_begun(lane, why) for lane in running_job.spoilt()]
     if present.model.rewound:
         its = {lane.id: lane for lane in running_job.lanes}

@@ -155,9 +155,9 @@ def shown(crew: Crew, demand: Demand, logs: str) -> LaunchStatus:
 def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float) -> Plan:
     """The launcher's next step for a job.
 
-    A process also counts before the coordinator first hears from it, because Spark takes time to start, and while the
-    process replaces itself. Once the coordinator has stopped hearing from it, it no longer counts, because it should
-    then end by itself.
+    A process counts even before the coordinator first hears from it, and while it replaces itself, because Spark takes
+    time to start. It no longer counts if it was told to end, or if it should end by itself, because all processes must
+    end or because the coordinator has stopped hearing from it.
     """
     if demand.begun != crew.begun:
         crew = replace(crew, begun=demand.begun, failures=0, failed_at=-math.inf, reason="", gave_up=False)

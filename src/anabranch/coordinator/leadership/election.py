@@ -14,19 +14,19 @@ __all__ = ["Election"]
 
 
 class Election:
-    """A candidate for leading. Two candidates never lead at the same time, even if a process is paused for a long time,
-    provided that their clocks run at the same rate.
+    """A candidate for leading. Even if a process is paused for a long time, two candidates don't lead at the same time,
+    provided that their clocks run at about the same rate, and that no newer anabranch migrates the store meanwhile.
 
-    A leader measures its lease from the moment before it renews the lease in the store. Other candidates measure from
-    the moment after they first saw the renewal, wait for longer than the lease, and claim the row only if there has
-    been no other renewal by then.
+    A leader measures its lease from the moment before it claims the lead, or renews the lease, in the store. Another
+    candidate measures from the moment after it first saw the last renewal, and claims the lead if there is no further
+    renewal for longer than the lease. It doesn't wait if nobody has ever led, or if the leader has resigned.
 
     Args:
-        store: the store, which from now on writes only while this candidate leads. Other code must not use it to claim
-            the lead or to resign.
+        store: the store. From now on, its writes fail unless this candidate has claimed the lead, and nobody has since.
+            Other code must not use this object to claim the lead or to resign.
         clock: a clock in seconds that keeps running while the machine sleeps.
-        lease: how many seconds the lease lasts after it was renewed.
-        grace: how many seconds longer than the lease other candidates wait.
+        lease: how many seconds the lease lasts after it was claimed or renewed.
+        grace: how many seconds longer than another candidate's lease this candidate waits.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Election:
 
     @property
     def leads_until(self) -> float:
-        """When this candidate's lease ends, on its clock; a time in the past if the candidate doesn't lead."""
+        """When this candidate's lease ends, on the candidate's clock; a time in the past if it doesn't lead."""
         return self._ends
 
     def step(self) -> bool:
@@ -73,7 +73,8 @@ class Election:
         or has lost it. Call this from the thread that calls :meth:`step`.
 
         Raises:
-            StoreUnavailableError: the resignation can't be stored. Other candidates then wait until the lease ends.
+            StoreUnavailableError: the resignation can't be stored. Other candidates can then lead only after the lease
+                has ended.
         """
         claimed, self._claimed, self._ends = self._claimed, False, -math.inf
         if claimed:

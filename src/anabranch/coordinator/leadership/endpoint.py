@@ -1,5 +1,5 @@
-"""Finds the processes that serve jobs on this machine. Such a process leaves a note with its URL, and holds the job's
-lock.
+"""The notes and locks of processes that serve jobs from a store in a file. Such a process holds the lock of each of its
+jobs, and leaves a note with its URL, by which other processes on this machine find it.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class RunLock:
 
         Raises:
             ConflictError: another process, or another RunLock of this process, holds the lock.
-            ConfigError: the file for the lock can't be made.
+            ConfigError: the folder for the lock can't be made, or the lock's file can't be opened.
         """
         address.make_folder(self._path.parent)
         try:

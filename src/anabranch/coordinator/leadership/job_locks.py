@@ -1,5 +1,5 @@
-"""The locks of jobs that a coordinator serves from a store in SQLite. ``anabranch run`` refuses a job while a
-coordinator holds its lock.
+"""The locks of jobs that a coordinator serves from an SQLite file. ``anabranch run`` refuses a job while a coordinator
+holds the job's lock.
 """
 
 from __future__ import annotations

@@ -30,14 +30,14 @@ Fencing = Callable[[Lane, Mapping[str, Any]], None]
 
 class Leadership:
     """Inside ``with``, takes part in the election and, while the coordinator leads, adopts and advances the store's
-    jobs, and has lanes fenced.
+    jobs, has lanes fenced, and has the launcher start and end containers.
 
     On a store in SQLite, jobs that an ``anabranch run`` process serves are left to that process.
 
     Args:
         launcher: starts the containers; None if something else does.
         pool: the threads in which lanes are fenced; None for threads of this object.
-        fenced_again_after: the seconds before another attempt to fence a lane that couldn't be fenced.
+        fenced_again_after: how many seconds to wait after a failed attempt to fence a lane, before the next attempt.
     """
 
     def __init__(

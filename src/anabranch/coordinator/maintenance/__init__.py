@@ -1,1 +1,1 @@
-"""Works on a job that no process serves: replaces the folders of the job's lanes, or resets the job."""
+"""Works on a job that no process serves, for example by resetting it, or by replacing the folders of its lanes."""

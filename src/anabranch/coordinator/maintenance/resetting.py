@@ -1,9 +1,11 @@
-"""Resets a job that doesn't run, without touching its inputs and outputs. Each step can be repeated after a crash:
+"""Resets a job that doesn't run, without changing the records in its inputs and outputs. These are the steps, each of
+which can be repeated after a crash:
 
 1. give the job's next epoch to the open lanes for which a process may still write,
-2. fence these lanes under that epoch: former processes that are still alive can't write any more,
-3. remove positions and state from the store, in one transaction: now the job is reset,
-4. let the retention of the job's inputs delete records that the job hadn't read yet,
+2. fence these lanes under that epoch, so that former processes that are still alive can't write any more,
+3. in one transaction, remove the lanes' positions and the references to their state from the store: now the job is
+   reset,
+4. let the retention of the streams that the job read delete records that the job hadn't read yet,
 5. delete the folders of the job's lanes.
 """
 
@@ -36,7 +38,8 @@ class Losses:
     """What a job loses by a reset.
 
     Args:
-        is_reset: whether the job has already been reset, except perhaps for the last two steps.
+        is_reset: whether the job has already been reset, except perhaps for the last two steps. The fields below
+            are then empty.
         inputs: the streams in which the job loses its positions.
         stateful: the operators that lose their state.
         between: the intermediate streams, whose present records won't be read any more.
@@ -83,8 +86,8 @@ def forget(
 ) -> None:
     """Reset a job that no process serves. The caller ensures that no process starts it meanwhile.
 
-    Raises the errors of :func:`losses`, ``fence`` and ``remove``, and of systems that don't answer. After an error, the
-    function can be called again.
+    Raises the errors of :func:`losses`, ``fence`` and ``remove``, of the store, and of systems that don't answer. After
+    an error, the function can be called again.
 
     Args:
         at: the current time, in seconds since 1970.

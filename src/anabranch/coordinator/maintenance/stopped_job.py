@@ -1,4 +1,4 @@
-"""Maintains a stopped job, for example by replacing the folders of its lanes. The job can't be started meanwhile."""
+"""Maintains a stopped job, for example by replacing the folders of its lanes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _WHO = "compact"
 
 @contextmanager
 def alone(store_url: str, job: str) -> Iterator[Store]:
-    """The store, for exclusive work on a job: inside ``with``, no other process can start the job. If a coordinator
-    meanwhile takes over the lead of a store on a server, further writes fail.
+    """The store, for exclusive work on a job inside ``with``. If the store is in a file, no other process can serve the
+    job meanwhile. If the store is on a server, a coordinator can take over the lead; further writes here then fail.
 
     Raises:
         NotFoundError: there is no store; or the store is on a server, and no coordinator has ever led there.
@@ -58,7 +58,7 @@ def lanes(store: Store, job: str) -> list[Lane]:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job isn't stopped, or was stopped in the middle of a change.
+        ConflictError: the job isn't stopped; or it was stopped in the middle of a change, or before a lane was fenced.
     """
     its = stored_jobs.deployment(store, job)
     if its.state != DeploymentState.STOPPED:

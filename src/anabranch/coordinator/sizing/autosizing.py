@@ -79,7 +79,7 @@ class Assessment:
     """The result of a look at a job.
 
     Args:
-        unknown: why nothing can be concluded; the fields below then have their defaults.
+        unknown: why nothing can be concluded. If this isn't empty, the fields below have their defaults.
         needs: the need of each lane in ``loads``.
         span: for how many seconds there are figures of every lane.
         pause: how many seconds a change would pause the output.
@@ -113,7 +113,7 @@ class _RejectedFactor:
 
     Args:
         arriving: how many records per second arrived with this factor.
-        at: when the factor rose again.
+        at: when the job's factor rose again.
     """
 
     factor: int
@@ -127,17 +127,17 @@ class Findings:
 
     Args:
         of: the deployment and the number of seats. If either changes, all findings are dropped.
-        fell: when the factor last fell.
-        arriving: how many records per second arrived for all lanes together at the last look.
-        too_small: the factor that proved too small after the last fall; None if there is none, or if it no longer
+        fell: when the factor last fell; minus infinity if no fall has been seen.
+        arriving: how many records per second arrived for all lanes together at the last look that was conclusive.
+        too_small: the last factor that proved too small soon after a fall; None if there is none, or if it no longer
             counts.
         changed: when the generation of the last change was first seen or, if later, when the job was last seen in a
             state other than running. Minus infinity if no change has been seen.
-        rising: since when all looks have found the factor too small.
+        rising: since when looks have found the factor too small; None if they don't.
         looks: the number of looks since ``rising``.
-        falling: since when all looks have found the factor too large.
+        falling: since when looks have found the factor too large; None if they don't.
         falls_to: the largest factor that the looks since ``falling`` have suggested.
-        advising: since when all looks have given advice.
+        advising: since when looks have given advice; None if they don't.
         seen: experience with factors, by stage and group.
     """
 
@@ -177,7 +177,8 @@ def _aim(limits: AutoscaleSettings, factor: int, pause: float, too_small: int) -
 def looked(
     limits: AutoscaleSettings, status: JobStatus, threads: int, pause: float, before: Findings, now: float
 ) -> tuple[Assessment, Findings]:
-    """Assess a job's current figures. Returns the assessment and the new findings. Call this once a second.
+    """Assess a job's current figures. Returns the assessment and the new findings. Call this once a second, with the
+    findings of the previous call.
 
     Args:
         pause: how many seconds a change would pause the output.
@@ -239,12 +240,12 @@ def decide(
 ) -> Verdict:
     """The factor that a job should have.
 
-    If records would wait too long, the factor is raised as soon as the effect of the last change can be seen.
+    If records would wait too long, the factor can be raised as soon as the effect of the last change can be seen.
     Otherwise, the factor is changed only after the cooldown; in a deployment's first generation, it can be raised
-    without this wait.
+    without this wait. After a change that was undone, the factor stays for several cooldowns in any case.
 
     Args:
-        since: the seconds since the job's last change, whoever made it, or since its start.
+        since: the seconds since the job's state last changed, for example at the end of a change.
         undone: whether the last change undid another change.
     """
     if look.unknown:
@@ -328,8 +329,8 @@ def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: fl
 
 
 def _quiet(status: JobStatus, heard: Findings, now: float) -> str:
-    """Why a lane without waiting records may be frozen: it has load, but its reports haven't changed for a while. Empty
-    if there is no such lane.
+    """A message about a lane that may be frozen: no records wait, and the lane has load, but its reports haven't
+    changed for a while. Empty if there is no such lane.
     """
     for lane in status.lanes:
         its = heard.heard[lane.lane.id]

@@ -64,11 +64,11 @@ class LaneLoad:
     """The load of a lane with its current factor.
 
     Args:
-        threads: how many buckets of a partition functions can work on at once.
+        threads: how many buckets of one partition the lane's functions can work on at once.
         arriving: the records that arrive per second.
         growth: the arrival rate as a multiple of the average over the last half minute; at least 1.
         backlog: the number of waiting records, without those that the running batch has finished.
-        settled: whether the waiting records have arrived only recently.
+        settled: whether all waiting records, if any, have arrived recently.
         behind: whether more records wait than usual.
         rate: the records per second that the lane processes while it is busy; 0 if unknown.
         seconds: the duration, in seconds, of the batch in which ``rate`` was observed.
@@ -116,7 +116,7 @@ class LaneLoad:
 
     @property
     def steady_hot(self) -> float:
-        """``hot`` if more records wait than usual, because batches are then long enough; otherwise ``usually_hot``."""
+        """``hot`` if more records wait than usual, because a single batch is then long enough; else ``usually_hot``."""
         return self.hot if self.behind else self.usually_hot
 
     @property
@@ -188,10 +188,10 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
 def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
     """The time that functions need per record with another factor, as a multiple of their current time.
 
-    A smaller factor is assumed to slow functions down in proportion, and a larger one to speed them up as much as
-    former increases did, except for a hot key, which no factor divides. A factor above ``threads`` counts as
-    ``threads``, because functions work on at most ``threads`` buckets of a partition at once. If the functions are
-    ``sequential``, the factor changes nothing.
+    A smaller factor is assumed to slow functions down in proportion. A larger one is assumed to speed them up as much
+    as the last known increase did or, if none is known, almost in proportion; but no factor divides a hot key. A factor
+    above ``threads`` counts as ``threads``, because functions work on at most ``threads`` buckets of a partition at
+    once. If the functions are ``sequential``, the factor changes nothing.
     """
     if load.sequential:
         return 1.0
@@ -219,8 +219,8 @@ def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> flo
 
 
 def catch_up(load: LaneLoad, factor: int, pause: float, seen: Scalability = UNKNOWN) -> float:
-    """The seconds until a lane has worked off its backlog with this factor, including a ``pause`` at first; infinite
-    if the backlog doesn't shrink.
+    """The seconds until a lane has worked off its backlog with this factor, including a ``pause`` at first: 0 without a
+    backlog, infinite if the backlog doesn't shrink.
     """
     if not load.backlog:
         return 0.0

@@ -106,7 +106,7 @@ def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
 
 def _larger(load: LaneLoad, seen: Scalability, aim: FactorTarget, late: bool) -> int:
     """Of the larger factors, the smallest that meets the target. If none does, the smallest of those that come nearest
-    to the target, or the current factor if the change isn't worth its pause.
+    to the target, or the current factor if no larger one is worth the pause of a change.
     """
     larger = [each for each in aim.factors if each > load.factor]
     met = next((each for each in larger if _meets(load, each, seen, aim, late)), None)
@@ -134,7 +134,7 @@ def _cost(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, lat
 
 
 def _advice(load: LaneLoad, seen: Scalability, aim: FactorTarget, factor: int) -> tuple[str, ...]:
-    """What holds a lane up, and what would help, if a larger factor doesn't help enough."""
+    """What holds a lane up, and what would help, if a larger factor doesn't help enough; can be empty."""
     found = []
     if load.share < _HELD_UP and load.rest > load.hot:
         found.append(

@@ -13,7 +13,7 @@ _KEPT, _RECENT, _FEWEST = 31.0, 10.0, 3.0
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """At one moment, how many records were ``done`` since the lane started, and the sum of its inputs' end offsets."""
+    """At one moment, how many records the lane's attempt had ``done``, and the sum of the end offsets of its inputs."""
 
     at: float
     done: int

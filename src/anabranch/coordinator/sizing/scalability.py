@@ -68,7 +68,7 @@ class Scalability:
         return self.crowd if self.crowd_looks >= _ENOUGH and self.crowd >= _CROWDED else 1.0
 
     def since(self, then: float) -> Scalability:
-        """This experience without observations from before ``then``, except those with the current factor."""
+        """This experience without the ``seconds`` that were observed with other factors before ``then``."""
         if all(at >= then for factor, at in self.at.items() if factor != self.factor):
             return self
         kept = {factor: at for factor, at in self.at.items() if at >= then or factor == self.factor}

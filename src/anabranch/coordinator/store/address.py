@@ -32,7 +32,7 @@ def path_of(url: str) -> Path | None:
     """The file of a store's database; None for a database in memory or on a server.
 
     Raises:
-        ConfigError: ``url`` isn't a database URL, or a store can't be in such a database.
+        ConfigError: ``url`` isn't a valid URL of an SQLite or PostgreSQL database.
     """
     return Address(url).path
 
@@ -48,7 +48,9 @@ def is_on_server(url: str) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its missing parents, readable only by their owner. Raises ConfigError on failure."""
+    """Create a folder and its parents, readable only by their owner, where they are missing. Raises ConfigError on
+    failure.
+    """
     try:
         own_files.make_folder(folder)
     except OSError as error:
@@ -62,7 +64,7 @@ class Address:
         shown: the URL for messages, without passwords.
 
     Raises:
-        ConfigError: ``url`` isn't a database URL, or a store can't be in such a database.
+        ConfigError: ``url`` isn't a valid URL of an SQLite or PostgreSQL database.
     """
 
     def __init__(self, url: str) -> None:
@@ -108,7 +110,7 @@ class Address:
         )
 
     def scrubbed(self, message: str) -> str:
-        """A message in which passwords and the values of references are replaced by ``***``."""
+        """``message`` with ``***`` in place of the URL's passwords and the values of the URL's references."""
         url = self.resolved()
         secret = {resolved(_SETTING, reference) for reference in self._references.values()}
         secret |= {str(url.query[name]) for name in url.query if "password" in name}

@@ -1,4 +1,4 @@
-"""Derives the fields of events from their texts. Up to format 4, a store had only the texts.
+"""Derives, from the texts of events, the fields that events have since format 5.
 
 Like the migration step that uses them, these rules never change, because the texts come from older versions of
 anabranch.

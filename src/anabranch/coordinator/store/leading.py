@@ -28,15 +28,15 @@ def check(connection: sa.Connection, epoch: int) -> None:
 
 
 def renew(connection: sa.Connection, epoch: int | None) -> None:
-    """Renew the lease of the coordinator that claimed the lead under ``epoch``. Raises NotLeadingError if it no longer
-    leads.
+    """Renew the lease of the coordinator that claimed the lead under ``epoch``. Raises NotLeadingError if this isn't
+    the epoch of the leader's row.
     """
     _beat(connection, epoch, leader.c.beat + 1)
 
 
 def resign(connection: sa.Connection, epoch: int | None) -> None:
-    """Let other coordinators claim the lead at once. Raises NotLeadingError if the coordinator that claimed the lead
-    under ``epoch`` no longer leads.
+    """Let other coordinators claim the lead at once. Raises NotLeadingError if ``epoch`` isn't the epoch of the
+    leader's row.
     """
     _beat(connection, epoch, -1)
 

@@ -80,8 +80,8 @@ def lanes(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> lis
 
 
 def lost(connection: sa.Connection, limit: int, *conditions: sa.ColumnElement[bool]) -> list[ContainerRecord]:
-    """Processes that no longer hold their seats and fulfil the conditions. Those that took their seats last come
-    first.
+    """Up to ``limit`` processes that fulfil the conditions, and that no longer hold their seats. Those that took their
+    seats last come first.
     """
     query = sa.select(containers).where(*conditions, containers.c.gone.is_not(None))
     rows = connection.execute(query.order_by(containers.c.epoch.desc()).limit(limit)).mappings()
@@ -96,7 +96,7 @@ def former(connection: sa.Connection, registration: Registration) -> ContainerRe
 
 
 def events_of(connection: sa.Connection, job: str, limit: int, wanted: EventRange) -> list[Event]:
-    """The last ``limit`` events that match, oldest first; if ``wanted.after`` is set, the first ones after this id."""
+    """The last ``limit`` matching events or, if ``wanted.after`` is set, the first ``limit``; always oldest first."""
     its = [events.c.job == job]
     if wanted.after is not None:
         its.append(events.c.id > wanted.after)

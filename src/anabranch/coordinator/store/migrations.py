@@ -4,8 +4,8 @@ A step is never changed later: it is written for the tables and documents of its
 transaction wasn't committed.
 
 Alembic isn't used, for three reasons. Steps rewrite JSON documents, which requires Python in any case. Older programs
-look for the version in ``meta`` before they write. And steps must run under the same lock and in the same kind of
-transaction as the creation of a store.
+look for the version in ``meta``. And steps must run under the same lock and in the same kind of transaction as the
+creation of a store.
 
 To add a step: raise ``FORMAT_VERSION`` in ``tables``, write the step, add it to ``STEPS``, and add a dump of a store in
 the previous format to the tests.
@@ -66,8 +66,8 @@ def _to_4(connection: sa.Connection) -> None:
     """Deployments have drains, and containers have the code of a deployment.
 
     There were three versions of the tables in format 3: the first without programs and artifacts, the second without
-    the instances of processes. This step adds what is missing, and gives lanes the fields that were only in their
-    plans.
+    the instances of processes. This step adds what is missing, and gives lanes the fields that they have since
+    format 4.
     """
     if "artifacts" not in _tables(connection):
         sa.Table(
@@ -121,7 +121,7 @@ STEPS: Mapping[int, Callable[[sa.Connection], None]] = {1: _to_2, 2: _to_3, 3: _
 
 
 def _lane_of_4(lane: Record, model: Record, aggregations: set[str]) -> Record:
-    """A stored lane with the fields that it lacks, taken from the model of its generation and from the graph."""
+    """A stored lane with the fields that it lacks, derived from its others, its generation's model, and the graph."""
     factor = model["factor"]
     stage = next(each for each in model["stages"] if each["stage"] == lane["stage"])
     tasks = [task for task in stage["tasks"] if task["name"] in lane["tasks"]]

@@ -21,7 +21,7 @@ _OF_JOBS = (deployments, models, lanes, containers, events)
 
 
 def of_job(connection: sa.Connection, job: str) -> JobRows:
-    """The rows of a job at one moment, including the code of its deployments. The transaction must be a new one.
+    """The rows of a job at one moment, with the stored code of its deployments. The transaction must be a new one.
 
     Raises:
         NotFoundError: the store doesn't know the job.
@@ -55,7 +55,7 @@ def add(connection: sa.Connection, job: str, rows: JobRows) -> None:
 
 
 def _rows(connection: sa.Connection, table: sa.Table, its: sa.ColumnElement[bool]) -> list[dict[str, Any]]:
-    """The rows of a table, in the order of their keys. The ids of events are left out: only this store uses them."""
+    """The rows ``its`` of a table, in the order of their keys. Ids of events are left out: each store has its own."""
     query = sa.select(table).where(its).order_by(*table.primary_key)
     columns = [column.name for column in table.c if column is not events.c.id]
     return [{name: row[name] for name in columns} for row in connection.execute(query).mappings()]

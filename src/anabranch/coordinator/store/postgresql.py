@@ -95,11 +95,11 @@ def engine(address: Address) -> sa.Engine:
 
 
 def lock_for_schema(connection: sa.Connection, where: str) -> None:
-    """Keep other processes from creating or migrating tables until the transaction ends. The time limits of the
-    transaction are raised.
+    """Keep other processes from creating or migrating tables until the transaction ends. The transaction's time limits,
+    except the one for waiting for locks, are raised to five minutes.
 
     Raises:
-        StoreUnavailableError: another process has held the lock for five minutes.
+        StoreUnavailableError: the lock wasn't free within five minutes.
     """
 
     def lock() -> bool | None:

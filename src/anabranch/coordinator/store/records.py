@@ -1,4 +1,4 @@
-"""The records that the store returns, other than the documents in :mod:`anabranch.model`."""
+"""Records that the store returns, besides documents in :mod:`anabranch.model`, and the choice of events to return."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
 
 
 class ChangeStep(Document, frozen=True, kw_only=True):
-    """What an event adds to the record of a change; see :class:`anabranch.views.changes.ChangeRecord`. About fields
-    that have their default, the event adds nothing.
+    """What an event adds to the record of a change; see :class:`anabranch.views.changes.ChangeRecord`. Fields that
+    have their defaults add nothing.
     """
 
     kind: ChangeKind | None = None

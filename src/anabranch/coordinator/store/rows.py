@@ -118,8 +118,8 @@ def put_drain(connection: sa.Connection, job: str, deployment: int, drain: Drain
 
 
 def reset(connection: sa.Connection, job: str, deployment: int, changed: Iterable[Lane], event: Event) -> None:
-    """Put a deployment into the state "reset", in which it can't be started again. All processes of the job lose their
-    seats.
+    """Put a deployment into the state "reset", in which it can't be started again, end its drain, and store the
+    ``changed`` lanes. All processes of the job lose their seats.
     """
     move_deployment(connection, job, deployment, state=DeploymentState.RESET, error=None, at=event.at)
     put_drain(connection, job, deployment, None)

@@ -50,7 +50,8 @@ class Store:
 
     Raises:
         ConfigError: the store can't be opened or written, or the database belongs to another application.
-        UnsupportedFormatError: a newer anabranch has migrated the store, or its format isn't valid. Nothing is changed.
+        UnsupportedFormatError: a newer anabranch has migrated the store, an older store has replaced it since it was
+            opened, or its format isn't valid. Nothing is changed.
         ConflictError: another process has locked the SQLite file.
         StoreUnavailableError: PostgreSQL can't be reached or is held up, the connection was lost halfway, or the disk
             of the SQLite file is full. This object can be used again later.
@@ -86,7 +87,7 @@ class Store:
 
     @contextmanager
     def watched(self, wake: Callable[[], object]) -> Iterator[None]:
-        """Inside ``with``, call ``wake`` after each write that adds events. ``wake`` must not block."""
+        """Inside ``with``, call ``wake`` after each write of this object that adds events. ``wake`` must not block."""
         self._watchers.append(wake)
         try:
             yield
@@ -137,7 +138,7 @@ class Store:
             return lookups.former(connection, registration)
 
     def lost(self, job: str, limit: int) -> list[ContainerRecord]:
-        """The processes of a job that no longer hold their seats, the last to take a seat first."""
+        """Up to ``limit`` processes of a job that no longer hold their seats, the last to take a seat first."""
         with self._reading() as connection:
             return lookups.lost(connection, limit, containers.c.job == job)
 
@@ -147,7 +148,7 @@ class Store:
             return lookups.artifact(connection, sha256)
 
     def events(self, job: str, limit: int, wanted: EventRange = ALL_EVENTS) -> list[Event]:
-        """The last ``limit`` events that match, oldest first; if ``wanted.after`` is set, the first ones after it."""
+        """See :func:`anabranch.coordinator.store.lookups.events_of`."""
         with self._reading() as connection:
             return lookups.events_of(connection, job, limit, wanted)
 
@@ -167,7 +168,7 @@ class Store:
             return lookups.deployment_numbers(connection, job, limit)
 
     def export_job(self, job: str) -> moving.JobRows:
-        """All rows of a job, with the code of its deployments. Raises NotFoundError if there is no such job."""
+        """All rows of a job, with the stored code of its deployments. Raises NotFoundError if there is no such job."""
         with self._reading() as connection:
             return moving.of_job(connection, job)
 
@@ -189,7 +190,7 @@ class Store:
             self._epoch = _NO_EPOCH if self._epoch is None else self._epoch
 
     def claim(self, seen: LeaderRecord | None, holder: str) -> bool:
-        """Lead from now on, under the next epoch. Returns False if the leader's row isn't the same as ``seen``."""
+        """Lead from now on, under the next epoch, if the leader's row is as in ``seen``. Returns whether it was."""
         with self._lock:
             self._epoch = _NO_EPOCH
             epoch = 1 if seen is None else seen.epoch + 1
@@ -238,7 +239,7 @@ class Store:
         noted: Sequence[Event] = (),
     ) -> None:
         """Like :meth:`create_deployment`, for a deployment that continues from the lanes of the deployment
-        ``start.model.replaces``. The replaced deployment gets the state ``former`` and the ``changed`` lanes."""
+        ``start.model.replaces``. The replaced one gets the state ``former``, and its ``changed`` lanes are stored."""
         with self.writing(event, *noted) as connection:
             rows.move_deployment(
                 connection, start.graph.job, start.model.replaces, state=former, error=None, at=event.at
@@ -249,8 +250,8 @@ class Store:
     def resume_deployment(
         self, deployment: DeploymentRecord, state: DeploymentState, changed: Iterable[Lane], gone: str, event: Event
     ) -> None:
-        """Start a deployment again, with the program in ``deployment``. The job's ``changed`` lanes are stored, the
-        deployment's error is removed, and former processes lose their seats for the reason ``gone``.
+        """Start a deployment again, with ``program`` and ``until_caught_up`` of ``deployment``. The job's ``changed``
+        lanes are stored, the deployment's error is removed, and all processes lose their seats for the reason ``gone``.
         """
         with self.writing(event) as connection:
             rows.move_deployment(connection, deployment.job, deployment.id, state=state, error=None, at=event.at)
@@ -378,7 +379,7 @@ class Store:
 
     @contextmanager
     def writing(self, *happened: Event) -> Iterator[sa.Connection]:
-        """A transaction for a change and its events: either all of it is stored, or nothing."""
+        """A transaction for writes and the events that ``happened``: either all of them are stored, or nothing."""
         with self._lock, database.explained(self._database), self._writer.begin() as connection:
             if self._epoch is None:
                 database.check_format(connection, self._database)

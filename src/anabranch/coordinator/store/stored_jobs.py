@@ -103,7 +103,7 @@ def running(store: Store, job: str, number: int | None = None) -> RunningDeploym
 
     Raises:
         NotFoundError: there is no such job or deployment.
-        ConflictError: the job's code isn't available here.
+        ConflictError: the store has no program for the deployment.
     """
     its = deployment(store, job, number)
     if its.program is None:

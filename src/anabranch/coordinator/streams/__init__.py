@@ -1,3 +1,3 @@
-"""Looks up partition counts, offsets, dead letters and early output in jobs' streams. The caller must not hold the lock
-of any job, because this can take a long time.
+"""Looks up partition counts, racks, offsets, dead letters and early output of jobs' streams. The caller must not hold
+the lock of any job, because such a look-up can take a long time.
 """

@@ -33,8 +33,8 @@ _ORIGIN = ("stream", "partition", "offset")
 
 @dataclass(frozen=True)
 class LetterRange:
-    """Which dead letters to return: the last ``limit`` letters of a partition (None for all partitions) before an
-    offset (0 for the end).
+    """Which dead letters to return: the newest ``limit`` letters of ``partition`` (None: of all partitions together)
+    before the offset ``before`` (0: before the end).
     """
 
     partition: int | None
@@ -68,7 +68,7 @@ class DeadLetterReader:
         self._clock = time.monotonic
 
     def newest(self, job: str, stream: str, wanted: LetterRange) -> DeadLetters:
-        """The newest dead letters in one of a job's dead-letter streams, by default the first stream.
+        """The newest dead letters in one of a job's dead-letter streams (``stream``; empty: the first one by name).
 
         Raises:
             NotFoundError: there is no such job, stream or partition.

@@ -42,8 +42,8 @@ class EarlyOutputReader:
         self._clock = time.monotonic
 
     def newest(self, job: str, stream: str, limit: int) -> EarlyOutput:
-        """The last ``limit`` rows that a drain emitted early into one of a job's output streams, by default into the
-        first stream. Only the latest records of each partition are examined.
+        """The newest early output, at most ``limit`` rows, in one of a job's output streams (``stream``; empty: the
+        first one by name). Only the latest records of each partition are examined.
 
         Raises:
             NotFoundError: there is no such job or stream.
@@ -96,7 +96,7 @@ class EarlyOutputReader:
 
 
 def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
-    """The outputs that none of the lanes reads, each with its system. Dead-letter streams are left out."""
+    """The lanes' outputs that none of these lanes reads, each with its system. Dead-letter streams are left out."""
     known = list(lanes)
     others = {ssp.stream for lane in known for ssp in (*lane.ssps, *lane.broadcast)}
     others |= {stream for lane in known for stream in lane.dead_letters.values()}

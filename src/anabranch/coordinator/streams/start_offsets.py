@@ -18,9 +18,9 @@ _EXAMPLE = "2026-11-22T10:00:00Z"
 def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
     """The offsets from which to read again, keyed by whole SSPs in text form.
 
-    After this call, the embedded log keeps all records that exist now until the job has begun to read from these
-    offsets or, if the job isn't rewound, for at least a minute. In a system that doesn't know which jobs read its
-    streams, such as Kafka, retention may delete records at any time.
+    After this call, the embedded log keeps the existing records of these partitions until the job has begun to read
+    from these offsets. If the job isn't rewound, it normally keeps them for at least a minute. In a system that
+    doesn't know which jobs read its streams, such as Kafka, retention may delete records at any time.
 
     Args:
         to: "earliest", a time (see :func:`instant`), or offsets, keyed by whole SSPs in text form.
@@ -29,7 +29,7 @@ def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], syste
     Raises:
         UsageError: ``to`` has another form, is empty, or is a time in the future; an offset lies outside its partition;
             or all records are older than the time.
-        NotFoundError: the job doesn't read one of the partitions, or a stream no longer exists.
+        NotFoundError: one of the given partitions isn't in ``sources``, or a stream no longer exists.
         AnabranchError: a system doesn't answer.
     """
     _hold(job, sources, systems)
@@ -54,8 +54,8 @@ def _hold(job: str, sources: Sequence[SSP], systems: Systems) -> None:
 
 
 def ends(sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
-    """The current ends of partitions, including the records of open transactions, keyed by SSPs in text form. No reader
-    has seen a record at one of these offsets or beyond.
+    """The current ends of partitions, keyed by SSPs in text form. Records of open transactions lie before these ends,
+    too. So no reader can have seen a record at or beyond an end before this call.
 
     Raises:
         NotFoundError: a stream no longer exists.

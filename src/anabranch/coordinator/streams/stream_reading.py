@@ -19,8 +19,8 @@ class StreamOpener:
     """Opens systems for one user at a time, and refuses other users, to limit the load on a coordinator.
 
     Args:
-        systems: the systems of the only job, which runs in this process; None for the systems that each job's settings
-            name.
+        systems: the systems of the job that runs in this process; None if no job does. The settings of each job then
+            name its systems.
         what: the beginning of the message to a refused user, such as "dead letters are".
     """
 

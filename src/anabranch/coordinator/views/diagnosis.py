@@ -193,7 +193,7 @@ def _growing_lag(status: JobStatus, at: float, change: ChangeProgress | None) ->
 
 
 def _backlog(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
-    """Finds a backlog that grows little or not at all, but will take a long time to work off."""
+    """Finds a large backlog that grows little or not at all, but won't be worked off soon, if ever."""
     heard = [(lane, report) for lane, report in _open(status) if report is not None and report.load.span >= _SPAN]
     lag = sum(lane.lag for lane, _ in heard)
     arriving = sum(report.load.arriving for _, report in heard)

@@ -24,8 +24,8 @@ class Histories:
         self._lock = threading.Lock()
 
     def sample(self) -> None:
-        """Record the current figures of each served job, once in each step of ten seconds. Call this at least once a
-        second."""
+        """Record the current figures of each served job, unless this was already done in the current step of ten
+        seconds. Call this about once a second, or more often."""
         slot = int(self._registry.now() // STEP)
         with self._lock:
             for job in list(self._registry.jobs):
@@ -43,7 +43,7 @@ class Histories:
 
         Raises:
             NotFoundError: there is no such job.
-            UsageError: there are no such figures, or figures of more than a day are requested.
+            UsageError: ``series`` or ``by`` names something unknown, or figures of more than a day are requested.
         """
         names = [each for each in series.split(",") if each]
         unknown = next((each for each in names if each not in SERIES), None)

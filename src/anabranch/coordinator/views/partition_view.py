@@ -1,4 +1,4 @@
-"""Lists the partitions that a job reads, sorted and limited, with a row for each lane that reads a partition."""
+"""Lists the partitions that a job reads, in sorted rows, one for each partition and lane, and sums up all rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Answers what the dashboard and the CLI ask about jobs. A job is locked only while a snapshot of it is made."""
+"""Answers what the dashboard and the CLI ask about jobs and the coordinator. Jobs are locked only while a snapshot is
+made.
+"""
 
 from __future__ import annotations
 
@@ -381,7 +383,7 @@ def _stage(model: JobModel, name: str) -> StageModel:
 
 
 def _base(task: str) -> str:
-    """The name that a task has at factor 1. Names that come from a user's own grouper stay as they are."""
+    """The name that a task has at factor 1. A name of another form, from a user's own grouper, stays as it is."""
     try:
         return str(parse(task).base)
     except UsageError:

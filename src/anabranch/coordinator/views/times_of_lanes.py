@@ -31,7 +31,7 @@ def times_of_lanes(
 
     Raises:
         NotFoundError: there is no such job.
-        UsageError: the span ends before it begins.
+        UsageError: the end of the span isn't after its beginning.
     """
     last = stored_jobs.deployment(store, job)
     end = until or at

@@ -32,8 +32,8 @@ def begins(lane: Lane, whole: SSP) -> dict[Virtual, int]:
 
 
 def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
-    """For each bucket, the offset from which the task must still process the bucket's records, or NEVER if the lane
-    doesn't have this bucket of the task. The length of the result is the factor to which the buckets belong.
+    """For each bucket of a task, the offset from which this part of the task must still process records, or NEVER if
+    the lane doesn't have the part. The length of the result is the factor to which the buckets belong.
 
     Args:
         number: the task's number at factor 1.

@@ -1,4 +1,4 @@
-"""Determines which records of a partition belong to a lane, from their buckets and offsets."""
+"""Determines which buckets belong to a lane, and from which offsets their records do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans lanes: which tasks of a seat a lane runs, and what the lane reads and writes."""
+"""Plans what a lane with given tasks reads and writes, and makes the lanes of a plan."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def with_dead_letters(
     """The lane with the dead-letter streams that it writes.
 
     Args:
-        aside: for each source, the dead-letter stream for its records that can't be processed.
+        aside: for each source that has a dead-letter stream, this stream.
         reports: the sources whose unreadable records this lane writes to their dead-letter streams. If several groups
             read a source, only the lanes of one group do so.
     """

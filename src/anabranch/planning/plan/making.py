@@ -103,8 +103,8 @@ def _lanes(
     aside: Mapping[str, Output],
     around: Surroundings,
 ) -> list[PlannedLane]:
-    """The lanes of one stage. ``before`` are the lanes of earlier stages. For the other arguments, see
-    :mod:`anabranch.planning.plan.lanes`.
+    """The lanes of the stage whose groups are ``parts``. ``before`` are the lanes of earlier stages. For ``written``
+    and ``aside``, see :mod:`anabranch.planning.plan.lanes`.
     """
     found: list[PlannedLane] = []
     reported: set[str] = set()

@@ -50,8 +50,8 @@ def output(
 def dead_letters(
     graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surroundings, counts: Mapping[str, int]
 ) -> dict[str, Output]:
-    """For each source, the dead-letter stream for its records that can't be processed. The records of an intermediate
-    stream are readable, because the job wrote them. Such a stream needs a dead-letter stream only if an operator of the
+    """For each source that needs one, the dead-letter stream. A ``read`` always needs one, because its records may be
+    unreadable. The records of an intermediate stream are readable, so this stream needs one only if an operator of the
     stage can reject a readable record.
     """
     found: dict[str, Output] = {}
@@ -78,7 +78,7 @@ def _may_reject(node: Node) -> bool:
 
 
 def check_written(graph: Graph, cut: Iterable[Stage]) -> None:
-    """Raise GraphError if the job reads a stream that it writes, other than an intermediate stream."""
+    """Raise GraphError if a ``read`` names a stream that the job writes. (Dead-letter streams aren't checked.)"""
     written = {stages.stream_of(graph, s): s for stage in cut for s in stage.sinks if is_stream(s)}
     for node in graph.nodes:
         if node.kind == "read" and node.args["stream"] in written:

@@ -15,7 +15,7 @@ class PlannedLane(Document, frozen=True, kw_only=True):
 
     Attributes:
         operators: the lane's operators, without its sources.
-        streams: the streams that the lane reads.
+        streams: the streams that the lane's group reads.
         upstream: the lanes that write this lane's inputs, as indexes of the plan's ``lanes``.
         rejecting: the operators that may write dead letters.
     """

@@ -66,12 +66,14 @@ def stage_inputs(
 
 
 def tasks_of(stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warnings: list[str]) -> tuple[Task, ...]:
-    """The tasks of a stage. Adds a warning to ``warnings`` if the grouper ``cogroup`` can form only one task for a
-    stateful stage with several inputs.
+    """The tasks of a stage. Adds a warning to ``warnings`` if the grouper ``cogroup`` can form only one task (at
+    factor 1) for a stateful stage with several inputs, unless each of these has a single partition.
 
     Raises:
-        GraphError: the stage can't have these tasks, or a user's own grouper returned invalid tasks.
-        ConfigError: the grouper doesn't allow the factor or a broadcast input.
+        GraphError: tasks can't be formed from the stage's inputs; the stage has a shuffle inside the query, and the
+            factor or the number of containers is above 1; records of one key could be in different tasks of a
+            stateful stage; or a user's own grouper returned invalid tasks.
+        ConfigError: the factor isn't allowed, or the grouper rules out the factor or a broadcast input.
     """
     check_shuffled(stage, around.factor, around.containers)
     request = Request(stage=stage.id, inputs=inputs, factor=around.factor, containers=around.containers)

@@ -1,1 +1,3 @@
-"""Plans the step from one generation to the next: some lanes are closed, and new lanes continue from them."""
+"""Plans the step from one generation to the next, in which some lanes close and new lanes continue from them. Also
+plans the deployment after a drain, and what a reset keeps.
+"""

@@ -1,4 +1,4 @@
-"""Plans the deployment after a drain: where its lanes begin, and which of its lanes keep state. Pure functions."""
+"""Plans the deployment after a drain or a reset: where its lanes begin, and which of its lanes take over state."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def keeps_state(graph: Graph, group: str) -> bool:
 
 
 def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
-    """The start offsets, by whole SSP, of the deployment after a drained one. All records before these offsets have
-    been read.
+    """The start offsets, by whole SSP, of the deployment after a drain or a reset. The records before these offsets
+    have been read or, in intermediate streams after a reset, count as read.
 
     Args:
         lanes: all lanes that the job ever had. A partition that the last deployment didn't read is continued where an
@@ -70,7 +70,7 @@ def begun(
     new_id: Callable[[], str],
     reset_state: bool = False,
 ) -> tuple[Lane, ...]:
-    """The first lanes of the deployment after a drained one: the planned lanes, with their start offsets.
+    """The first lanes of the deployment after a drain or a reset: the planned lanes, with their start offsets.
 
     If an operator keeps its state, each drained lane with a part of this state is followed by one new lane with the
     same tasks. No lane has predecessors, so all can start at once.
@@ -149,8 +149,8 @@ def _ends(lanes: Iterable[Lane]) -> dict[SSP, int]:
 def _with_former(
     planned: Sequence[Lane], kept: Mapping[str, Sequence[Lane]], new_id: Callable[[], str]
 ) -> tuple[list[tuple[Lane, Lane | None]], dict[str, list[str]]]:
-    """The new lanes, each with the lane whose state it takes over, if any; and, by the id of each planned lane that is
-    replaced, the ids of its replacements."""
+    """The new lanes, each with the lane whose state it takes over, if any. Also, by the id of each planned lane of a
+    group that keeps state, the ids of all new lanes of the group."""
     new: list[tuple[Lane, Lane | None]] = []
     become: dict[str, list[str]] = {}
     tasks = {name for lane in planned for name in lane.tasks}

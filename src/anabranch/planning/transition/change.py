@@ -14,7 +14,7 @@ class Change(Document, frozen=True, kw_only=True):
 
     Attributes:
         closing: the ids of the lanes to close.
-        why_not: why racks were ignored, although the settings ask for them; empty if they weren't.
+        why_not: why racks were ignored, although the settings ask for them; otherwise empty.
     """
 
     model: JobModel

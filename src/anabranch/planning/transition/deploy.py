@@ -28,7 +28,7 @@ _Group = tuple[str, str]
 @dataclass(frozen=True)
 class NextVersion:
     """The next version of a job. ``model`` and ``lanes`` determine what stages read and what the lanes of each group
-    do, but neither how many lanes a group has nor their seats.
+    do, but neither how many lanes a group has nor in which seats.
     """
 
     deployment: int
@@ -39,9 +39,9 @@ class NextVersion:
 def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_id: Callable[[], str]) -> Change:
     """The first generation of the next deployment, whose lanes continue from those of the current one.
 
-    A stateful operator keeps its state and its positions, and an output keeps its positions. A new operator begins
-    to read each partition where the most advanced of the lanes that read it stopped. A partition that no lane has read
-    is read from the start offset that its ``read`` declares.
+    A stateful operator keeps its state and its positions, and an output that is stateless in both versions keeps its
+    positions. Lanes of other groups begin to read each partition where the most advanced of the ``former`` lanes that
+    read the partition stopped. A partition that no former lane has read begins where its ``read`` declares.
 
     Args:
         present: the current generation, whose factor and containers are kept. A new stage that reads the same streams

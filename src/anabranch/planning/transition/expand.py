@@ -94,8 +94,8 @@ def expanded(
 
 
 def _check_together(stage: StageModel, had: int, inputs: tuple[Input, ...]) -> None:
-    """Raise ConflictError if new streams of a stateful stage (all inputs after the first ``had``) would put the same
-    key in different tasks.
+    """Raise ConflictError if new streams would put the same key in different tasks of a stateful stage. ``had`` is the
+    number of older inputs; the new streams come after these.
     """
     if not stage.stateful or len(inputs) == had or stage.grouper == "cogroup":
         return

@@ -35,8 +35,8 @@ def following(
     new_id: Callable[[], str],
     placing: Placing,
 ) -> Change:
-    """The next generation, after a change of tasks or of their seats. A lane that owns exactly what a new lane would
-    own is kept, unless it has failed.
+    """The next generation, after a change of tasks or of their seats. A lane is kept if it hasn't failed, and owns
+    exactly what a new lane in its seat would own.
 
     For the other arguments, see :func:`anabranch.planning.transition.rescale.rescaled`.
 
@@ -142,7 +142,7 @@ def _lanes(
 
 
 def _dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """A lane's dead-letter streams. All streams of an input share that of its first stream, if there is one."""
+    """A lane's dead-letter streams. If the first stream of an input has one, all streams of the input share it."""
     found = dict(lane.dead_letters)
     for streams in matched.values():
         if streams[0] in found:

@@ -51,7 +51,8 @@ def spoken_for(names: Iterable[str], lanes: Mapping[str, Lane]) -> tuple[str, ..
 
 
 def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
-    """Complete a lane whose predecessors are all closed: with its start offsets, and with what it takes over from them.
+    """Complete a lane whose predecessors are all closed: with its start offsets, and with what it takes over from these
+    predecessors.
 
     Raises:
         StateError: the final positions of the predecessors don't fit together, because the store was damaged.
@@ -93,7 +94,9 @@ def _completed(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
 
 
 def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
-    """For each of the lane's SSPs, where the most advanced of the lanes ``before`` that read its partition ended."""
+    """The furthest offsets at which any of the lanes ``before`` ended, for those SSPs of ``lane`` whose partitions at
+    least one of these lanes has read.
+    """
     reached: dict[SSP, int] = {}
     for each in before:
         for position in each.final:
@@ -104,8 +107,9 @@ def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
 
 
 def _in_place_of(before: Sequence[Lane], lane: Lane) -> Lane:
-    """The lane; if its only predecessor has never had a folder, with that predecessor's ``rewind`` and ``drained`` and,
-    if the lane is stateful, ``afresh``.
+    """The lane. If its only predecessor never had a folder, the lane takes over the predecessor's ``drained``,
+    ``rewind`` (unless the lane has one) and, if the lane is stateful, ``afresh``. A lane that is already ``afresh``
+    isn't changed.
     """
     if lane.afresh or len(before) != 1 or before[0].folder_epoch:
         return lane
@@ -116,8 +120,8 @@ def _in_place_of(before: Sequence[Lane], lane: Lane) -> Lane:
 
 
 def _unread(lane: Lane, before: Iterable[Lane], new: Callable[[Lane], Iterable[SSP]]) -> list[SSP]:
-    """The partitions of a lane that were new for a predecessor, and of which no predecessor had read any of the lane's
-    keys when it ended. ``new`` returns a lane's new partitions.
+    """Those partitions of a lane that were new for a predecessor, and that no predecessor with any of the lane's keys
+    has read. ``new`` returns a lane's new partitions.
     """
     predecessors, mine = list(before), {*wholes(lane.ssps), *lane.broadcast}
     known = dict.fromkeys(ssp for each in predecessors for ssp in new(each) if ssp in mine)

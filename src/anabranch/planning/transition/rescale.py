@@ -40,7 +40,7 @@ def rescaled(
     Raises:
         ConfigError: the factor or the number of containers isn't allowed.
         GraphError: the graph doesn't allow this factor or number of containers.
-        ConflictError: the job can't be changed while it runs.
+        ConflictError: the job's tasks can't be changed in this way while the job runs.
     """
     check_grouper(model, containers)
     for stage in stages.cut(graph):
@@ -50,8 +50,8 @@ def rescaled(
 
 
 def check_grouper(model: JobModel, containers: int) -> None:
-    """Raise ConflictError if a job's tasks can't be regrouped while the job runs, at all or for this number of
-    containers.
+    """Raise ConflictError if a job's tasks can't be regrouped for ``containers`` containers while the job runs: it has
+    no stages, it has a user's own grouper, or it has the grouper ``all`` and its number of containers would change.
     """
     if not model.stages:
         raise ConflictError(f"job {model.job!r} has no stages, so its tasks can't be changed", "start another plan")

@@ -80,9 +80,9 @@ def rewound(
 
 
 def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> Change:
-    """The generation that undoes a rewind. ``model`` is the generation of the rewind, whose lanes are closed. Each
-    successor continues where the lane from before the rewind ended. (A stateless successor begins where the
-    closed lane ended, if that is further.)
+    """The generation that undoes a rewind. ``model`` is the generation of the rewind; the lanes that the rewind made
+    are closed. Each of their successors continues where the lane from before the rewind ended. (A stateless successor
+    begins where the closed lane ended, if that is further.)
     """
     present = follow.heads(lanes.values())
     closing = [lane for lane in present if lane.id in model.rewound]
@@ -144,8 +144,7 @@ def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
 
 
 def _all_at(position: Position, to: Callable[[int], int]) -> Position:
-    """Apply ``to`` to a position in a broadcast partition: to the offset, and to the positions of single tasks (the
-    parts)."""
+    """Apply ``to`` to a position in a broadcast partition: to its offset, and to the offsets of its ``parts``."""
     least = to(position.offset)
     parts = {name: to(at) for name, at in position.parts.items()}
     return Position(ssp=position.ssp, offset=least, parts={name: at for name, at in parts.items() if at > least})

@@ -76,7 +76,7 @@ def shares_of(
     lanes: int,
     stage: StageModel,
 ) -> list[Share]:
-    """The shares of one group's lanes. A lane's state is divided only if parts of the state move to different seats."""
+    """The shares of one group's lanes. A lane's state is divided only if parts of it go to different seats."""
     if present[0].stateful:
         task_of = task_numbers(stage, factor)
         owner = {divmod(task.index, factor): (seat, task) for seat, tasks in by_seat.items() for task in tasks}
@@ -94,8 +94,8 @@ def shares_of(
 
 
 def _owners(lanes: Sequence[Lane], factor: int) -> Callable[[Mapping[int, Collection[int]]], tuple[Lane, ...]]:
-    """A function that takes the parts of tasks that a new lane of ``factor`` will own, and returns the lanes that own
-    any of these parts.
+    """A function that takes the parts of tasks that a new lane will own (as buckets at ``factor``), and returns those
+    of ``lanes`` that own any of these parts.
     """
     found: dict[int, dict[tuple[int, int], list[int]]] = {}
     for place, lane in enumerate(lanes):
@@ -130,7 +130,7 @@ def _pieces(
     Args:
         fresh: the base of each new partition.
         task_of: the number, at factor 1, of the task that reads each partition.
-        owner: the seat and the virtual task that will have each bucket, by the task's number at factor 1, and the
+        owner: the seat and the virtual task that will have each bucket, by the task's number at factor 1 and the
             bucket at the new factor.
     """
     numbers = {whole: lane.numbers[str(whole)] for whole in dict.fromkeys(wholes(lane.ssps))}
@@ -162,8 +162,8 @@ def _part(whole: SSP, bucket: int, factor: int) -> SSP:
 
 
 def _coarsest(several: Collection[Sequence[int]], finest: int, least: int) -> int:
-    """The smallest factor, at least ``least``, whose buckets can represent ``several``, buckets of the factor
-    ``finest``."""
+    """The smallest factor, at least ``least``, at which each of ``several`` consists of whole buckets. ``several`` are
+    sets of buckets at the factor ``finest``."""
     factor = finest
     while factor > least:
         half = factor // 2

@@ -1,3 +1,3 @@
-"""Runs user functions in Python workers: limits their time, isolates them if a message kills the process, and checks
-their results.
+"""Runs the functions and processors of jobs in Python workers: limits the time for each message, finds messages that
+kill a worker, checks the results, and receives the workers' reports.
 """

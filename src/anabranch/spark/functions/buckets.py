@@ -53,8 +53,8 @@ class Crew:
     """How a Spark task processes several buckets at the same time.
 
     Attributes:
-        awaits: whether the user's function is async. If so, all buckets are processed in one event loop, not in several
-            threads.
+        awaits: whether the user's function is async and called in this process. If so, all buckets are processed in one
+            event loop, not in several threads.
     """
 
     factor: int
@@ -70,7 +70,7 @@ def worked(
     ahead: int = LOOK_AHEAD,
     cut: Cut = lambda _, __: None,
 ) -> Iterator[pa.RecordBatch]:
-    """The results of ``work`` on rows, in the order of the rows. Exceptions that ``work`` raises are raised here.
+    """The results of ``work`` on rows, in the order of the rows. An exception that ``work`` raises is raised here.
 
     If the factor is above 1, a bucket can continue with later batches while another bucket still works on an earlier
     batch.
@@ -78,8 +78,9 @@ def worked(
     Args:
         batches: each batch has rows of one task.
         busy: the seconds spent on each bucket (at factor 1, on each task) are added here.
-        ahead: how many bytes of rows and results may be kept before this function waits for work on the earliest batch.
-        cut: called with each batch, and with the number of rows in each bucket, if the factor is above 1.
+        ahead: if the factor is above 1, how many bytes of rows and results may be kept before this function waits for
+            work on the earliest batch.
+        cut: if the factor is above 1, called with each batch, and with the number of the batch's rows in each bucket.
     """
     if crew.factor > 1:
         yield from _at_once(batches, work, crew, busy, ahead, cut)
@@ -175,8 +176,8 @@ class _Queue:
             self._changed.notify()
 
     def ended(self, ahead: int) -> Iterator[pa.RecordBatch]:
-        """The results of the earliest batches, up to the first batch that isn't complete. While more than ``ahead``
-        bytes are kept, this function waits for that batch.
+        """The results of the earliest batches, in order, until a batch isn't complete. While more than ``ahead`` bytes
+        are kept, this function waits for such a batch instead of ending.
         """
         while self._batches:
             with self._changed:
@@ -207,7 +208,7 @@ def _in_order(parts: list[_Part]) -> pa.RecordBatch:
 
 def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
     """The bucket of each row, from the hidden column. If the column has none for a row, the bucket is computed from the
-    row's key or, if the key is null, from its offset.
+    row's key or, if the key is null, from the row's offset.
     """
     fields = "key", "offset", "bucket"
     keys, offsets, given = (pc.struct_field(rows.column(meta_column.NAME), name).to_pylist() for name in fields)
@@ -231,8 +232,8 @@ def _run(work: Coroutine[Any, Any, Any]) -> Any:
 def done(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
     """The result of work in an event loop.
 
-    If an asyncio task that user code has started raises SystemExit, the loop stops. This function then runs the loop
-    again, so the exception reaches the code that awaits the task.
+    If an asyncio task that user code has started raises SystemExit or KeyboardInterrupt, the loop stops. This function
+    then runs the loop again, so the exception reaches the code that awaits the task.
     """
     task = loop.create_task(work)
     while not task.done():
@@ -252,7 +253,8 @@ class _Workers(Protocol):
         ...
 
     def close(self) -> None:
-        """End the threads. Jobs that haven't started are dropped, and jobs in an event loop are cancelled."""
+        """End the threads. Jobs that haven't started are dropped. Running jobs are cancelled if they are in an event
+        loop; otherwise, this method waits for them."""
         ...
 
 

@@ -46,9 +46,9 @@ BATCH = -1
 
 
 class Rejection(NamedTuple):
-    """A rejected row, whose index is ``place`` (:data:`BATCH` stands for all rows). ``raised`` says whether the
-    function has raised an exception, or the row can't be converted to Python values. Otherwise, the result is wrong,
-    the function took too long, or its process died.
+    """A rejected row or timer. ``place`` is the index of the row (:data:`BATCH` stands for all rows), or 0 for a timer.
+    ``raised`` says whether the function has raised an exception, or the row can't be converted to Python values.
+    Otherwise, the result is wrong, the function took too long, or its process died.
     """
 
     place: int
@@ -58,7 +58,8 @@ class Rejection(NamedTuple):
 
 class Outcome(NamedTuple):
     """The result of calling a function on rows. For each result row, ``places`` has the index of the row from which it
-    was made.
+    was made. (If a ``map_arrow`` function got several rows at once, this is only a guess from the order of the
+    results.)
     """
 
     rows: pa.RecordBatch
@@ -73,7 +74,7 @@ class UserFunction:
     Attributes:
         home: the job's folder. Tracebacks show only files in this folder.
         seconds: how long the function may work on a message.
-        source: how other processes get the function; None if they get a pickled copy.
+        source: what other processes get instead of the function; None if the function itself is pickled.
     """
 
     kind: str
@@ -116,7 +117,8 @@ class Evaluator:
 
     async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome:
         """The results for some rows. ``fails`` says whether a rejection fails the lane. If so, the function isn't
-        called again after a call that fails. (Whether results have the declared schema is checked after the last call.)
+        called again after a call that fails. (Whether the results of ``map`` and ``flat_map`` functions have the
+        declared schema is checked after the last call.)
         """
         match self._user.kind:
             case "map_arrow":
@@ -154,8 +156,8 @@ class Evaluator:
     async def _called(
         self, rows: pa.RecordBatch, begin: Begin, fails: bool
     ) -> tuple[list[Any], list[int], list[Rejection]]:
-        """Call the function at most once for each message. Returns its results, for each result the index of its row,
-        and the rejected rows.
+        """Call the function at most once for each message. Returns the results, the index of each result's row, and the
+        rejections.
         """
         function, take = self._user.function, _TAKE[self._user.kind]
         returned: list[Any] = []

@@ -1,8 +1,7 @@
 """Describes exceptions and rows in short texts.
 
 Exceptions and values come from user code. Their ``__str__`` may raise an exception, or return 50 MB or something other
-than a string. Even then, every public function of this module returns a text that can be encoded as UTF-8, and raises
-nothing.
+than a string. Even then, the public functions of this module return text that is valid in UTF-8, and raise nothing.
 """
 
 from __future__ import annotations
@@ -68,8 +67,9 @@ def described(error: BaseException, home: str = "") -> str:
 
 
 def traced(error: BaseException, home: str) -> str:
-    """The frames of an exception in the job's files, as `` at file:line in function; …``. If there are many, those in
-    the middle are left out. Empty if there are none."""
+    """The frames of an exception, as `` at file:line in function; …``. Frames in files outside of the folder ``home``
+    are left out ('' includes all frames). If there are many, those in the middle are left out. Empty if there are none.
+    """
     trace = _attempted(lambda: error.__traceback__)
     frames = list(_frames(trace, home))
     if len(frames) > _FRAMES:
@@ -92,14 +92,16 @@ def bounded(text: str, limit: int = LIMIT) -> str:
 
 
 def shortened(value: object) -> str:
-    """The ``repr`` of a value, cut short. If ``repr`` raises an exception, the text names the value's type instead."""
+    """The ``repr`` of a value, cut short; for a memoryview or a numpy array, a description. If ``repr`` raises an
+    exception, the text names the value's type instead."""
     told = _attempted(lambda: _REPR.repr(value))
     return bounded(told, _SHORT) if isinstance(told, str) else f"<a {_name(type(value))} that has no repr>"
 
 
 def as_json(row: object) -> bytes:
-    """A row as a JSON object; ``null`` for None. Values that JSON can't represent become text: base64 for bytes, their
-    names for NaN and infinity. A row that can't be converted becomes a string with its ``repr``.
+    """A row as a JSON object; ``null`` for None. Most values that JSON can't represent become text: base64 for bytes,
+    and what ``str`` returns for NaN, infinity, times and decimals. A row that can't be converted becomes a string with
+    its shortened ``repr``.
     """
     plain = _attempted(lambda: _plain(row, 0))
     return json.dumps(plain if plain is not None else shortened(row)).encode() if row is not None else b"null"

@@ -112,8 +112,8 @@ class Listener:
         return max(works, key=lambda each: each.seconds, default=None)
 
     def hear(self, told: TaskReport, connection: int = 0) -> None:
-        """Process a report, unless it is about an older batch of the run. This module limits the number of runs, of
-        Spark tasks in a batch, and of counts of a Spark task."""
+        """Take note of a report, unless it is about an older batch of the run. If there are too many runs, the oldest
+        is forgotten. If a batch has too many Spark tasks, or a Spark task too many counts, further ones are ignored."""
         with self._lock:
             run = self._runs.get(told.run)
             if run is not None and told.batch < run.batch:
@@ -186,8 +186,8 @@ class Listener:
 
 
 def _bound(hosts: Iterable[str]) -> socket.socket:
-    """A socket that listens on the first of these addresses that belongs to this machine, otherwise on all its
-    addresses.
+    """A socket that listens on the first of these addresses that belongs to this machine; if none does, on all
+    addresses of the machine.
     """
     for host in (*hosts, ""):
         made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

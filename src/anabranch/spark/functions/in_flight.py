@@ -1,6 +1,6 @@
-"""Records on which messages a lane's Python functions are working, for reports to the driver. If a function works on a
-message for longer than ``[job] message_timeout``, the worker ends, unless the call can be ended alone. This is possible
-if the function is async and awaits something, or runs in a separate process.
+"""Records on which messages a lane's functions and processors are working, for reports to the driver. If a function
+works on a message for longer than ``[job] message_timeout``, the worker ends, unless the call can be ended without the
+worker: because the function is async and awaits something, or because it runs in a separate process.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def on_key(
     meter: Meter, origins: Sequence[Mapping[str, int]], bucket: tuple[int, int], limit: float = math.inf
 ) -> AbstractContextManager[None]:
     """Like :func:`on`, but for the rows of one key. ``origins`` has the source, partition and offset of each row.
-    ``bucket`` has the number of the key's task and the number of its bucket.
+    ``bucket`` has the numbers of the key's task and of the key's bucket.
     """
     label = meter.told.label
 
@@ -108,8 +108,8 @@ def number(origin: pa.Array, field: str, index: int) -> int:
 
 
 def _offset(origin: pa.Array, index: int) -> int:
-    """The offset of the record from which a row comes. A row that comes from several records has a negative offset,
-    from which the offset of one of them is computed.
+    """The offset of the record from which a row comes. A row that can't be traced to a single record has a negative
+    offset, from which the offset of a record of the same partition is computed.
     """
     offset = number(origin, "offset", min(index, len(origin) - 1))
     return offset if offset >= 0 else -1 - offset
@@ -157,7 +157,7 @@ def _end_if_late(several: dict[Message, float], now: float) -> None:
 
 
 def _arm(limit: float, now: float) -> None:
-    """Schedule the end of this process, which the next call postpones. (A Python thread can't end the process while a
+    """Schedule the end of this process, which later calls postpone. (A Python thread can't end the process while a
     function runs code that doesn't release Python's global lock.)
     """
     if now - _armed[0] >= LOOK_EVERY / 2:

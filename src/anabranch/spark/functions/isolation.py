@@ -1,12 +1,14 @@
-"""Runs user code in separate processes, to find and reject messages that kill the process that works on them.
+"""Runs user code in separate processes, to find and reject messages that take too long, or kill the process that works
+on them.
 
 The first attempt of a Spark task runs user code in the worker itself, unless :func:`note` has recorded a dead worker.
-If the worker dies, or ends because a message takes too long, Spark retries the Spark task, perhaps in another executor.
-All later attempts run user code in forks of a clean process, one fork for each thread.
+If the worker dies, or ends because a message takes too long, Spark normally retries the Spark task, perhaps in another
+executor. All later attempts run user code in forks of a clean process, one fork for each thread.
 
-If a fork dies, a function gets the fork's messages again, one by one; a processor gets all messages of the turn again.
-A message is rejected after :data:`TRIES` forks have died on it. (A fork to which several messages for a function were
-sent at once doesn't count.) So a single attempt of a Spark task finds all messages that kill processes.
+If a fork dies, a function gets the messages of the request again, one by one; a processor gets all messages of the turn
+again. A message is rejected if it takes too long, or after :data:`TRIES` forks have died on it. (A fork to which
+several messages for a function were sent at once doesn't count as one of these.) So a single attempt of a Spark task
+finds all messages that kill processes, or the first one if a rejection fails the lane.
 """
 
 from __future__ import annotations
@@ -83,9 +85,9 @@ isolated_lanes: set[str] = set()
 
 
 def note(lane: str, error: BaseException) -> None:
-    """Record that a lane has failed in this process. If ``error`` shows that one of its Python workers has died, the
-    lane's next batch isolates user code even in first attempts, because Spark may be configured not to retry Spark
-    tasks.
+    """Take note of a lane's failure in this process. If ``error`` shows that a Python worker has died, the lane
+    isolates user code even in first attempts until a batch has been published, because Spark may be configured not to
+    retry Spark tasks.
     """
     if _DIED in str(error):
         isolated_lanes.add(lane)
@@ -99,7 +101,7 @@ def begin(context: SparkContext, lane: str) -> None:
 
 
 def end(lane: str) -> None:
-    """Record that a batch of a lane has been published, so that first attempts no longer isolate its user code."""
+    """Record that a lane's batch has been published, so that first attempts no longer isolate the lane's user code."""
     isolated_lanes.discard(lane)
 
 
@@ -127,8 +129,8 @@ class _Fork:
     def ask(self, request: object, begin: Begin, seconds: float, answer: Callable[[Any], Any]) -> Any:
         """Send a request to the process, and return the result. ``answer`` answers the questions of the process.
 
-        Raises LostError if the process dies, takes longer than ``seconds`` for a message, or doesn't begin the first
-        message within 120 seconds.
+        Raises LostError if the process dies, if it sends nothing for ``seconds`` while it works on a message, or if it
+        doesn't begin the first message within 120 seconds.
         """
         at = _BEFORE
         limit: float | None = _BEGINNING
@@ -309,11 +311,12 @@ _Ask = Callable[[pa.RecordBatch, int], Outcome]
 
 
 def narrowed(rows: pa.RecordBatch, nothing: pa.RecordBatch, ask: _Ask, names_late: bool, fails: bool) -> Outcome:
-    """The results for rows that another process works on. Rows on which that process dies are found and rejected.
+    """The results for rows that other processes work on. Rows that kill these processes, or take too long, are found
+    and rejected.
 
     Args:
         ask: returns the result for some of the rows, given these rows and the index of the first of them. Raises
-            LostError.
+            LostError if the process is lost.
         names_late: whether a LostError about a timeout names the row that took too long.
         fails: whether to stop after the first rejection, because it fails the lane.
     """

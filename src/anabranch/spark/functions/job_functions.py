@@ -1,5 +1,5 @@
-"""Sends a job's functions and processors to Python workers. If a function comes from a job file, workers import the
-file; otherwise the function's code is sent.
+"""Sends a job's functions and processors to Python workers. If they come from a job file, workers import this file;
+otherwise, pickled copies are sent.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class JobFunction:
     """A function or a processor of an operator. ``home`` is the job's folder on this machine.
 
     A pickle of this object contains either ``code``, by which a worker finds the function in the job file, or
-    ``pickled``, the code of the function itself.
+    ``pickled``, a pickled copy of the function.
     """
 
     value: Any
@@ -102,8 +102,8 @@ def _place(node: Node) -> tuple[str, str, str]:
 
 
 def culprit(value: Any) -> str:
-    """Describes the part of a function or a processor that can't be pickled: where it is, with line numbers, and its
-    type. Empty if no such part is found.
+    """Describes a part of a function or a processor that can't be pickled: where it is (for functions, with line
+    numbers), and its type. Empty if no such part is found.
     """
     trail = _trail(value, ())
     if trail is None:

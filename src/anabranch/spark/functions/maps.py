@@ -1,4 +1,5 @@
-"""Converts maps from Arrow's form, lists of pairs, to dicts, the form in which functions receive maps."""
+"""Converts maps from Arrow's form, lists of pairs, to the form in which functions receive maps: dicts, unless the keys
+are arrays or structs."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ def has_unhashable_keys(kind: pa.DataType) -> bool:
 
 
 def reader(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """A function that converts the maps in a value of this type. Maps with arrays or structs as keys stay lists of
-    pairs. None if there is nothing to convert. The function raises KeyError if a map has a key twice.
+    """A function that converts the maps in a value of this type to dicts, and raises KeyError if such a map has a key
+    twice. Maps with arrays or structs as keys stay lists of pairs. None if there is nothing to convert.
     """
     if pa.types.is_map(kind):
         entry = reader(kind.item_type)

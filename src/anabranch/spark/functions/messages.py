@@ -1,4 +1,4 @@
-"""Sends messages between a Python worker and the processes in which it isolates user code, over a local socket."""
+"""Sends messages over local sockets between a Python worker and the processes of the module ``isolation_host``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def send(to: socket.socket, message: object) -> None:
 
 
 def receive(source: socket.socket, seconds: float | None = None) -> Any:
-    """The next message. ``seconds`` says how long to wait for the beginning of the message.
+    """The next message. ``seconds`` says how long to wait for the beginning of the message; None: without a limit.
 
     Raises:
         Closed: the other process has ended before it sent a complete message.

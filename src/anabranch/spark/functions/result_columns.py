@@ -1,4 +1,5 @@
-"""Converts the results of Python functions to Arrow columns, including arrays, maps and structs."""
+"""Converts the results of Python functions to Arrow columns, also of arrays, maps and structs, and checks the Arrow
+columns that functions return."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ class Column:
         return pa.array(plain, self.type)
 
     def plain(self, value: object) -> Any:
-        """The value in the form that Arrow needs. Raises :class:`Wrong` if the value doesn't fit the type."""
+        """The value in the form that Arrow needs. Raises :class:`Wrong` if the value doesn't fit the column, and
+        ResultError if user code should have awaited the value."""
         if result_values.is_missing(value):
             if not self._nullable:
                 raise Wrong(None, "give a value, or declare the column without NOT NULL")
@@ -77,7 +79,7 @@ class Column:
         return True
 
     def is_right(self, built: pa.Array) -> bool:
-        """Whether all numbers of an array are finite, and all times are in years that Python supports."""
+        """Whether all numbers of an array are finite, and all timestamps are in years that Python supports."""
         if pa.types.is_floating(self.type):
             return bool(pc.all(pc.is_finite(built), min_count=0).as_py())
         if pa.types.is_timestamp(self.type):
@@ -101,8 +103,8 @@ def column_of(type_: pa.DataType, nullable: bool) -> Column:
 
 
 def refused(built: pa.Array, nullable: bool) -> tuple[str, str, str] | None:
-    """The first value, in an array or inside its values, that a column doesn't allow: the path to the value, the type
-    that it should have, and a description of the value. None if all values are allowed.
+    """A value, in an array or inside the array's values, that isn't allowed: the path to the value, the type that it
+    should have, and a description of the value. None if all values are allowed.
     """
     column = column_of(built.type, nullable)
     if built.null_count and not nullable:
@@ -138,8 +140,8 @@ def _parts(built: pa.Array) -> Iterator[tuple[str, pa.Array, bool]]:
 
 
 def is_alike(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of one type can safely be cast to the other type: the cast only changes how values are stored, and
-    fails if a value would change (except to the nearest 32-bit number).
+    """Whether values of the type ``given`` can safely be cast to the type ``wanted``: the cast only changes how values
+    are stored, and fails if a value would change (but a 64-bit float may become the nearest 32-bit float).
     """
     types = pa.types
     if given == wanted or types.is_null(given):

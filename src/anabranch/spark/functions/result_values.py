@@ -65,9 +65,9 @@ class Wrong(Exception):
     """A value doesn't fit its column.
 
     Args:
-        advice: what to return instead.
+        advice: what is wrong with the value, or what to return instead.
         path: the path to the value inside the column's value; empty if the column's value itself is meant.
-        kind: the name of the type that the value should have.
+        kind: the name of the type that the value should have; empty: the column's type.
     """
 
     def __init__(self, value: object, advice: str, path: str = "", kind: str = "") -> None:
@@ -231,7 +231,7 @@ def naive(value: Any) -> dt.datetime:
 
 def _whole_us(value: Any) -> int:
     """The microseconds of a numpy time or duration, as a Python integer, because numpy's integers would overflow
-    silently.
+    silently. Raises :class:`Wrong` if the number isn't whole.
     """
     unit, count = np.datetime_data(value)
     whole, rest = divmod(int(value.astype(np.int64)) * count * _ATTOSECONDS[unit], _ATTOSECONDS["us"])

@@ -1,7 +1,8 @@
 """Converts the results of Python functions to columns of the declared schema.
 
-If all values of a column have the usual Python type, Arrow converts the whole column. If a value has another type, or
-if Arrow refuses the column, all values are checked one by one, to find the faulty rows.
+If all values of a column have Python types that Arrow converts correctly, Arrow converts the whole column; otherwise,
+the values are first converted one by one. If this fails in any column, all rows are converted one by one, to find the
+faulty ones.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ __all__ = ["ResultError", "Results", "check_awaited"]
 
 
 class Results:
-    """Makes Arrow batches from the results of functions. In ``schema``, the time zone of every timestamp type that has
-    one must be UTC.
+    """Makes Arrow batches from the results of functions. In ``schema``, the time zone of a timestamp type must be UTC,
+    if the type has a time zone.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -54,8 +55,8 @@ class Results:
     def cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch that a function has returned, converted to the types of the schema. Raises ResultError if a column is
         missing or has an incompatible type, if a value would change (except to the nearest 32-bit number), or if a
-        value isn't allowed, even inside another value: null where the schema excludes it, NaN, infinity, or a time
-        beyond the year 9999.
+        value isn't allowed, even inside another value: null where the schema excludes it, NaN, infinity, or a timestamp
+        outside of the years 1 to 9999.
         """
         arrays = []
         for field, column in zip(self.schema, self._columns, strict=True):

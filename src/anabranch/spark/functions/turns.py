@@ -1,5 +1,5 @@
-"""Calls processors in turns. A turn is about one key: the processor gets the key's messages or one of its timers, and
-works on the key's state.
+"""Calls processors in turns. A turn is about one key: the processor gets the key's messages in a batch, or one of the
+key's timers, and works on the key's state.
 
 This code runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`. Such a
 process asks its worker for state and timers, and sends the worker all changes to them when the turn has ended.
@@ -77,8 +77,8 @@ class Turns(Protocol):
 
 @dataclass(frozen=True)
 class Schemas:
-    """The schemas of a state: ``values`` is that of its values and, for a map, ``names`` that of its entries' names. If
-    ``single`` is true, a value isn't a struct itself, and is stored as the only field of a struct."""
+    """The schemas of a state: ``values`` is for the values, ``names`` for the names of a map's entries (None for other
+    states). If ``single`` is true, the values aren't structs, and each is stored as the only field of a struct."""
 
     names: StructType | None
     values: StructType
@@ -89,8 +89,8 @@ class Schemas:
 class KeyedProcessor:
     """A processor, with everything that is needed to call it in another process.
 
-    ``clock`` is the clock of the processor's timers, or None if it has no timers. ``result`` is the schema of its rows.
-    For ``source``, see :class:`anabranch.spark.functions.calling.UserFunction`.
+    ``clock`` is the clock of the processor's timers; None if the processor has no timers. ``result`` is the schema of
+    the rows that the processor returns. For ``source``, see :class:`anabranch.spark.functions.calling.UserFunction`.
     """
 
     processor: Processor
@@ -172,8 +172,8 @@ class LocalTurns:
 
 
 class _Writes:
-    """The changes to a key's states and timers that are made after the turn. Each is noted as the name of a state
-    (:data:`_TIMERS` for timers), a method, and the method's arguments.
+    """The changes that the worker is to make to a key's states and timers after the turn. Each is noted as the name of
+    a state (:data:`_TIMERS` for timers), a method, and the method's arguments.
     """
 
     def __init__(self) -> None:
@@ -185,7 +185,7 @@ _TIMERS = ""
 
 
 class _Remote:
-    """Stands for a state or the timers of the worker. Reads ask the worker; changes are only recorded."""
+    """Stands for a state in the worker, or for the timers there. Reads ask the worker; changes are only recorded."""
 
     def __init__(self, name: str, channel: Channel, writes: _Writes) -> None:
         self._name, self._channel, self._writes = name, channel, writes
@@ -224,7 +224,8 @@ def _opened(keyed: KeyedProcessor) -> Service:
 
 
 def isolated(host: Host, stored: Stored, timers: StoredTimers | None, seconds: float) -> Turns:
-    """An object that calls a processor in the processes of a host. ``seconds`` is the time limit for a message."""
+    """An object that calls a processor in the processes of a host. ``seconds`` is the time limit for a message or a
+    timer."""
     return _IsolatedTurns(host, {**stored, _TIMERS: timers}, seconds)
 
 
@@ -241,9 +242,9 @@ class _IsolatedTurns:
         return self._turn(("timer", now, key, at, fails), begin)
 
     def _turn(self, request: tuple[Any, ...], begin: Begin) -> Turn:
-        """The result of a turn. If the process dies on a message, or the message takes too long, the turn is repeated;
-        after :data:`TRIES` deaths, or one timeout, without the message, which is rejected. State and timers change only
-        after the turn has succeeded.
+        """The result of a turn. If the process dies on a message, the turn is repeated. After :data:`TRIES` deaths, or
+        one timeout, the message is rejected, and the turn is repeated without it. (A timer is rejected in the same way,
+        which ends its turn.) State and timers change only after the turn has succeeded.
         """
         deaths: dict[int, int] = {}
         rejected: dict[int, str] = {}
@@ -270,7 +271,8 @@ class _IsolatedTurns:
 
 
 def reader(kind: DataType) -> Callable[[Any], Any] | None:
-    """A function that converts values in Spark's store to the form that processors use; None if the forms are equal."""
+    """A function that converts values in Spark's store to the form that processors use; None if processors use the
+    values as they are."""
     if isinstance(kind, TimestampType):
         return lambda value: value.astimezone(UTC)  # Spark returns the time in the worker's own zone
     if isinstance(kind, BinaryType):

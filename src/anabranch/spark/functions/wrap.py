@@ -62,11 +62,13 @@ def wrap(
     Args:
         schema: the schema of the result, without the hidden column.
         label: the operator's name in messages.
-        on_error: receives the messages on which the function fails. If it is None, such a message fails the lane.
-        threads: the largest number of buckets that one Spark task processes at the same time, unless the function is
-            async.
-        busy: called at the end of each Spark task with the seconds that the function has worked on each bucket.
-        line: where workers report their progress; see :mod:`anabranch.task_progress.meters`.
+        on_error: returns the object that receives the messages on which the function fails. If ``on_error`` is None,
+            such a message fails the lane.
+        threads: the largest number of buckets that one Spark task processes at the same time. If the function is async,
+            this limit applies only when the function is isolated.
+        busy: called at the end of each Spark task, unless the Spark task fails, with the seconds that the function has
+            worked on each bucket (at factor 1, on each task).
+        line: where workers report their progress; None: nowhere. See :mod:`anabranch.task_progress.meters`.
         inputs: the streams by source number, for messages.
     """
     user = UserFunction(kind, function, schema, home, seconds, source)
@@ -109,8 +111,8 @@ def wrap(
 
 @contextmanager
 def _calling(user: UserFunction) -> Iterator[tuple[Calls, bool]]:
-    """A context that provides the object that calls a function in this Spark task, and whether it does so in other
-    processes.
+    """A context that provides the object that calls a function in this Spark task. Also says whether the function is
+    called in other processes.
     """
     let_signals_end()
     if not isolation.is_needed():
@@ -124,14 +126,15 @@ def _calling(user: UserFunction) -> Iterator[tuple[Calls, bool]]:
 
 
 def let_signals_end() -> None:
-    """Let SIGINT end this worker at once. Python would raise ``KeyboardInterrupt``, which user code can raise too."""
+    """Let SIGINT end this worker at once. By default, Python would raise ``KeyboardInterrupt``, which user code can
+    raise, too. Does nothing outside the main thread, because only the main thread can set this."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _of_no_record(origin: pa.Array) -> pa.Array:
-    """The hidden column for result rows that come from a known partition, but not from a known record. They have no
-    headers, and get the time of writing as their timestamp.
+    """The hidden column for result rows that come from a known partition, but not from a known record. They have a
+    negative offset and no headers, and get the time of writing as their timestamp.
     """
     fields = [origin.field(i) for i in range(origin.type.num_fields)]
     for name in ("headers", "timestamp"):
@@ -152,8 +155,8 @@ def origin_of(origins: pa.Array, place: int) -> dict[str, Any]:
 
 
 def rejecting(fault: str, errors: Sequence[str], label: str, on_error: Rejecting) -> Callable[[Batches], Batches]:
-    """A function for ``mapInArrow`` that rejects rows, and drops the column ``fault``. In this column, 0 stands for a
-    row without a fault, 1 for the first of ``errors``, and so on.
+    """A function for ``mapInArrow`` that rejects the rows with a fault, and drops the column that ``fault`` names. In
+    this column, 0 stands for a row without a fault, 1 for the first of ``errors``, and so on.
     """
 
     def run(batches: Batches) -> Batches:
@@ -172,7 +175,8 @@ def rejecting(fault: str, errors: Sequence[str], label: str, on_error: Rejecting
 
 
 def _of_one_partition(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-    """The batch, divided wherever the task, source or partition changes from one row to the next."""
+    """The batch, divided wherever the task, source or partition changes from one row to the next. Nothing for a batch
+    without rows."""
     if not batch.num_rows:
         return
     origin = batch.column(meta_column.NAME)

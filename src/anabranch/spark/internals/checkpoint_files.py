@@ -1,5 +1,5 @@
-"""Reads, lists and writes checkpoint files that aren't on a local disk. A file can be created exclusively, and readers
-never see an incomplete file.
+"""Reads, lists, writes and renames checkpoint files that aren't on a local disk. A file can be created exclusively if
+the file system supports this, and readers never see an incomplete file.
 
 This module's Java class, ``CheckpointFiles.java``, is also the class through which Spark accesses such files.
 """
@@ -63,7 +63,8 @@ def prepare(spark: SparkSession) -> None:
 
 
 def lease(spark: SparkSession, folder: str, seconds: float) -> None:
-    """Permit this JVM to write below a folder for ``seconds`` from now on. With 0, the permission ends."""
+    """Limit writing below a folder: this JVM may write there for ``seconds`` from now on; with 0, no longer. Before the
+    first call, there is no limit."""
     java.java_class(spark, MANAGER).lease(folder, int(seconds * 1000))
 
 
@@ -100,8 +101,9 @@ class FarFiles:
         return str(self._class.read(self._fs, path))
 
     def just_written(self, path: Any) -> str | None:
-        """The text of a log entry that this JVM has just written to an object store, without a request to the store.
-        The text is returned only once, because the entry may be rewritten later. None if the text isn't known.
+        """The text of a log entry that this JVM has just created in S3. (Reading the entry from S3 would take
+        requests.) The text is returned only once, because the entry may be rewritten later. None if the text isn't
+        known.
         """
         text = self._class.justWritten(self._fs, path)
         return None if text is None else str(text)

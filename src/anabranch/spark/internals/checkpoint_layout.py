@@ -1,5 +1,5 @@
-"""Describes the layout of Spark's checkpoints. anabranch relies on it when it copies, divides or changes a lane's
-folder, for example to write a planned batch.
+"""Describes the layout of Spark's checkpoints. anabranch relies on this layout when it copies, divides or changes a
+lane's folder, for example to write a planned batch.
 
 :mod:`anabranch.container.checkpoint.folder` reads and changes checkpoints.
 """

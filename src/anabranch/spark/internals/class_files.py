@@ -59,8 +59,8 @@ def parsed(data: bytes) -> ClassFile:
 
 
 def _constants(data: bytes) -> tuple[dict[int, str], dict[int, int], int]:
-    """The texts in the constant pool, by number; the number of each class's name, by the number of the class; and the
-    position where the pool ends.
+    """The texts in the constant pool, by the number of the entry; for the entry number of each class, the entry number
+    of the class's name; and the position where the pool ends.
     """
     texts: dict[int, str] = {}
     classes: dict[int, int] = {}

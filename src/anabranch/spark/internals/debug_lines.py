@@ -30,7 +30,8 @@ probe = SURFACE.probe
 
 
 def settings() -> dict[str, str]:
-    """Session settings that restrict the recording of lines to the context :func:`noted`; empty if there are none."""
+    """Session settings that restrict the recording of lines to the context :func:`noted`; empty if this PySpark lacks
+    the surface."""
     return {_SETTING: "false"} if SURFACE.is_in_pyspark else {}
 
 

@@ -1,4 +1,4 @@
-"""Checks whether Spark's error texts have the form in which anabranch searches for the cause of a lane's failure.
+"""Checks whether Spark's error texts have the form that anabranch expects when it searches for a failure's cause.
 
 :mod:`anabranch.container.root_cause` has the patterns for the search, and :mod:`anabranch.container.error_text` the
 kinds of errors.

@@ -1,4 +1,4 @@
-"""Forks the Python processes that Spark starts: its daemons, and the processes of sources.
+"""Forks processes that do the work of the Python processes that Spark starts: of daemons, and of Python sources.
 
 Spark starts a daemon for each of the programs that it runs in Python, and a process for each Python source of a query.
 Each of them would spend 0.3 s to 2.3 s on imports, on a core that batches of lanes need at the same time. See
@@ -39,8 +39,8 @@ def serve(path: str, modules: Sequence[str] = ()) -> None:
     server, each process does its own imports.
 
     Args:
-        modules: what the server imports as soon as nobody is waiting for a process, so that processes forked later
-            needn't import it.
+        modules: the modules that the server imports while nobody is waiting for a process, so that processes forked
+            later needn't import them.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -115,8 +115,9 @@ def _become(client: socket.socket) -> None:
 
 
 def _taken_over(client: socket.socket) -> list[str] | None:
-    """Take over the client's streams, folder and environment, and return the client's arguments. None if the client
-    has other values for the variables :data:`_AT_START`, because it is too late to change these in this process.
+    """Take over the client's streams, folder and environment, and return the client's arguments. None if the client has
+    other values than this process for variables that match :data:`_AT_START`, because it is too late to change these in
+    this process.
     """
     size, streams, _, _ = socket.recv_fds(client, 4, _STREAMS)
     with client.makefile("rb") as told:

@@ -58,8 +58,8 @@ class Hadoop:
 
 
 def lock(spark: SparkSession, path: str) -> Any:
-    """Have the JVM lock a local file, with a lock of the operating system that lasts as long as Python has a reference
-    to the result. None if another process has the lock.
+    """Have the JVM lock a local file through the operating system. The lock lasts at least as long as Python has a
+    reference to the result. None if another process has the lock.
     """
     holder = java.java_class(spark, "java.io.RandomAccessFile")(path, "rw")
     if holder.getChannel().tryLock() is None:

@@ -1,7 +1,7 @@
 """Accesses the Java objects behind PySpark's objects. PySpark's references to them aren't public.
 
-Each class is looked up once, by its full name. With an expression such as ``jvm.org.apache.x``, Java would search all
-of Spark's jars for a class at each dot, and py4j would ask Java again at each use.
+Each class is looked up once, normally by its full name. With an expression such as ``jvm.org.apache.x``, Java would
+search all of Spark's jars for a class at each dot, and py4j would ask Java again at each use.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def java_class(spark: SparkSession, name: str) -> Any:
 
 
 def keep_pysparks_classes(spark: SparkSession) -> None:
-    """Look up and keep the Java classes that PySpark uses. To find one of them by a short name, Java searches all jars
-    ten times.
+    """Look up and keep the Java classes in :data:`_PYSPARKS`, so that PySpark needn't look them up. To find one by a
+    short name, Java searches all jars ten times.
     """
     for name in _PYSPARKS:
         java_class(spark, name)
@@ -85,7 +85,7 @@ def has_class(spark: SparkSession, name: str) -> bool:
 
 
 def class_file(spark: SparkSession, name: str) -> bytes | None:
-    """The bytes of the file from which a class would be loaded, without loading it; None if there is no file."""
+    """The bytes of the file from which a class would be loaded; None if there is no file. The class isn't loaded."""
     loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
     stream = loader.getResourceAsStream(f"{name.replace('.', '/')}.class")
     if stream is None:
@@ -162,7 +162,8 @@ def text(spark: SparkSession, values: Any) -> str:
 
 
 def reason(error: Exception) -> str:
-    """Java's text about the root cause of an error, as a single line. (py4j's own text begins with the failed call.)"""
+    """The first line of Java's text about the root cause of an error. (py4j's own text begins with the failed call.) If
+    the error doesn't come from Java, the first line of the error's own text."""
     cause = getattr(error, "java_exception", None)
     while cause is not None and cause.getCause() is not None:
         cause = cause.getCause()

@@ -1,5 +1,5 @@
-"""Compiles anabranch's Java code, most of which is functions on columns. Janino, a compiler in Spark, compiles a file
-when a JVM first needs its class.
+"""Compiles anabranch's Java classes, most of which are functions on columns. Janino, a compiler in Spark, compiles a
+file when its class is first needed, or in advance.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def prepare(spark: SparkSession) -> None:
 
 
 def _loader(spark: SparkSession) -> Any:
-    """The outermost class loader of an application's jars. Those of sessions and Spark tasks delegate to it."""
+    """The outermost class loader of an application's jars. The loaders of sessions and Spark tasks delegate to it."""
     found = each = java.java_class(spark, _UTILS).getContextOrSparkClassLoader()
     while each is not None:
         found = each if each.getClass().getName() == _MUTABLE else found

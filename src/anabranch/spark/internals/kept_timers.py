@@ -1,4 +1,4 @@
-"""Keeps a timer that its own call registers again. Otherwise, Spark deletes the timer after the call."""
+"""Keeps a timer whose own ``on_timer`` call registers it again. Spark itself would delete the timer after the call."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _CLIENT, _DELETE = "_statefulProcessorApiClient", "delete_timer"
 
 
 def keep(handle: StatefulProcessorHandle) -> None:
-    """Suppress the next deletion of a timer. Must be called at the very end of a timer's call, so that this is the
-    deletion that Spark makes after the call. Does nothing if this PySpark deletes timers in another way.
+    """Suppress the next deletion of a timer. Must be called at the very end of a timer's call, so that the next
+    deletion is the one that Spark makes after the call. Does nothing if this PySpark deletes timers in another way.
     """
     client: Any = getattr(handle, _CLIENT, None)
     if hasattr(client, _DELETE):

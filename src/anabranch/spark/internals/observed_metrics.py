@@ -26,8 +26,8 @@ probe = SURFACE.probe
 
 
 def of_query(spark: SparkSession, name: str) -> dict[str, dict[str, Any]]:
-    """The observations that Spark has made so far of the running batch of the query ``name``, by name. They are
-    complete once the batch's rows have been computed. {} if no such query is running.
+    """The observations that Spark has made so far of the running batch of the query ``name``, by the observation's
+    name. They are complete once the batch's rows have been computed. {} if no such query is running.
     """
     active = [each for each in java.session(spark).streams().active() if each.name() == name]
     if not active:

@@ -1,11 +1,11 @@
-"""The Python daemon from which Spark forks workers for calls to anabranch's sources outside Spark tasks. The daemon
-imports the sources' modules once, for all workers.
+"""A Python daemon from which Spark forks workers for calls to anabranch's sources outside Spark tasks. The daemon
+imports the sources' modules once, for all its workers.
 
 Spark ends a worker that has been idle for a minute, but the daemon stays. So a lane that starts later needn't wait for
 imports.
 
-The first daemon of a session forks a server, which then forks the other daemons and the processes of sources. The
-daemon's second argument is the address at which the server receives requests; see :mod:`fork_server`.
+The first such daemon of a session forks a server, which then forks the session's other Python daemons and the processes
+of sources. The daemon's second argument is the address at which the server receives requests; see :mod:`fork_server`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lists all private surfaces of Spark that anabranch uses, and checks whether a session's Spark has them."""
+"""Lists the private surfaces of Spark that anabranch declares, and checks whether a session's Spark has them."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ def look(spark: SparkSession) -> list[Probe]:
 
 
 def insist(spark: SparkSession) -> None:
-    """Check all surfaces, and log those that this Spark lacks. To save time, only surfaces that every job needs are
-    also tried.
+    """Check all surfaces, and log those that are missing or don't work. To save time, only surfaces that every job
+    needs are also tried.
 
     Raises:
-        UnsupportedSparkError: this Spark lacks a surface that every job needs.
+        UnsupportedSparkError: a surface that every job needs is missing or doesn't work.
     """
     found = surface.look(spark, SURFACES)
     tried = [each.surface.probe(spark) if each.works and each.surface.always else each for each in found]

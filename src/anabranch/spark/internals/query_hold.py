@@ -1,7 +1,7 @@
 """Holds a running query at the point where it would plan its next batch, so that anabranch can plan this batch instead.
 
 With Spark's public interface alone, a query would have to be stopped and started again for each planned batch. Holding
-the query is faster, because Spark keeps its plan, state and sources.
+the query is faster, because Spark then keeps the query's plan, state and sources.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ probe = SURFACE.probe
 
 class NotHeldError(AnabranchError):
     """The query can't be held, because it has taken too long to reach the point where it can be held, or keeps passing
-    this point. It must be stopped instead.
+    this point. The query must be stopped instead.
     """
 
 
@@ -89,15 +89,15 @@ class HeldQuery:
     """Holds the query of a lane from the creation of this object until :meth:`release` or :meth:`close`. Not
     thread-safe.
 
-    While the query is held, batches read only what anabranch has planned. When a method other than :meth:`go`,
-    :meth:`release` or :meth:`close` returns, no batch is running, and Spark plans no batch.
+    Until :meth:`release`, the query's batches read only records that anabranch has planned. When a method other than
+    :meth:`go`, :meth:`release` or :meth:`close` returns, no batch is running, and Spark plans no batch.
 
     Args:
         turn: called from time to time during a wait. If it raises an exception, the wait ends.
 
     Raises:
-        NotHeldError: from any method that waits, if the query runs no batch and doesn't reach in time the point
-            where it can be held, or if it plans further batches without being held there.
+        NotHeldError: from any method that waits, if it would wait for more than :data:`RUNS_WITHIN` seconds without a
+            running batch, or if the query plans further batches without being held.
         StateError: from any method that waits, if the query has ended.
     """
 
@@ -148,7 +148,9 @@ class HeldQuery:
         self.close()
 
     def close(self) -> None:
-        """Stop holding the query, so that it can be stopped. Its batches still read nothing. Idempotent."""
+        """Stop holding the query, so that it can be stopped. Without :meth:`release`, the query's further batches still
+        read no records. Idempotent.
+        """
         if self._planning.isHeldByCurrentThread():
             self._planning.unlock()
 
@@ -203,7 +205,7 @@ class HeldQuery:
     def _adopt(self) -> None:
         """Make the query adopt the last batch of the offset log, as if the query had planned this batch itself.
 
-        From its current watermark, the query has already determined whether another batch is due. This result is
+        The query has already determined, from its current watermark, whether another batch is due. This result is
         discarded.
         """
         execution, context = self._execution, self._execution.getLatestExecutionContext()

@@ -48,7 +48,9 @@ def is_by_chance(frame: DataFrame) -> bool:
 
 
 def prepare(frame: DataFrame) -> None:
-    """Have Spark plan the computation of a DataFrame in advance. Does nothing if this isn't possible."""
+    """Have Spark plan the computation of a DataFrame in advance. Does nothing if anabranch can't read this Spark's
+    plans.
+    """
     if SURFACE.works(frame.sparkSession):
         java.plan(frame).executedPlan()
 

@@ -1,7 +1,7 @@
 """Reads Spark's reports on the last batches of a running query.
 
-PySpark's own ``recentProgress`` would fetch each field of each report by a separate call to the JVM. This module
-fetches a report by one call when the report is needed, unless this Spark lacks the private surface.
+PySpark's own ``recentProgress`` fetches and parses all reports that Spark keeps. This module fetches a report only when
+the report is needed, unless this Spark lacks the private surface.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Changes the limits that a running query passes to its sources, between two batches.
+"""Changes how many rows a running query lets each source contribute to a batch. Also reads a batch's offsets.
 
 When a query starts, Spark asks each source for its limit, and there is no public way to change the limit later. The
 query keeps the limits in a field, ``uniqueSources``, which it reads when it plans a batch. Without access to this
@@ -40,7 +40,8 @@ probe = SURFACE.probe
 
 
 class ReadLimits:
-    """The limits of one query. They can be changed only after the query has planned its first batch. Thread-safe.
+    """The limits of one query. They can be changed only after Spark has asked the query's sources for them.
+    Thread-safe.
 
     Spark reads the limits in the query's own thread when it plans a batch. So the next batch has the new limits if they
     are set in this thread, or while the query is held.
@@ -60,7 +61,9 @@ class ReadLimits:
         return self._texts(self._execution.getLatestExecutionContext().startOffsets())
 
     def ends(self) -> list[str]:
-        """The offset at which the running batch ends in each source, as JSON, in the order of :meth:`begins`."""
+        """The offset at which the running batch ends in each source, as JSON, in the order of :meth:`begins`. '' stands
+        for a source without such an offset.
+        """
         return self._texts(self._execution.getLatestExecutionContext().endOffsets())
 
     def _texts(self, offsets: Any) -> list[str]:
@@ -68,8 +71,9 @@ class ReadLimits:
         return [str(each.get().json()) if each.isDefined() else "" for each in found]
 
     def give(self, rows: Mapping[int, int]) -> None:
-        """Set how many rows a source may contribute to a batch, by the source's index in :meth:`ends`. The limits apply
-        from the next batch on or, after :meth:`hold`, from :meth:`release` on.
+        """Set how many rows sources may contribute to a batch, by the source's index in :meth:`ends`. Other sources
+        keep their limits. The new limits apply from the next batch on or, if given after :meth:`hold`, from
+        :meth:`release` on.
         """
         with self._lock:
             limits = self._limits if self._before is None else self._before
@@ -109,8 +113,8 @@ class ReadLimits:
         return self._known
 
     def _limit(self, now: Any, rows: int) -> Any:
-        """The limit ``rows`` as an object of the class of ``now``, the source's current limit. (A source accepts only
-        this class.)
+        """The limit ``rows`` as an object that a source accepts, if ``now`` is the source's current limit. (Python
+        sources need a class of their own.)
         """
         if now.getClass().getName() == _LIMIT_IN_PYTHON:
             told = json.dumps({"_type": "ReadMaxRows", "max_rows": rows})

@@ -1,4 +1,4 @@
-"""Rewrites the state in a checkpoint, with the part of Spark that repartitions the state of a stopped query.
+"""Copies chosen rows of state to another checkpoint, with the part of Spark that repartitions a stopped query's state.
 
 There is no public call for this. Spark's internal call accepts any function of the rows (tested with 4.3.0).
 """

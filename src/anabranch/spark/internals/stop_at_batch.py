@@ -51,25 +51,26 @@ def end(
     another: bool = False,
     decided: Callable[[], None] = lambda: None,
 ) -> None:
-    """Let the running batch be committed, and let no other batch begin, except as ``another`` allows. Afterwards,
-    ``query.exception()`` says whether the batch has failed.
+    """End a query. Let the running batch be committed, and let no other batch begin, except as ``another`` allows.
+    Afterwards, ``query.exception()`` says whether the last batch has failed.
 
     ``stop()`` interrupts a running batch. So this function calls ``stop()`` only if the query is between two triggers,
     if ``hurry`` returns true, or if the query doesn't end by itself in time. If this Spark lacks the surface, this
-    function calls ``stop()`` as soon as no batch is being written.
+    function calls ``stop()`` as soon as no batch is being written, or ``hurry`` returns true.
 
-    The query ends by itself once this function has set Spark's state of the query to "terminated". Spark would then
-    abandon a batch that it is planning. So this function first waits, for up to :data:`STOPS_WITHIN` seconds, until no
-    batch is being planned.
+    After this function has set the query's state in Spark to "terminated", the query ends by itself when the running
+    batch ends. But Spark would abandon a batch that is still being planned. So this function first waits, for up to
+    :data:`STOPS_WITHIN` seconds, until no batch is being planned.
 
-    If the query had to be stopped, a batch may be planned but not committed when this function returns. Another
-    query must then finish this batch.
+    If the query had to be stopped, a batch may be planned but not committed when this function returns. The caller must
+    then have another query finish this batch, or take the batch back.
 
     Args:
         writes: returns whether a batch is planned and is being written.
         turn: called from time to time during a wait. If it raises an exception, the wait ends.
         hurry: returns whether to stop the query at once.
-        another: whether to let one more batch begin after a batch that is being written, provided that it begins soon.
+        another: whether one more batch may begin after a batch that is being written, if this next batch begins within
+            :data:`NEXT_WITHIN` seconds. Ignored without the surface.
         decided: called when no further batch can begin, while the last batch may still be running; without the surface,
             right before ``stop()``.
     """

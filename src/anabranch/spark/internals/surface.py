@@ -1,15 +1,15 @@
-"""Describes a private surface of Spark: its parts, the features that need it, and what happens if this Spark lacks a
-part.
+"""Describes a private surface of Spark (its parts, the features that need it, and what happens without it), and checks
+whether a session's Spark has it.
 
-Parts that aren't public may be missing or different in the next version of Spark. So each module that uses such parts
-declares them in its ``SURFACE``, and callers of the module first ask whether this Spark has the surface::
+Parts that aren't public may be missing or different in the next version of Spark. So a module that uses such parts
+declares them in its ``SURFACE``. The module or its caller first asks whether this Spark has the surface::
 
     if query_hold.SURFACE.works(spark):
         ...  # the quick way
     else:
         ...  # the public, slower way
 
-If there is no other way, callers use ``SURFACE.insist(spark)``.
+If there is no other way, ``SURFACE.insist(spark)`` is called instead.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class PythonName:
 
 @dataclass(frozen=True)
 class Probe:
-    """Whether a session's Spark has a surface. ``missing`` describes what is missing or doesn't work; empty if the
-    surface works.
+    """Whether a session's Spark has a surface and, if the surface was tried, whether it works. ``missing`` describes
+    what is missing or doesn't work; empty if nothing is.
     """
 
     surface: Surface
@@ -134,9 +134,10 @@ class Surface:
     Args:
         name: the surface's name in messages; normally the name of the module that uses the surface.
         used_for: the features that need the surface, in the users' terms.
-        needs: the parts of the surface, all of which are checked when a session starts.
-        tried: called when the surface is first needed: tries it, and returns what is wrong, or '' if it works.
-        otherwise: what happens if the surface is missing, in words. If it is '', the features are refused.
+        needs: the parts of the surface. Whether Spark has them is checked when a session starts.
+        tried: tries the surface, and returns what is wrong, or '' if the surface works. Called before the surface is
+            first used.
+        otherwise: what happens if the surface is missing, in words; '' if the features are then refused.
         always: whether every job needs the surface. If so, a session without the surface doesn't start.
     """
 
@@ -160,7 +161,9 @@ class Surface:
         self._probed: tuple[object, Probe] | None = None
 
     def look(self, spark: SparkSession) -> Probe:
-        """Whether this Spark has all parts of the surface. Checked once per session, unless a check takes too long."""
+        """Whether this Spark has all parts of the surface. Checked once per session. But if a check takes too long, the
+        surface counts as missing, and the next call checks again.
+        """
         there = self._there
         if there is None or there[0] is not spark.sparkContext:
             missing = _within(DEADLINE, partial(self._missing, spark))
@@ -175,8 +178,9 @@ class Surface:
         return not any(each.missing(None) for each in self.needs if isinstance(each, PythonName))
 
     def probe(self, spark: SparkSession) -> Probe:
-        """Whether this Spark has the surface and it works as expected. Tried once per session, unless a trial fails to
-        end in time."""
+        """Whether this Spark has the surface, and the surface works as expected. Tried once per session. But if a check
+        or a trial takes too long, the surface counts as missing, and the next call repeats it.
+        """
         probed = self._probed
         if probed is None or probed[0] is not spark.sparkContext:
             found = self.look(spark)
@@ -189,11 +193,13 @@ class Surface:
         return probed[1]
 
     def works(self, spark: SparkSession) -> bool:
-        """Whether this Spark has the surface and it works. If not, the caller must do what ``otherwise`` says."""
+        """Whether this Spark has the surface, and the surface works. If not, the caller must do what ``otherwise``
+        says.
+        """
         return self.probe(spark).works
 
     def insist(self, spark: SparkSession) -> None:
-        """Raises UnsupportedSparkError unless this Spark has the surface and it works as expected."""
+        """Raises UnsupportedSparkError unless this Spark has the surface, and the surface works as expected."""
         probe = self.probe(spark)
         if not probe.works:
             raise probe.refusal()
@@ -207,7 +213,7 @@ class Surface:
         self._looked(spark, _answer(partial(self._missing, spark)))
 
     def latest(self, spark: SparkSession) -> Probe:
-        """The result of the last :meth:`look_here`. If there is no result yet, the surface counts as missing."""
+        """The result of this session's last check of the parts. If there is none yet, the surface counts as missing."""
         there = self._there
         return there[1] if there is not None and there[0] is spark.sparkContext else self._in_vain(DEADLINE)
 
@@ -231,7 +237,8 @@ def _class_file(spark: SparkSession, name: str) -> ClassFile | None:
 
 def look(spark: SparkSession, surfaces: Sequence[Surface]) -> list[Probe]:
     """Check these surfaces in a single thread, because each thread would need its own connection to Java. A surface
-    that isn't checked within ``DEADLINE`` counts as missing."""
+    without a result after :data:`DEADLINE` seconds counts as missing.
+    """
 
     def look_for_all() -> None:
         for each in surfaces:

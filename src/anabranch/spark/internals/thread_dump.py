@@ -30,7 +30,9 @@ probe = SURFACE.probe
 
 
 def of_lane(spark: SparkSession, lane: str) -> str:
-    """The stacks of the threads of a lane's query, of the Spark tasks that run in this JVM, and of Python's threads."""
+    """The stacks of the threads of a lane's query, of the Spark tasks that run in this JVM, and of Python's threads.
+    Without the surface, only the last of these.
+    """
     parts = [*(_java(spark, lane) if SURFACE.works(spark) else [probe(spark).summary]), *_python()]
     return "\n\n".join(parts)
 

@@ -20,7 +20,7 @@ probe = SURFACE.probe
 
 
 def of_type(kind: DataType) -> Callable[[Any], None]:
-    """A function that raises a PySpark exception for a value that isn't of the given type.
+    """A function that raises a PySpark exception for a value that is neither null nor of the given type.
 
     Raises:
         UnsupportedSparkError: this Spark has no such check.

@@ -1,8 +1,8 @@
 """Makes Python workers accept the input of a Spark task as complete only if it ends with Spark's end mark.
 
-A Spark task is ended halfway if its batch is broken off, or if another of its workers has died. The pipes to its
+A Spark task is ended halfway if its batch is broken off, or if one of its workers has died. The pipes to the task's
 workers are then closed. If a pipe is closed between two Arrow batches, pyarrow mistakes this for the end of the input.
-The worker would then commit its partial result.
+The worker at this pipe would then commit its partial result.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Load = Callable[[Any, IO[bytes]], Iterator[pa.RecordBatch]]
 
 
 class CutShortError(Exception):
-    """The input of a Spark task ended prematurely, because the Spark task was ended. Its results must not count."""
+    """The input of a Spark task ended prematurely, because the task was ended. The task's results must not count."""
 
 
 class _Watched:

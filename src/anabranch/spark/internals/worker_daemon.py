@@ -1,5 +1,5 @@
-"""The Python daemon from which Spark's workers are forked. The daemon imports the workers' modules once, for all
-workers.
+"""The Python daemon from which the workers of Spark tasks are forked. The daemon imports the workers' modules once, for
+all workers.
 
 A worker collects garbage between Spark tasks. Imported objects are excluded, because examining them would take longer
 than many Spark tasks.

@@ -31,8 +31,8 @@ class BroadcastRouting:
     """The routing of one broadcast stream in a lane.
 
     In a lane without state, a record goes to every virtual task whose start offset isn't beyond the record. In a lane
-    with state, it goes to one virtual task of each task at factor 1: the one with the bucket of the record's key,
-    because the key's state is there.
+    with state, the record goes, for each task at factor 1, to the virtual task with the bucket of the record's key,
+    because the key's state is there. If this virtual task belongs to another lane, that lane gets the record.
 
     Attributes:
         key: the bytes of a record's key.
@@ -43,9 +43,9 @@ class BroadcastRouting:
     key: Column
 
     def given(self, records: DataFrame) -> DataFrame:
-        """One row for each record and each task that gets the record. Adds two columns: ``task``, the number of the
-        task at factor 1, and ``bucket``, the bucket of the virtual task, where null stands for the bucket of the
-        record's key.
+        """One row for each record and each virtual task of the lane that gets the record. Adds two columns: ``task``,
+        the number of the task at factor 1, and ``bucket``, the bucket of the virtual task, where null stands for the
+        bucket of the record's key.
         """
         one = "task int, bucket int, begins array<bigint>"
         every = F.from_json(F.lit(json.dumps(self._tasks)), f"array<struct<{one}>>")
@@ -59,8 +59,9 @@ class BroadcastRouting:
         return rows.select(*[F.col(name) for name in records.columns], *given)
 
     def first(self) -> Column:
-        """A condition that is true for the records that this lane must reject if they are unreadable: those in its
-        buckets of the task :data:`FIRST`. So no other lane rejects them.
+        """A condition that is true for the records that this lane must reject if they are unreadable: those in the
+        lane's buckets of the task :data:`FIRST`, from the start offsets of these buckets on. So no other lane rejects
+        them.
         """
         known = {ssp.partition: broadcasts.floors(self.lane, ssp, FIRST) for ssp in self.ssps}
         if all(at == NEVER for each in known.values() for at in each):

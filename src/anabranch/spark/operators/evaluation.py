@@ -52,8 +52,8 @@ class Sink:
 
 
 def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tuple[Node, DataFrame] | None:
-    """Follow the path from the group's sources until it branches or reaches a ``join_table``. Returns the last operator
-    to which all sources lead, and the DataFrame after this operator.
+    """Follow the path from the group's sources until it branches, or reaches a sink or a ``join_table``. Returns the
+    last operator through which all paths from the sources lead, and the DataFrame after this operator.
 
     Returns None if the path ends before the sources have come together.
     """
@@ -83,7 +83,7 @@ def trunk_nodes(group: Group) -> list[Node]:
 
 def streaming_nodes(group: Group) -> list[Node]:
     """The operators that can be part of the query itself, in order: the trunk and, if all branches after it can be
-    computed in one pass, the operators of these branches. The other operators are computed batch by batch.
+    computed in one pass, the operators of these branches. The other operators are computed for each batch separately.
     """
     found = trunk_nodes(group)
     last = group.sources[0] if len(group.sources) == 1 else None
@@ -135,7 +135,8 @@ def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sin
     """The output rows of all branches, computed in one pass over ``frame``: each row becomes an array of output rows,
     which is then exploded.
 
-    Returns None if an operator turns a row into several rows (``explode``), because no column can contain the result.
+    Returns None if an operator turns a row into several rows (``explode``), because several rows can't be a column of
+    one row.
     """
     if [s.id for s in _ways(group, start.id)] == [n.id for n in group.nodes if n.id in sinks] and len(sinks) == 1:
         (sink,) = sinks.values()
@@ -272,8 +273,9 @@ def _slot(slots: Mapping[tuple[int, int], int]) -> Column:
 
 
 def _headers(named: TaskNames | None) -> Column:
-    """Headers in the packed form of :mod:`anabranch.systems.headers`, followed by one with the task's name if ``named``
-    is given."""
+    """A row's headers in the packed form of :mod:`anabranch.systems.headers`, with another header for the task's name
+    if ``named`` is given.
+    """
     held = meta_column.field("headers")
     if named is None:
         return held

@@ -1,4 +1,6 @@
-"""Expresses each operator by calls on DataFrames. These DataFrames have the user's columns and the hidden column."""
+"""Expresses operators between sources and sinks by calls on DataFrames, which have the user's columns and a hidden
+column; see :mod:`anabranch.spark.values.meta_column`.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,8 @@ class Workers:
     :func:`anabranch.spark.functions.wrap.wrap`.
 
     Attributes:
-        routing: distributes rows among Spark tasks before the functions of the nodes ``routed`` get them, if given.
+        routing: distributes rows among Spark tasks before the functions of the nodes ``routed`` get the rows. None if
+            rows stay where they are.
         message_seconds: how long a function may work on one message.
         inputs: the streams by source number, for messages.
     """
@@ -376,9 +379,10 @@ def _join(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> DataFrame:
     """The rows from the operator ``before`` that the stateful operator ``node`` accepts. They must have a key and, for
-    a ``join`` or for windows of event time, an event time; settings say what happens to other rows. Rows are rejected
-    here only if a function of the job may have changed keys or event times in this stage. Otherwise
-    :class:`anabranch.spark.query.rejections.Rejections` rejects their records.
+    a ``join`` or for windows of event time, an event time; settings say what happens to other rows. They are rejected
+    here if a function of the job may have changed keys or event times in this stage. Otherwise
+    :class:`anabranch.spark.query.rejections.Rejections` rejects their records, and rows without a key are only left out
+    here, or fail the lane if the settings say so.
     """
     fault = _keyless(context)
     if not any(i in context.changed for i in node.inputs):

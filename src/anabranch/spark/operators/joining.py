@@ -37,14 +37,16 @@ def followed(frame: DataFrame, time: str) -> DataFrame:
 
 
 def joined(node: Node, left: DataFrame, right: DataFrame, keys: Sequence[str], times: Sequence[str]) -> DataFrame:
-    """The pairs of rows that the ``join`` operator makes, with the columns of both sides and :data:`TASK`.
+    """The pairs of rows that the ``join`` operator makes, with the columns of both sides and :data:`TASK`. A left join
+    also keeps the rows of the left side that have no partner.
 
     Args:
         keys: the columns of the stage key, which both sides have.
         times: the event-time column of each side.
 
     Raises:
-        GraphError: the sides have a column in common that isn't part of the key, or their keys have different types.
+        GraphError: the sides have a column in common that isn't part of the key, even after the ``prefix`` was added on
+            the right side, or their keys have different types.
     """
     _check_keys(node, left, right, keys)
     mine, its = _names(left), _names(right)

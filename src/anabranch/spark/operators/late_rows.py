@@ -25,7 +25,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def label_of(node: Node) -> str:
-    """The name of an operator in messages about its late rows. In other messages, the operator has another name."""
+    """The name under which an operator's late rows are rejected. Its other rows are rejected under another name."""
     return f"{label(node)}, late"
 
 

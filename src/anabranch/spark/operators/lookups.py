@@ -100,8 +100,8 @@ def load(
 
     Args:
         records: returns a stream's full name and its records.
-        fails: whether using the table fails if the latest record of a key in a stream is unreadable. If false,
-            unreadable records are skipped.
+        fails: whether, if the table is a stream, using the table fails when the latest record of a key is unreadable.
+            If false, unreadable records are skipped.
 
     Raises:
         GraphError: the function didn't return a table, or the declaration of a stream as a table is wrong.
@@ -120,8 +120,8 @@ def load(
 
 
 def _last(node: Node, stream: str, raw: DataFrame, formats: Mapping[str, Format], fails: bool) -> DataFrame:
-    """The latest row of each key. A key whose latest record has a null value is left out. If ``fails`` is false,
-    unreadable records are skipped, so that the latest readable record of a key counts.
+    """The latest row of each key. Records with a null key don't count. A key whose latest record has a null value is
+    left out. If ``fails`` is false, unreadable records are skipped, so that the latest readable record of a key counts.
     """
     declared = Node(id=node.id, kind="read", name=node.name, args=node.args["of"], where=node.where)
     taken = decoding.of_graph(declared, formats.get(node.args["of"]["stream"], JSON), keyed=False)
@@ -151,7 +151,7 @@ def nothing(stream: str, spark: SparkSession) -> tuple[str, DataFrame]:
 
 
 def everything(systems: Systems, stream: str, spark: SparkSession) -> tuple[str, DataFrame]:
-    """All records that a stream has now. Raises NotFoundError if the stream doesn't exist."""
+    """A stream's full name, and all records that it has now. Raises NotFoundError if the stream doesn't exist."""
     system = systems.of(stream)
     starts = system.starts(stream)
     ranges = {p: [(starts[p], end)] for p, end in system.ends(stream).items() if end > starts[p]}
@@ -167,8 +167,8 @@ def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
     The whole table is sent to each executor, so rows stay in their Spark tasks, and keep their order.
 
     Raises:
-        GraphError: a column of ``on`` is missing, another column is on both sides, or keys have different types that
-            aren't both integers.
+        GraphError: a column of ``on`` is missing, another column is on both sides even with the ``prefix``, or keys
+            have different types that aren't both integers.
     """
     on: dict[str, str] = node.args["on"]
     for side, columns, names in (("stream", on, frame.columns), ("table", on.values(), table.columns)):

@@ -63,7 +63,7 @@ class Process:
     """The operator ``process``, with everything that Python workers need to run it.
 
     Attributes:
-        clock: the clock of the processor's timers; None if it has no timers.
+        clock: the clock of the processor's timers; None if the processor has no timers.
         keys: the columns of the stage key.
         on_error: as in :func:`anabranch.spark.functions.wrap.wrap`, as are ``busy``, ``line``, ``seconds`` and
             ``inputs``.
@@ -180,8 +180,8 @@ def _field_names(kind: DataType) -> Iterator[str]:
 
 
 class _Worker(StatefulProcessor):
-    """A processor in one Spark task. Spark calls it for each key with rows, for each due timer, and when the Spark task
-    ends.
+    """A processor in one Spark task. Spark calls it when the Spark task begins, for each key with rows, for each due
+    timer, and when the Spark task ends.
     """
 
     def __init__(self, process: Process, schemas: Mapping[str, Schemas], types: StructType) -> None:

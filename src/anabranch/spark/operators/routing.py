@@ -1,5 +1,6 @@
-"""Determines which Spark task processes a row. If the factor is above 1 and several Spark tasks can run at once, all
-rows of a virtual task are sent to the same Spark task before Python functions process them.
+"""Determines which Spark task processes a row. If the factor is above 1, the lane has several virtual tasks, and
+several Spark tasks can run at once, all rows of a virtual task are sent to the same Spark task before Python functions
+process them.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ def over(virtual: Iterable[Virtual], factor: int, cores: int) -> Routing | None:
 
 
 def before(group: Group) -> frozenset[int]:
-    """The nodes of the functions for which rows must be routed. Rows from state aren't routed, and neither are rows
-    that an earlier function has left in the Spark tasks of their virtual tasks.
+    """The nodes of the functions for which rows must be routed. Rows from state or from an earlier function aren't
+    routed if only SQL operators are in between, because they are still in the Spark tasks of their virtual tasks.
     """
     there: set[int] = set()
     found: set[int] = set()

@@ -52,16 +52,17 @@ class LaneBatchTarget:
 
     @property
     def _target_seconds(self) -> float:
-        """How long a batch should take. The target is shorter if batches can't be broken off, because a change must
-        wait for them. It isn't shorter for batches of only SQL, whose fixed costs take a large part of their time.
+        """How long a batch should take; infinite without a target. The target is shorter if batches can't be broken
+        off, because a change must wait for them. It isn't shorter for batches of only SQL, whose fixed costs take a
+        large part of their time.
         """
         target = self.plan.settings.job.target_batch_seconds or math.inf
         return target * _AWAITED if self.outputs.repeats and self.plan.calls_functions else target
 
     @property
     def _least_rows(self) -> int:
-        """The smallest limit for the number of records in a batch: one for each bucket, up to a fixed number, because
-        functions work on buckets at the same time.
+        """The smallest limit for the number of records in a batch: one record for each of the lane's SSPs, up to a
+        fixed number, because functions work on several buckets at the same time.
         """
         return max(1, min(len(self.plan.lane.ssps), _BUCKETS))
 

@@ -1,5 +1,5 @@
 """Syncs a lane's checkpoint to the disk before any part of a batch becomes visible, because Spark itself doesn't sync
-its files.
+the checkpoint's files.
 
 Without these syncs, a power cut could leave the offset log's last entries empty, although outputs already contain
 records of their batches.
@@ -33,8 +33,8 @@ class CheckpointSync:
         self._synced: dict[str, set[str]] | None = None
 
     def sync(self) -> int:
-        """Sync all files that are new since the last call, and return their number; 0 if the folder isn't on a local
-        disk. The first call leaves out old files; see :data:`_RECENT`.
+        """Sync all files of the logs and of the state that are new since the last call, and return their number; 0 if
+        the folder isn't on a local disk. The first call leaves out old files; see :data:`_RECENT`.
 
         Raises:
             OSError: the files can't be synced.
@@ -72,8 +72,8 @@ def _files(folder: str) -> Iterator[tuple[str, set[str]]]:
 
 
 def _recent(paths: list[str]) -> list[str]:
-    """The files that were written no more than :data:`_RECENT` seconds before the newest of them. Only the files' own
-    times count, so a change of the machine's clock has no effect.
+    """The files that were written no more than :data:`_RECENT` seconds before the newest of them. The machine's
+    current time doesn't count.
     """
     times = {path: at for path in paths if (at := _written_at(path)) is not None}
     newest = max(times.values(), default=0.0)

@@ -1,7 +1,7 @@
 """Passes a lane's event time to Spark: the lane writes the time to a file, and a streaming source returns it as data.
 
 The source's offset is the lane's :class:`Progress`, which is thus a part of each entry of the offset log. When the
-watermark has risen, the source returns a single row with it, unless an option says that it returns no rows.
+watermark has risen, the source returns a single row with the new watermark, unless an option forbids rows.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ class Clock:
     before the first batch. SSPs are written ``system/stream/partition``.
 
     Attributes:
-        delays: the watermark delay of each SSP in ms. None for SSPs of intermediate streams.
+        delays: the delay in ms of each SSP that determines the watermark; None for SSPs of intermediate streams.
         positions: the position in each SSP at the end of the batch, or before the first batch.
         window: the windows of processing time, if the lane has any.
-        newest: in a lane with such windows, the time at which the last record was read, in Unix ms.
-        at: the lane's processing time at the moment ``boot``, in Unix ms.
-        boot: a moment in seconds on :func:`anabranch.clocks.boottime`, a clock that nobody can set.
+        newest: in a lane with such windows, when the last record was read or, if this isn't known after a restart, when
+            the batch was planned, in Unix ms.
+        at: the lane's processing time in the batch, in Unix ms.
+        boot: when this object was made, in seconds on :func:`anabranch.clocks.boottime`, a clock that nobody can set.
     """
 
     progress: Progress
@@ -98,14 +99,14 @@ class Clock:
         return batch_time.now(self.at, (boot - self.boot) * 1000, wall)
 
     def heard(self, system: Callable[[str], System], now: int, idle: Mapping[str, int] = _NOBODY) -> Progress:
-        """The lane's progress, updated with the control records of upstream lanes that apply to what this lane has read
-        since the last update. If the lane has windows of processing time, only the watermark is updated, from the time
-        ``now`` (in Unix ms).
+        """The lane's progress, updated with the idle SSPs, and with the control records of upstream lanes that apply to
+        what this lane has read since the last update. If the lane has windows of processing time, only the watermark is
+        updated, from the time ``now`` (in Unix ms).
 
         Args:
             system: returns a system by name. Called only if the lane reads an intermediate stream.
-            idle: the SSPs that seemed idle, each with the lane's position at that time. If the lane has read more of an
-                SSP since, the SSP isn't idle.
+            idle: the SSPs that seemed idle, each with the position that the lane had then. If the lane has read more of
+                an SSP since, the SSP isn't idle.
         """
         if self.window is not None:
             closed = processing.closed(self.window, self.newest, max(now, self.newest))
@@ -155,7 +156,8 @@ def forget(path: Path) -> None:
 
 
 def reached(last: Batch | None, path: str | None) -> int:
-    """A lane's processing time, in Unix ms. The lane's next batch is planned at this time or later.
+    """The processing time that a lane has reached, in Unix ms; 0 if none is known. The lane's next batch is planned at
+    this time or later. The last batch of a drain doesn't count.
 
     Args:
         last: the last planned batch; None if no batch was planned yet.
@@ -184,8 +186,8 @@ def _without_cursors(of: Progress) -> Progress:
 
 
 def is_of_clock(offset: object) -> bool:
-    """Whether an offset in a query's progress belongs to a clock source, whose rows aren't counted because they don't
-    come from a stream.
+    """Whether a source's offset (as JSON or as a dict) belongs to an :class:`EventTimeSource`, whose rows aren't
+    counted because they don't come from a stream.
     """
     told = json.loads(offset) if isinstance(offset, str) else offset
     return isinstance(told, dict) and told.get("source") == progress.SOURCE

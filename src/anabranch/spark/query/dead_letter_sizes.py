@@ -26,7 +26,8 @@ _HEADERS = RECORD_SCHEMA.get_field_index("headers")
 
 def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.RecordBatch]:
     """Limits each dead letter to ``limit`` bytes. If one is larger, its value is cut, and a header records how long the
-    value was. If this isn't enough, only anabranch's headers are kept, and the key is cut to ``limit / 4``."""
+    value was. If the dead letter would be too large even without its value, all headers but anabranch's are removed,
+    and the key is cut to ``limit / 4`` bytes."""
     for batch in letters:
         sizes = np.zeros(0) if math.isinf(limit) else sizes_of(batch)
         if sizes.max(initial=0) <= limit:

@@ -1,8 +1,9 @@
-"""Writes dead letters: records that could not be processed. Python workers write them, as a part of their batch's
-output.
+"""Collects the records that operators reject, and writes them as dead letters, or only counts those that are dropped.
+Python workers write dead letters as a part of the batch's output.
 
-A dead letter is the record itself (bytes, headers and timestamp), with headers for the error and the record's origin. A
-rejected row that doesn't come from a single record becomes a dead letter with the row as JSON, and without an origin.
+A dead letter is the record itself (key, value, headers and timestamp), cut if it is too large, with further headers:
+the error, the operator, the record's origin and the job. A rejected row that doesn't come from a single record becomes
+a dead letter whose value is the row as JSON, and which has no headers for an origin.
 """
 
 from __future__ import annotations
@@ -53,12 +54,14 @@ class Letters:
 class WorkerDeadLetters:
     """What Python workers need to write dead letters.
 
-    ``streams`` maps the number of a source to its stream. For each stream, ``systems`` has the stream's system, and
-    ``letters`` says where dead letters go. ``operators`` maps an operator's name in messages to its name in slots.
-    Spark tasks report to the driver through ``said``.
+    ``streams`` maps the number of a source to its stream. ``systems`` has the system of each stream. ``letters`` says,
+    by stream, where the dead letters of the stream's records go; dead letters from state, and from other streams, go
+    where those of the first of these streams go. ``operators`` maps an operator's name in messages to its name in
+    slots. Spark tasks report to the driver through ``said``.
 
-    Each slot must be written by one Spark task. If several Spark tasks may reject records of one slot, ``gathers`` is
-    true. They then only report the records, and :func:`put` writes them.
+    If ``gathers`` is true, Spark tasks only report the records that they reject, and :func:`put` writes the dead
+    letters, because several Spark tasks may reject the same record, or records of a slot that only one Spark task may
+    write.
     """
 
     job: str
@@ -71,7 +74,8 @@ class WorkerDeadLetters:
     gathers: bool = False
 
     def rejects(self, operator: str, keep: bool) -> Rejects:
-        """Collects the records that a Spark task of an operator rejects, or only counts them if ``keep`` is false."""
+        """An object that collects the records that an operator rejects in one Spark task, or only counts them if
+        ``keep`` is false."""
         return Rejects(self, operator, keep)
 
     def slot(self, operator: str, stream: str, partition: int) -> int:
@@ -89,7 +93,8 @@ class WorkerDeadLetters:
 
 @dataclass
 class Rejects:
-    """Collects the records that an operator rejects in one Spark task. :meth:`close` writes and reports them.
+    """Collects the records that an operator rejects in one Spark task, or only counts them if ``keep`` is false.
+    :meth:`close` writes the dead letters, or only reports them to the driver.
 
     Several threads may call :meth:`add` at the same time."""
 
@@ -138,7 +143,8 @@ class Rejects:
             self.close()
 
     def close(self) -> None:
-        """Write the dead letters durably, or only report them if ``gathers`` is true. Also report what was dropped."""
+        """Write the dead letters durably, and report what was written. If ``gathers`` is true, only report the rejected
+        records. In any case, report how many records were dropped."""
         if self._count and not self.keep:
             self.aside.said.add([_TaskReport(self.operator, 0, b"", dropped=self._count)])
         for source, partition in {**self._errors, **self._derived}:
@@ -152,7 +158,8 @@ class Rejects:
                 self._write(rejected)
 
     def _write(self, rejected: Rejected) -> None:
-        """Write the dead letters of one partition together: a slot can be written only once in a batch."""
+        """Write and report the dead letters from one partition, all at once, because a slot can be written only once in
+        a batch."""
         read, partition = self.aside.streams.get(rejected.source, ""), rejected.partition
         slot = self.aside.slot(self.operator, read, partition)
         stream = read if read in self.aside.letters else min(self.aside.letters)
@@ -214,9 +221,10 @@ def _values(row: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _identity(source: int, errors: Mapping[int, str], derived: Iterable[_Derived]) -> bytes:
-    """A digest of what a Spark task has rejected. It is the same if the Spark task is repeated, even if error texts
-    differ, and if two Spark tasks reject the same records. Different rows that don't come from a single record may be
-    equal, so the digest of such rows includes the number of the Spark task, and the source.
+    """A digest of what a Spark task has rejected from one partition. The error texts have no influence on it. So a
+    repeated Spark task gets the same digest again, and two Spark tasks that reject the same records get equal digests.
+    But two rows that don't come from a single record may be equal without being the same row, so a digest that covers
+    such rows includes the number of the Spark task, and the source.
     """
     rows = sorted((offset, key or b"", key is None, value) for offset, key, value, _ in derived)
     content = sorted(errors), rows, (task_number(), source) if rows else None
@@ -224,8 +232,9 @@ def _identity(source: int, errors: Mapping[int, str], derived: Iterable[_Derived
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """The records of a partition that an operator has rejected in one Spark task. For ``identity``, see
-    :func:`_identity`.
+    """What an operator has rejected from one partition, in one Spark task or, from :func:`gathered`, in all of them.
+    ``errors`` has the errors of records, by offset, and ``derived`` the rows that don't come from a single record. For
+    ``identity``, see :func:`_identity`; it is empty in results of :func:`gathered`.
     """
 
     operator: str
@@ -237,8 +246,9 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class _TaskReport(msgspec.Struct, frozen=True):
-    """The report of a Spark task to the driver. If a Spark task is repeated, its reports of written dead letters have
-    the same ``identity``, and only the last of them counts. Dropped records may be counted again.
+    """A report of a Spark task to the driver: that it has written dead letters of a slot, or dropped records. If a
+    Spark task is repeated, its reports of the same dead letters have the same ``identity``, and only the last of them
+    counts. Dropped records may be counted again.
     """
 
     operator: str
@@ -287,8 +297,8 @@ def heard(aside: WorkerDeadLetters) -> TaskReports:
 
 
 def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
-    """Write the rejected records that Spark tasks have reported since the last call. One Spark task writes each
-    slot."""
+    """Write, as dead letters, what Spark tasks have reported as rejected since the last call. Each slot is written by a
+    single Spark task."""
     said: list[Any] = aside.said.value
     told = [each for each in said if isinstance(each, Rejected)]
     if not told:
@@ -300,8 +310,9 @@ def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
 
 
 def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejected]:
-    """The reported records by slot. Each record is included only once, even if it was reported twice. Rows that don't
-    come from a single record are included once for each ``identity``.
+    """What was reported, put together for each operator and partition. A record is included only once, even if it was
+    reported twice. If several reports have the same ``identity``, the rows that don't come from a single record are
+    included from only one of them.
     """
     errors: dict[tuple[str, int, int], dict[int, str]] = {}
     derived: dict[tuple[str, int, int], dict[bytes, list[_Derived]]] = {}
@@ -319,8 +330,8 @@ def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejecte
 
 
 def _putting(aside: WorkerDeadLetters) -> Any:
-    """A function for ``mapInArrow`` that writes rejected records, those of one slot for each input row, and returns no
-    rows.
+    """A function for ``mapInArrow`` that writes dead letters, and returns no rows. Each input row contains everything
+    that was rejected for one slot.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -92,13 +92,13 @@ class LaneFrames:
         return self.plan.job.spark.readStream.format(clock.FORMAT).options(**options).load()
 
     def _watermarked(self, frame: DataFrame, column: str, behind: int) -> DataFrame:
-        """The DataFrame with the lane's watermark on a column. Spark takes the watermark from a row of the clock's
-        DataFrame; this row is dropped afterwards. ``behind`` says how many ms the operator's watermark must be behind
-        the lane's.
+        """The DataFrame with the lane's watermark on a column. ``behind`` says how many ms the operator's watermark
+        must be behind the lane's.
 
-        If there is a clock, ``withWatermark`` is called only on the clock's DataFrame, because a stream with few
-        records would hold back a watermark that Spark computes from rows. Without a clock (``watermark_scope =
-        "lane"``), Spark computes the watermark from the rows, with the longest delay of all inputs of the job.
+        If the lane has a clock, Spark takes the watermark from a row of the clock's DataFrame; this row is dropped
+        afterwards. ``withWatermark`` is called only on the clock's DataFrame, because a stream with few records would
+        hold back a watermark that Spark computes from rows. Without a clock (``watermark_scope = "lane"``), Spark
+        computes the watermark from the rows, with the longest delay of all inputs of the job.
         """
         if not self.sources.has_event_time:
             delays = [
@@ -144,8 +144,9 @@ class LaneFrames:
         """The streaming DataFrame that the lane's query computes, and a node id.
 
         If the query computes all operators, the DataFrame contains the output rows, and the id is None. If some
-        operators are computed batch by batch, it contains the rows before them, and the id is that of the last operator
-        in the query. Both are None if a source's path branches before the sources have come together.
+        operators are computed batch by batch, the DataFrame contains the rows before these operators, and the id is
+        that of the last operator in the query. Both are None if a source's path branches or reaches a ``join_table``
+        before all sources have come together.
         """
         group, context, sinks = self.plan.group, self.context, self.outputs.sinks
         frames = by_node(self.sources.all, lambda s: s.rows(s.observed(s.opened(self.streamed(s)))))

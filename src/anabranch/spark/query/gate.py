@@ -28,7 +28,7 @@ class Visible:
 
     Attributes:
         what: the step that may have made the part visible, in words that follow "the batch".
-        exact: whether the output is an exactly-once output. (If another batch, with another number, read the same
+        exact: whether the part is in an exactly-once output. (If another batch, with another number, read the same
             records, even such an output would contain them twice.)
     """
 

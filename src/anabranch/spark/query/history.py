@@ -1,4 +1,4 @@
-"""Finds out which batches a running query has completed, from the reports that Spark keeps."""
+"""Finds out which batches a running query has completed, with figures about them, from the reports that Spark keeps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class CompletedBatch:
     Attributes:
         seconds: the sum of the durations of the batch's steps. (Spark's total includes the time for which the query was
             held.)
-        late_groups: how many groups of late rows Spark dropped in an ``agg``, and how many late rows in a ``join``.
+        late_groups: how many groups of late rows Spark dropped, if the query has an ``agg``, or how many late rows, if
+            it has a ``join``.
         ended: when the batch ended, in seconds since 1970.
         state_bytes: the size of the state's files after the batch.
     """
@@ -41,7 +42,7 @@ class CompletedBatch:
 
 
 def newest(spark: SparkSession, query: StreamingQuery) -> str:
-    """A tag of a query's newest report, which changes when there is a newer report. Empty if there is no report yet."""
+    """A text that identifies a query's newest report; empty if there is no report yet."""
     return query_progress.newest(spark, query)
 
 

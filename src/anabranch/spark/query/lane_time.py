@@ -28,8 +28,8 @@ class LaneTime:
         path: the lane's clock file; None if anabranch computes no watermark for the lane.
         delays: the delay in ms of each SSP that determines the watermark; None for SSPs of intermediate streams.
         window: the windows of processing time, if the lane has any. Such a lane has no delays.
-        inherited: returns the event time that the lane takes over from its predecessors or, after a drain, from lanes
-            of the drained job, if there are any.
+        inherited: returns the event time that the lane takes over from its predecessors or, after a drain, from drained
+            lanes. None if the lane has no predecessors and doesn't belong to a deployment after a drain.
     """
 
     lane: Lane
@@ -40,10 +40,11 @@ class LaneTime:
     inherited: Callable[[], Progress] | None = None
 
     def begin(self, last: Batch | None, pending: bool) -> None:
-        """Prepare the lane's clock file before the query starts. An old file is deleted. The new file has the event
-        time after ``last``, the last planned batch, whose records are read once more for this. A ``pending`` batch runs
-        again anyway, so no file is written. If no batch was planned yet, the file has the event time that ``inherited``
-        returns, if given.
+        """Prepare the lane's clock file, if it has one, before the query starts. An old file is deleted. The new file
+        has the event time after ``last``, the last planned batch; for this, records whose event times determine the
+        watermark are read once more. If this batch is ``pending``, no file is written, because the batch runs again
+        anyway. If no batch was planned yet, the file has the event time that :attr:`inherited` returns; if
+        :attr:`inherited` is None, no file is written.
         """
         if self.path is None:
             return

@@ -1,4 +1,4 @@
-"""Determines to which sinks and slots a lane's rows go, which publishers write them, and what happens to records that
+"""Determines to which outputs and slots a lane's rows go, how they are written there, and what happens to records that
 the lane can't process.
 """
 
@@ -78,8 +78,8 @@ class LaneOutputs:
         return min((publisher.batch_seconds for publisher in slotted), default=math.inf)
 
     def rejecting(self, policy: str) -> Rejecting | None:
-        """What receives rejected rows; None if they fail the lane. A policy always gets the same object, so an operator
-        writes all its dead letters of a Spark task at once.
+        """What receives the rows to which ``policy`` applies; None if such rows fail the lane. Each call for a policy
+        returns the same object, so that an operator writes all its dead letters of a Spark task at once.
         """
         return None if policy == _FAIL else self._rejecting[policy != _DROP]
 
@@ -119,8 +119,8 @@ class LaneOutputs:
 
     @cached_property
     def scattered(self) -> bool:
-        """Whether records of one partition may be in several Spark tasks when they are written. The shuffle of a
-        stateful operator isn't considered.
+        """Whether rows from one partition may be in several Spark tasks when they are written. The shuffle of a
+        stateful operator isn't considered, nor is :attr:`LaneWorkers.splits`.
         """
         read = [stages.stream_of(self.plan.graph, node) for node in self.plan.group.sources]
         return len(set(read)) < len(read) or any(self._spreads(node) for node in self.plan.group.nodes)
@@ -131,8 +131,8 @@ class LaneOutputs:
 
     @cached_property
     def _gathers(self) -> bool:
-        """Whether several Spark tasks may reject records of one slot (with a broadcast input, even the same record).
-        One Spark task must then write all dead letters of the slot.
+        """Whether dead letters must be gathered before they are written, because several Spark tasks may reject the
+        same record of a broadcast input, or records of a slot that only one Spark task may write.
         """
         job = self.plan.settings.job
         keyed = any(rule(node).stateful or node.kind == "partition_by" for node in self.plan.group.nodes)
@@ -269,8 +269,8 @@ class LaneOutputs:
 
     @property
     def slotted_partitions(self) -> dict[int, tuple[int, int]]:
-        """The source and partition of each slot's rows, by slot number. Empty if the rows come from state, or if no
-        output has slots.
+        """The source and partition of each slot's rows, by slot number; slots for dead letters aren't included. Empty
+        if the rows come from state, or if no output has slots.
         """
         if self.plan.group.stateful is not None or not any(each.slotted for each in self.publishers.values()):
             return {}
@@ -279,8 +279,8 @@ class LaneOutputs:
         return {slots[ssp]: place for ssp, place in places.items() if ssp in slots}
 
     def plain(self, streams: Mapping[int, str]) -> dict[int, PlainWriter]:
-        """The writers of at-least-once outputs, by the number of the output. They are in one system, because outputs in
-        different systems belong to different groups.
+        """The writer of each at-least-once output, by the number of the output. All these outputs must be in one
+        system, and have the same writer.
         """
         plain = {number: stream for number, stream in streams.items() if self.plan.is_plain(stream)}
         if not plain:

@@ -1,4 +1,4 @@
-"""Determines which records and which rows of state belong to a lane, from the bytes of their keys."""
+"""Makes SQL conditions that are true for the records, or for the rows from state, that belong to a lane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Determines the size of a lane's batches, so that each batch takes the intended time. After a batch, the sources get
+"""Determines the size of a lane's batches, so that batches take about the intended time. After a batch, the sources get
 new limits if the limits have changed.
 """
 
@@ -91,7 +91,9 @@ class Pacer:
             return self._limits_of(query)
 
     def ran(self, batch: int, seconds: float) -> None:
-        """Record how many seconds the writing of a batch took. Must be called in the thread of the batch's query."""
+        """Record how many seconds the writing of a batch took, and give the sources new limits if the limits have
+        changed. Must be called in the thread of the batch's query.
+        """
         with self._lock:
             query = read_limits.current(self._spark) if self._limits is None else None
             if query is None and self._limits is None:
@@ -155,8 +157,8 @@ def name_of(offset: Mapping[str, Any]) -> str:
 
 
 def _positions(offset: str) -> tuple[str, dict[int, int]]:
-    """The name of an input and the positions in its partitions, from an offset in Spark's JSON. A clock's offset has
-    the name '' and no positions.
+    """The name of an input and the positions in its partitions, from an offset in Spark's JSON. For a clock's offset,
+    and for an empty one, the name is '', and there are no positions.
     """
     told: dict[str, Any] = json.loads(offset) if offset else {}
     if not told or clock.is_of_clock(told):

@@ -43,9 +43,9 @@ class LoadedJob:
 
     Attributes:
         schemas: the columns after each operator, by node.
-        formats: the formats of streams that aren't JSON, by stream.
-        needs: which columns of its sources each group needs. Lanes add to this mapping when they have determined the
-            columns.
+        formats: the format of each stream whose format isn't JSON.
+        needs: which columns of a source a group needs, by group and source. Lanes add to this mapping when they have
+            determined the columns.
     """
 
     spark: SparkSession
@@ -78,8 +78,8 @@ class LanePlan:
 
     @property
     def message_patience(self) -> float:
-        """How many seconds a drain waits for work on one message before it gives up. Infinite if the job has a time
-        limit for messages, because a worker that exceeds the limit ends.
+        """After how many seconds of work on one message ``anabranch drain`` stops waiting for the drain, which
+        continues. Infinite if the job has a time limit for messages, because longer work is then ended anyway.
         """
         return _DRAINING_SECONDS if math.isinf(self.message_limit) else math.inf
 
@@ -101,8 +101,8 @@ class LanePlan:
 
     @property
     def sequential(self) -> bool:
-        """Whether the lane has functions, and all of them are processors. They process one key after another, because
-        Spark passes the rows of one key at a time to a processor.
+        """Whether the lane has functions, and all of them are processors. In a Spark task, a processor works on one key
+        after another, because Spark passes the rows of one key at a time to it.
         """
         functions = [node for node in self.group.nodes if rule(node).function]
         return bool(functions) and all(node.kind == "process" for node in functions)
@@ -123,7 +123,7 @@ class LanePlan:
     @property
     def real_time(self) -> bool:
         """Whether the lane runs in Spark's real-time mode. (A lane that must stop at given offsets runs in
-        micro-batches even in a job in real time.)
+        micro-batches even if the job's trigger is "real-time".)
         """
         return self.settings.job.trigger == "real-time" and not self.until
 
@@ -202,5 +202,7 @@ class LanePlan:
 
     @property
     def late_rows(self) -> dict[str, str]:
-        """For each operator whose late rows become dead letters: its name in slots, by its name in messages."""
+        """For each operator whose late rows become dead letters: the name in slots for these rows, by the operator's
+        name in messages about them.
+        """
         return {late_rows.label_of(node): late_of(node) for node in self.group.nodes if on_late(node) == _ASIDE}

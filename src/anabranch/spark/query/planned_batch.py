@@ -19,9 +19,9 @@ class Batch:
             read before are missing.
         ends: the end offsets of the batch, by stream and partition.
         at: when the batch was first planned, in Unix ms.
-        watermark: Spark's watermark, in Unix ms.
-        drains: whether the batch is the last batch of a drain, which sets the watermark to infinity.
-        reached: in the last batch of a drain, the lane's event time before this batch, in Unix ms.
+        watermark: Spark's watermark, in Unix ms; 0 if there is none.
+        drains: whether this is the last batch of a drain. Such a batch sets the watermark to infinity.
+        reached: in the last batch of a drain, the lane's event time before this batch, in Unix ms; 0 in other batches.
     """
 
     number: int

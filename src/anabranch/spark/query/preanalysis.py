@@ -46,8 +46,8 @@ class PreanalyzedQuery:
 
 
 def foreseen(query: LaneQuery) -> PreanalyzedQuery | None:
-    """Analyze the query of a lane that hasn't started yet. Returns None, without an analysis, if the query depends
-    on where the lane starts."""
+    """Analyze the query of a lane that hasn't started yet. Returns None, without an analysis, if the query isn't
+    :attr:`LaneQuery.foreseeable`."""
     if not query.foreseeable:
         return None
     query.analyze()
@@ -55,8 +55,9 @@ def foreseen(query: LaneQuery) -> PreanalyzedQuery | None:
 
 
 def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
-    """Whether ``lane`` differs from the announced lane only in where it starts, and all its buckets of a partition have
-    the same start offset. (Buckets with different start offsets need a filter, which isn't in the analyzed query.)
+    """Whether ``lane`` differs from the announced lane only in the fields in ``_KNOWN_LATER``, and whether, within each
+    partition, all its buckets have the same start offset. (Buckets with different start offsets need a filter, which
+    isn't in the analyzed query.)
     """
     if msgspec.structs.replace(announced, **_KNOWN_LATER) != msgspec.structs.replace(lane, **_KNOWN_LATER):
         return False
@@ -64,6 +65,7 @@ def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
 
 
 def _own(lane: Lane, whole: SSP) -> tuple[bool, ...] | None:
-    """Whether each bucket of a partition belongs to the lane; None if the lane's buckets start at different offsets."""
+    """For each bucket of a partition, whether it belongs to the lane. None if the lane's buckets of the partition start
+    at different offsets."""
     begin = floors(lane, whole)
     return tuple(at != NEVER for at in begin) if len(set(begin) - {NEVER}) == 1 else None

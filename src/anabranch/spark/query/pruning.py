@@ -21,7 +21,8 @@ Needs = dict[tuple[str, int], Set[str] | None]
 
 
 def needed(group: Group, source: Node, schema: StructType, context: Context) -> set[str] | None:
-    """The columns of a source that the operators up to and including the stateful operator need; None for all columns.
+    """The columns of a source that the operators up to and including the stateful operator need. None if they need all
+    columns, or if this can't be determined.
 
     To find out whether a column is needed, Spark analyzes these operators without it. ``schema`` is the schema of the
     source's DataFrame, including the hidden column.
@@ -38,7 +39,8 @@ def needed(group: Group, source: Node, schema: StructType, context: Context) -> 
 
 def _way(group: Group, source: Node) -> list[Node] | None:
     """The operators after the source, up to and including the stateful operator. None unless they form a single path
-    from the group's only source, with SQL operators before the stateful operator, which calls no function.
+    from the group's only source, all operators before the stateful operator are SQL operators, and the stateful
+    operator calls no function.
     """
     if group.stateful is None or rule(group.stateful).function or len(group.sources) > 1:
         return None

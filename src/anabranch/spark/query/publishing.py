@@ -65,8 +65,8 @@ class Publishing:
         self.looked.clear()
 
     def written(self, rows: DataFrame, batch: int, apart: bool = False) -> list[Written]:
-        """Write a batch's output rows durably. ``apart`` says whether the group's branches were computed separately,
-        not in one pass.
+        """Write a batch's output rows durably, after the dead letters that must be written first (see
+        :meth:`put_first`). ``apart`` says whether the group's branches were computed separately, not in one pass.
         """
         if meta_column.END in rows.columns:
             rows = self._cut(rows, self.planned(batch)).drop(meta_column.END)
@@ -149,12 +149,13 @@ class Publishing:
         return sink.writing(rows, publisher.output, self.targets, batch, self.refusals, self.line)
 
     def settle(self) -> None:
-        """Wait a short time until readers can see everything that was published; see :meth:`Publisher.settle`."""
+        """Remove the lane's temporary data, and wait a short time until readers can see everything that was published;
+        see :meth:`Publisher.settle`."""
         for publisher in self.publishers.values():
             publisher.settle()
 
     def put_aside(self) -> int:
-        """How many dead letters this lane has ever written, according to its dead-letter streams."""
+        """How many dead letters this lane has ever written, according to its publishers."""
         streams = sorted({*self.lane.dead_letters.values()})
         return sum(
             publisher.put_aside([stream for stream in streams if self.lane.system(stream) == system])
@@ -162,7 +163,8 @@ class Publishing:
         )
 
     def finish(self, number: int, written: list[Written], measured: Mapping[str, Measured]) -> None:
-        """Publish a batch whose rows are already written, together with its dead letters. Then advance the lane's time.
+        """Write the remaining dead letters of a batch whose rows are already written, and publish the batch. Then
+        advance the lane's time.
 
         ``measured`` has the observations of each source, by the source's name in observations. If it is empty,
         :attr:`observed` supplies them.

@@ -68,7 +68,7 @@ class LaneQuery:
     ``inherited`` returns the event time that the lane takes over. ``dropped`` is called for each batch with the number
     of dropped records. For ``remembered``, see :class:`LaneBatchTarget`; for ``nothing``, see :class:`LaneFrames`.
 
-    ``writing`` is set while a batch is being written. For ``under_way``, see :class:`CurrentBatch`.
+    ``writing`` is set while a batch is being computed and published. For ``under_way``, see :class:`CurrentBatch`.
     """
 
     job: LoadedJob
@@ -239,16 +239,16 @@ class LaneQuery:
         return started
 
     def analyze(self) -> None:
-        """Have Spark analyze the query now, so that :meth:`start` takes less time. Raises the errors in the plan. Does
-        nothing in real-time mode."""
+        """Have Spark analyze the query now, so that :meth:`start` takes less time. Errors in the plan are raised here.
+        Does nothing in real-time mode."""
         if not self.plan.real_time:
             _ = self._body
 
     @property
     def foreseeable(self) -> bool:
-        """Whether Spark can analyze the query before it is known where the lane starts. There must be a single source,
-        which finds its start offsets in the folder, and nothing else may depend on them. False in real-time mode, and
-        for a lane that must stop at given end offsets.
+        """Whether Spark can analyze the query before it is known where the lane starts. The lane must have no state, no
+        watermark that anabranch computes, no given end offsets, and a single source, which isn't a broadcast stream and
+        finds its start offsets in the folder. False in real-time mode.
         """
         if (
             self.plan.stateful
@@ -291,8 +291,8 @@ class LaneQuery:
 
     @cached_property
     def _apart(self) -> _Body:
-        """The body of a query in which a source's path branches before the sources have come together. The query only
-        passes records on; everything is computed batch by batch.
+        """The body of a query in which a source's path branches or reaches a ``join_table`` before all sources have
+        come together. The query only passes records on; everything is computed batch by batch.
         """
         tagged = [self.frames.streamed(s).withColumn("source", F.lit(s.number)) for s in self.sources.all]
         union = tagged[0]
@@ -345,9 +345,9 @@ class LaneQuery:
         crash_points.reach(crash_points.PUBLISHED, self.lane.id, number)
 
     def _check_time(self, number: int) -> None:
-        """Tell Spark tasks which rows are late, unless Spark itself drops these rows. Raises StateError if the batch
-        was planned at a time for which windows of processing time are already closed. The lane then restarts, and
-        continues at the time of its last batch.
+        """Tell Spark tasks which rows are late, unless Spark itself drops late rows. Warns if the lane's processing
+        time is ahead of the machine's clock. Raises StateError if the batch's records would fall into closed windows of
+        processing time. The lane then restarts, and continues at the time of its last batch.
         """
         if self.plan.group.stateful is not None and on_late(self.plan.group.stateful) != "drop":
             late_rows.let_know(self.job.spark.sparkContext, self.planned(number - 1).watermark if number else 0)

@@ -1,4 +1,6 @@
-"""Reads selected records of a stream once more, as a DataFrame that isn't streaming."""
+"""Reads selected records of a stream once more, as a DataFrame that isn't streaming. Also tells code in a Spark task
+the numbers of the task and of its batch.
+"""
 
 from __future__ import annotations
 

@@ -59,7 +59,9 @@ class Rejections:
         return heard.written
 
     def look(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
-        """Find the records of a batch that can't be read or have a null key, and reject them."""
+        """Reject a batch's unreadable records, if this lane must reject them, and its rows that reach the lane's state
+        with a null key.
+        """
         for source in self.sources:
             if source.node.name in self.reports:
                 ranges = batch.ranges(source.stream, source.starts)

@@ -53,11 +53,11 @@ def columns(
     the active session.
 
     Args:
-        home: the job's folder. If a function raises an exception, the error names the line in a file of this folder.
+        home: the job's folder. If an exception comes from files in this folder, the error names the lines.
 
     Raises:
-        GraphError: an expression or a function isn't valid for its columns, a column's name isn't allowed, a key isn't
-            deterministic, or Spark can't run an operator as a stream.
+        GraphError: an operator isn't valid. For example, an expression or a function doesn't fit its columns, a
+            column's name isn't allowed, a key isn't deterministic, or Spark can't run the operator as a stream.
     """
     frames: dict[int, DataFrame] = {}
     named = partial(explained, home=home)
@@ -128,8 +128,8 @@ def _check_names(node: Node, names: Sequence[str]) -> None:
 
 
 def _check_declared(node: Node, keys: Mapping[int, KeyColumns]) -> None:
-    """Like :func:`_check_names`, for the names that an operator declares. (With a wrong name, Spark may fail to build
-    the DataFrame whose names could be checked.)
+    """Like :func:`_check_names`, for the names that an operator declares. (It wouldn't be enough to check the names in
+    the operator's DataFrame, because Spark may fail to build a DataFrame with wrong names.)
     """
     match node.kind:
         case "read":
@@ -153,7 +153,7 @@ def _read(node: Node, raw: DataFrame, format_: Format) -> DataFrame:
 
 def explained(node: Node, build: Callable[[], _Built], home: str) -> _Built:
     """The result of ``build``. An error that isn't anabranch's own is replaced by a GraphError that names the operator
-    and, if the error was raised in the job's files, the line.
+    and, if the error comes from the job's files, the lines there.
     """
     try:
         return build()

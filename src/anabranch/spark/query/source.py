@@ -96,14 +96,15 @@ class Source:
         return records if self.own is None else records.where(self.own)
 
     def measures(self, today: Column | None = None) -> list[Column]:
-        """What to observe about the records from :meth:`opened`. For ``today``, see :meth:`RecordDecoding.faults`; None
-        stands for the current day.
+        """What to observe about the records from :meth:`opened`; [] for an intermediate stream. For ``today``, see
+        :meth:`RecordDecoding.faults`; None stands for the current day.
         """
         return [] if self.intake is None else self.intake.measures(sorted(self.starts), self.timed, today)
 
     def opened(self, raw: DataFrame) -> DataFrame:
-        """The records, decoded as far as possible; see :meth:`RecordDecoding.opened`. Records that don't belong to the
-        lane are left out, unless their event times must be observed.
+        """The records of a ``read`` with decoded values (see :meth:`RecordDecoding.opened`), or the unchanged records
+        of an intermediate stream. Records that don't belong to the lane are left out, unless the source is ``timed``:
+        the event times of all records are then observed.
         """
         if not self.timed:
             raw = self._own(raw)
@@ -115,7 +116,9 @@ class Source:
         return opened.observe(self.name, *measures) if measures else opened
 
     def rows(self, opened: DataFrame, today: Column | None = None) -> DataFrame:
-        """The rows of the readable records. For ``today``, see :meth:`RecordDecoding.faults`."""
+        """The rows of the readable records that belong to the lane; for a broadcast stream, one row for each task that
+        gets the record. For ``today``, see :meth:`RecordDecoding.faults`.
+        """
         if self.timed:
             opened = self._own(opened)
         stream = f"{self.system.name}/{self.stream}"

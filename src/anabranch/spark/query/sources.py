@@ -39,7 +39,7 @@ class LaneSources:
     @property
     def labels(self) -> dict[str, frozenset[int]]:
         """For each operator whose function runs in Python workers, by the operator's name in messages: the numbers of
-        the sources from which its rows come.
+        the sources from which the operator's input rows come, directly or by way of state.
         """
         numbers: dict[int, frozenset[int]] = {}
         for node in self.plan.group.nodes:
@@ -57,8 +57,8 @@ class LaneSources:
         }
 
     def ssp_of(self, source: int, partition: int, bucket: int) -> SSP | None:
-        """The SSP for a bucket of a partition, given the number of the source that reads the partition. None if there
-        is no such source, because the row comes from state.
+        """The SSP to which a row belongs, by the row's source number, partition and bucket. None if the lane has no
+        source with this number: a row from state has the number -1.
         """
         for each in self.all:
             if each.number == source:
@@ -81,8 +81,9 @@ class LaneSources:
 
     @cached_property
     def delays(self) -> dict[str, int | None]:
-        """The delay of each SSP that determines the lane's watermark, in ms. None for SSPs of intermediate streams,
-        whose writers report their own watermark. Empty if ``watermark_scope`` isn't "ssp".
+        """The SSPs whose watermarks determine the lane's watermark, each with its watermark delay in ms. The delay is
+        None for SSPs of intermediate streams, whose writers report their own watermark. Empty if ``watermark_scope``
+        isn't "ssp".
         """
         if self.plan.settings.job.watermark_scope != "ssp":
             return {}
@@ -137,8 +138,8 @@ class LaneSources:
         )
 
     def _key_bytes(self, node: Node) -> Column:
-        """The bytes of a record's key, which determine the record's bucket. In a stateful lane, the key is first
-        encoded in the same way as the keys of state.
+        """The bytes of a record's key, which determine the record's bucket. In a stateful lane, a key whose columns are
+        declared is decoded and encoded again, so that it has the same bytes as in state.
         """
         key, declared = F.col("key"), node.args.get("key")
         if not self.plan.lane.stateful or not declared or is_boundary(node):

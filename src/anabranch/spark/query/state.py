@@ -1,4 +1,4 @@
-"""Reads the state in a lane's folder: how many rows Spark stores, and which of them belong to the lane's tasks."""
+"""Measures the state in a lane's folder, and determines which rows of state belong to the lane's tasks."""
 
 from __future__ import annotations
 

@@ -68,8 +68,8 @@ def check(
 
 
 def is_closing(group: Group) -> bool:
-    """Whether a group's query runs in Spark's append mode, because it emits each row once. (A group with a ``process``
-    runs in update mode, and so does every group in real-time mode.)
+    """Whether Spark runs a group's query in append mode; if not, in update mode. (In real-time mode, every query runs
+    in update mode, whatever this returns.)
     """
     stateful = group.stateful
     return stateful is None or stateful.kind == "join" or stateful.args.get("emit") == "on_close"

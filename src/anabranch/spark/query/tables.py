@@ -49,7 +49,9 @@ def schema_of(columns: StructType, where: str) -> pa.Schema:
 
 
 def write(rows: DataFrame, table: Table, output: str, owner: Owner, schema: pa.Schema) -> list[Written]:
-    """Write the rows of a batch durably. Readers don't see the rows before the batch is committed."""
+    """Write the rows of a batch durably, and return what was written. Readers don't see the rows until
+    :meth:`TablePublisher.publish` commits them.
+    """
     told = arrow.mapped(rows, _writing(table, output, owner, schema), _WRITTEN_TYPE).collect()
     return [read_written(bytes(row["written"])) for row in told]
 

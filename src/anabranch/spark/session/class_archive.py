@@ -1,4 +1,4 @@
-"""Finds the archive of Spark's classes that ``anabranch doctor --fix`` makes on this machine.
+"""Finds, checks and replaces the archive of Spark's classes that ``anabranch doctor --fix`` makes on this machine.
 
 A JVM loads classes from an archive in a fraction of the time that it needs to find them in Spark's 280 jars, parse them
 and verify them. Java calls this *class data sharing*.
@@ -48,8 +48,8 @@ def path(java: Java) -> Path:
 
 
 def options(java: Java) -> str:
-    """Java's options for a JVM that uses the archive. Empty if there is no archive, if its folder can't be read, or if
-    an environment variable already gives Java options about class data sharing.
+    """Java's options for a JVM that uses the archive. Empty if there is no archive, if the folder for it can't be
+    determined or read, or if an environment variable already gives Java options about class data sharing.
     """
     given = " ".join(os.environ.get(name, "") for name in _VARIABLES)
     if any(each in given for each in _OTHER):

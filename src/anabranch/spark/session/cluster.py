@@ -1,5 +1,5 @@
-"""Prepares a container's session on a cluster: checks that a standalone master can be reached, and has anabranch and
-the job's code sent to the executors.
+"""Prepares a container's session on a cluster: checks that a standalone master can be reached, determines the
+interpreter for Python workers, and has anabranch and the job's code sent to the executors.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def check_master(master: str) -> None:
 
 
 def python(conf: Mapping[str, str]) -> str:
-    """The path of the interpreter for Python workers, which must be the same on all machines. By default, it is the
-    path of the interpreter that runs this process.
+    """The interpreter for Python workers, as a path that must lead to it on every machine: ``spark.pyspark.python`` in
+    ``conf`` or, by default, the path of the interpreter that runs this process.
 
     Raises:
         ConfigError: there is no interpreter at this path on this machine, where Spark needs one to plan batches.

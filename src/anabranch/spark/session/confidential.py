@@ -1,4 +1,4 @@
-"""Hands secrets in ``[spark.conf]`` to Spark in a file: every user of a machine can read the arguments of a process."""
+"""Hands secrets in ``[spark.conf]`` to Spark in a file, not as arguments, which every user of the machine can read."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def of(conf: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def in_file(secrets: Mapping[str, str]) -> Iterator[None]:
-    """Inside ``with``, a JVM that PySpark starts reads these settings from a file that only this user can read. The
-    settings given to PySpark itself override them.
+    """Inside ``with``, a JVM that PySpark starts reads ``secrets`` from a file that only this user can read. Settings
+    given to PySpark itself override those in the file.
     """
     if not secrets:
         yield

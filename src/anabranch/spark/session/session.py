@@ -1,4 +1,4 @@
-"""Starts and stops a container's Spark session, with the settings that anabranch needs."""
+"""Starts and stops Spark sessions with the settings that anabranch needs, and has functions sent to Python workers."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ def master_of(master: str | None, cores: int = 0) -> str:
     cores of this machine (at least 2), or ``cores`` if this is more.
 
     ``cores`` says how many Spark tasks must be able to run at the same time; 0 for any number. With fewer cores, a lane
-    in real time would never read some of its partitions. So unless ``cores`` is 0, Spark gets the number of this
-    machine's cores in place of ``local[*]``, because Spark itself might count fewer.
+    in real time would never read some of its partitions. Unless ``cores`` is 0, the ``*`` of a configured ``local[*]``
+    is replaced by the number of this machine's cores, because Spark itself might count fewer.
 
     Raises:
         ConfigError: a local master with fewer cores is configured.
@@ -129,7 +129,9 @@ def master_of(master: str | None, cores: int = 0) -> str:
 
 
 def conf(settings: Settings) -> dict[str, str]:
-    """Spark's settings: those that anabranch needs, overridden by the configured settings."""
+    """Spark's settings, without those for systems and formats: the settings that anabranch itself needs, overridden by
+    the configured settings.
+    """
     scheme = urlsplit(settings.storage.root).scheme
     storage = LOCAL_SETTINGS if scheme in _LOCAL else FAR_SETTINGS | (S3_SETTINGS if scheme == _S3 else {})
     here = {} if cluster.is_cluster(master_of(settings.spark.master)) else HERE
@@ -294,8 +296,8 @@ def probed(settings: Settings) -> list[Probe]:
 
 def carry(functions: Mapping[int, Any]) -> None:
     """Have a job's functions sent to Python workers as code rather than by name, together with all functions in loaded
-    modules of the same folders. (A function may pass UDFs from such modules to Spark.) Functions of a job file are left
-    out if workers can import it.
+    modules of the same folders. (A function may pass UDFs from such modules to Spark.) In a session that anabranch
+    has started on this machine, functions of a job file are left out, because workers can import the file.
 
     This is necessary for functions in a test module or in modules next to it, because workers can't import these
     modules. In a session that anabranch hasn't started, it is also necessary for functions in a job file.

@@ -45,16 +45,16 @@ def parse_type(declared: str) -> DataType:
 
 
 def pruned(schema: StructType, only: Set[str] | None) -> StructType:
-    """The fields in ``only`` (None for all). If there are none, the first field, because a value must be parsed to find
-    out whether it is readable."""
+    """The fields that are in ``only`` (None for all). If no field is in ``only``, the first field, because a value must
+    be parsed to find out whether it is readable."""
     if only is None:
         return schema
     return StructType([field for field in schema if field.name in only] or schema.fields[:1])
 
 
 def encode_key(columns: Sequence[tuple[Column, DataType]]) -> Column:
-    """The key bytes of one or several columns. A single null column becomes a null key. Among several columns, a null
-    becomes a null in the JSON array.
+    """The key bytes of one or several columns. If a single column is null, the key is null. Several columns become a
+    JSON array, in which a null column is ``null``.
     """
     if len(columns) == 1:
         column, kind = columns[0]

@@ -55,7 +55,7 @@ class RecordDecoding:
         node: the ``read``.
         reader: decodes the needed columns of values.
         key: the declared columns of the key; None if no key is declared.
-        keyed: whether to observe which records have null keys, because a stateful operator accepts none of them.
+        keyed: whether to observe where null keys are, because a stateful operator doesn't accept their records.
     """
 
     node: Node
@@ -91,7 +91,9 @@ class RecordDecoding:
         return opened.select("*", *[fault.alias(_BAD.format(name)) for name, fault in self._checks().items()])
 
     def _checks(self) -> dict[str, Column]:
-        """The conditions for faulty values and keys, by the fault's name; none if all bytes are allowed."""
+        """The conditions for faulty values and faulty keys, by the fault's name. A condition is left out if there can
+        be no such fault, because all bytes are allowed or no key is declared.
+        """
         value = self.reader.fault(_VALUE)
         key = None if self.key is None else codec.key_fault(F.col("key"), self.key)
         return {name: fault for name, fault in {"value": value, "key": key}.items() if fault is not None}

@@ -72,7 +72,7 @@ class JsonReader:
     @classmethod
     def of(cls, declared: StructType, read_as: Mapping[str, str], where: str) -> JsonReader:
         """The reader of a stream. Raises GraphError if a column's type can't be read from JSON, or if ``read_as``
-        doesn't fit the columns.
+        isn't valid or doesn't fit the columns.
         """
         for each in declared.fields:
             _check_type(each.name, each.dataType, where)

@@ -28,7 +28,7 @@ class Reader(Protocol):
     def opened(self, value: Column) -> Column: ...
 
     def fault(self, opened: str) -> Column | None:
-        """A condition for unreadable values, on the column named ``opened``. None if all values are readable."""
+        """A condition for unreadable values, on the opened column, whose name is given. None if all are readable."""
         ...
 
     def reason(self, value: Column) -> Column:

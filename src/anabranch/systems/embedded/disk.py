@@ -43,7 +43,7 @@ def link_new(path: str, content: bytes) -> bool:
 
 
 def replace(path: str, content: bytes) -> None:
-    """Write a file completely and durably, replacing the existing one. The caller must exclude other writers."""
+    """Write a file completely and durably, replacing any existing one. The caller must exclude other writers."""
     os.rename(_write_beside(path, content), path)
     sync_folder(os.path.dirname(path))
 
@@ -109,8 +109,8 @@ def _opened(path: str) -> Iterator[int]:
 
 
 def _write_beside(path: str, content: bytes) -> str:
-    """Write a durable file with a unique name next to ``path``, and return its path. Readers ignore it, because its
-    name begins with a dot."""
+    """Write a durable file with a unique name next to ``path``, and return its path. Readers ignore this file,
+    because its name begins with a dot."""
     temporary = os.path.join(os.path.dirname(path), f".{uuid.uuid4().hex}.tmp")
     with open(temporary, "xb") as file:
         file.write(content)

@@ -1,5 +1,5 @@
-"""Deletes the records that a stream's retention doesn't keep, while the stream is being written and on request, and
-those of an intermediate stream that no lane will read again."""
+"""Deletes records that a stream's retention doesn't keep (while the stream is being written, and on request), and
+records of intermediate streams that no lane will read again."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ log = logs.get_logger()
 
 
 class Expiry:
-    """Applies the retention of the streams under a root. Thread-safe. ``now`` returns Unix milliseconds, for the age of
-    records.
+    """Deletes records of the streams under a root, and finds out how many records their readers still have to read.
+    Thread-safe. ``now`` returns Unix milliseconds, for the age of records.
     """
 
     def __init__(self, root: str, now: Callable[[], int], monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -41,8 +41,9 @@ class Expiry:
         self._looked: dict[tuple[str, int], float] = {}
 
     def look(self, info: StreamInfo, number: int, tail: Tail) -> None:
-        """If enough time has passed since the last check, delete some of the records of a partition that the stream's
-        retention doesn't keep. Errors are only logged, because the write after which this is called must not fail.
+        """If enough time has passed since the last check of a partition, delete entries as :meth:`expire` does without
+        ``past_readers``, but for about half a second at most. Errors of the log or the disk are only logged, because
+        the write after which this is called must not fail.
         """
         if info.retention == Retention():
             return
@@ -120,13 +121,13 @@ class Expiry:
         return lambda of: trimming.expired(of, retention, self._now())
 
     def _limit(self, stream: str, number: int) -> _Limit:
-        """A function for the lowest offset that readers still have to read, to be called only while the partition is
-        locked."""
+        """A function for the lowest offset that readers still have to read (None if there are no readers). Call the
+        function only while the partition is locked."""
         return lambda: readers.limit(layout.readers_folder(self._root, stream), number)
 
     def _due_entries(self, info: StreamInfo, number: int, tail: Tail) -> list[tuple[int, int]]:
-        """The entries that the retention doesn't keep, oldest first, without the last entry: for each, the offset after
-        it, and its number of records.
+        """A partition's entries that the retention doesn't keep, oldest first, without the partition's last entry: for
+        each, the offset after it, and its number of records.
         """
         of = self._partition(info.name, number, tail)
         due, found = trimming.expired(of, info.retention, self._now()), []

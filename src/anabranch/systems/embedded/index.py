@@ -25,7 +25,8 @@ class _Extent(msgspec.Struct, frozen=True):
 
 class PartitionIndex:
     """Finds records of one partition. Readers normally move forward, so a search begins at the entry where the previous
-    one ended, or at the oldest entry if the wanted offset doesn't come after that entry."""
+    search ended. If this entry was deleted, or the wanted offset doesn't come after it, the search begins at the oldest
+    entry."""
 
     def __init__(self, root: str, stream: str, number: int) -> None:
         self._manifest = layout.manifest_folder(root, stream, number)

@@ -1,4 +1,6 @@
-"""Where a stream's files are, and the content of ``stream.json``, which makes a folder a stream."""
+"""Where a stream's files are, what ``stream.json`` contains, and which names a stream can have. (A folder is a stream
+if it contains ``stream.json``.)
+"""
 
 from __future__ import annotations
 

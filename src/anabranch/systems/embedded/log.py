@@ -1,4 +1,4 @@
-"""The log as a whole: its streams, the ends of their partitions, and where records are."""
+"""The embedded log as a whole: manages streams, adds entries, applies retentions, and finds ends and records."""
 
 from __future__ import annotations
 
@@ -54,13 +54,15 @@ class Log:
 
     def expand(self, stream: str, partitions: int) -> StreamInfo:
         """Raise a stream's partition count. Raises UsageError if the new count isn't a multiple of the current one.
-        Other processes see all new partitions or none. Lanes that are fenced or closed in the old partitions are so in
-        the new ones, too.
+        Other processes see all new partitions or none. Lanes that are fenced or closed in the old partitions are
+        fenced or closed in the new ones, too.
         """
         return self._streams.expand(stream, partitions)
 
     def retain(self, stream: str, retention: Retention) -> StreamInfo:
-        """Set how long a stream keeps its records. From then on, its writers delete what the retention doesn't keep."""
+        """Set a stream's retention. From then on, its writers delete old records that the retention doesn't keep, and
+        that no reader still has to read.
+        """
         return self._streams.retain(stream, retention)
 
     def expire(self, stream: str, *, past_readers: bool = False) -> int:
@@ -76,7 +78,9 @@ class Log:
         return self._expiry.lags(self.describe(stream), self.ends(stream))
 
     def purge(self, stream: str, before: Mapping[int, int]) -> int:
-        """Delete the records before these offsets, by partition, and return their number; see :meth:`Expiry.purge`."""
+        """Delete the entries whose records all come before these offsets (by partition), and return the number of
+        deleted records; see :meth:`Expiry.purge`.
+        """
         return self._expiry.purge(self.describe(stream), self.ends(stream, before), before)
 
     def streams(self) -> list[str]:
@@ -84,13 +88,13 @@ class Log:
         return self._streams.names()
 
     def describe(self, stream: str) -> StreamInfo:
-        """The current content of ``stream.json``, which costs one ``stat`` call if the file hasn't changed. Raises
-        NotFoundError, which suggests a similar name, if there is no such stream.
+        """The current content of ``stream.json``. Costs one ``stat`` call if the file hasn't changed since the last
+        call. Raises NotFoundError if there is no such stream, with a similar name as a suggestion, if there is one.
         """
         return self._streams.describe(stream)
 
     def starts(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, Start]:
-        """Where a stream's partitions begin (default: all partitions). Raises LogError for a damaged ``start.json``."""
+        """Where a stream's partitions begin (default: all partitions). Raises what :func:`start.read` raises."""
         numbers = range(self.describe(stream).partitions) if partitions is None else partitions
         return {number: start.read(layout.start_path(self._root, stream, number)) for number in numbers}
 
@@ -100,10 +104,11 @@ class Log:
         """The tails of a stream's partitions (default: all). They are durable: no power cut can undo them.
 
         For a partition with a ``known`` tail, only later entries are looked up, which costs two ``stat`` calls if there
-        are none. Otherwise, the folder is listed.
+        are none. For a partition without one, the folder is listed.
 
         Raises:
-            LogError: ``known`` belongs to an earlier stream of the same name, or the manifest has a hole.
+            LogError: a ``known`` tail belongs to an earlier stream of the same name, or a manifest is missing, empty,
+                or has a hole.
         """
         info = self.describe(stream)
         tails: dict[int, Tail] = {}
@@ -121,8 +126,8 @@ class Log:
         return partition.read(layout.manifest_folder(self._root, stream, number), sequence)
 
     def controls(self, stream: str, number: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
-        """See :meth:`anabranch.systems.contract.System.controls`. ``cursor`` is the number of an entry. Of deleted
-        entries after it, the result includes each lane's last control record.
+        """See :meth:`anabranch.systems.contract.System.controls`. ``cursor`` is the number of an entry. If entries
+        after it have been deleted, the result begins with each lane's last control record among all deleted entries.
         """
         info = self.describe(stream)
         folder = layout.manifest_folder(self._root, stream, self._checked(info, number))
@@ -151,8 +156,8 @@ class Log:
     def extend(
         self, stream: str, number: int, tail: Tail | None, decide: Callable[[Tail], Entry | None]
     ) -> tuple[Tail, bool]:
-        """Add an entry to a partition; see :func:`partition.extend`. Then delete old records if a check of the
-        retention is due."""
+        """Add an entry to a partition; see :func:`partition.extend`. If an entry was added, and a check of the
+        retention is due, delete old records. Without ``tail``, the current tail is looked up first."""
         info = self.describe(stream)
         if tail is None:
             tail = self._streams.tail(info, self._checked(info, number))

@@ -35,8 +35,8 @@ class LogReaders:
         self._register(stream, job, lambda readers: readers.hold(job, positions))
 
     def _register(self, stream: str, job: str, hold: Callable[[StreamReaders], None]) -> None:
-        """Register a job as a reader. If this process may not write to the stream's folder, raise LogError if the
-        stream has a retention, which might delete records before they are read; without a retention, only log a
+        """Register a job as a reader; raise LogError if this fails. But if it fails because this process may not write
+        to the stream's folder, and the stream has no retention that could delete unread records, only log a
         warning."""
         try:
             hold(self._log.readers(stream))

@@ -62,8 +62,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         writers: the markers of all open lanes, and of the last :data:`CLOSED_KEPT` closed lanes, the least recently
             updated first. So a partition's last entry says how far each of these lanes is.
         floors: for each job, the highest epoch of the closed lanes that ``writers`` has dropped.
-        total: the bytes of the partition's segments up to this entry's, counted from the last entry without a total on.
-            None if an older anabranch wrote this entry, because it didn't store totals.
+        total: how many bytes the segments of this entry and of the entries before it have, deleted ones included.
+            Counts only entries after the last one without a total. None if an older anabranch, which didn't store
+            totals, wrote this entry.
     """
 
     version: int = layout.FORMAT_VERSION

@@ -1,6 +1,6 @@
 """One partition's manifest: reads its entries, finds its end, and publishes the next entry.
 
-The oldest entries are deleted first, never the last entry, and only after ``start.json`` has a later start
+Entries are deleted from the oldest on, but never the last one, and only after ``start.json`` has a later start
 (:mod:`anabranch.systems.embedded.trimming`). So an entry that a process has read is valid unless ``start.json``, read
 afterwards, has a start after this entry.
 """
@@ -57,8 +57,8 @@ def read(folder: str, sequence: int) -> Entry | None:
 
 
 def look(folder: str, stream_id: str) -> Tail:
-    """The current tail, found by listing the folder; ``Tail(sequence=-1)`` if no entry was ever added. Raises LogError
-    if the manifest doesn't exist, or has a hole.
+    """The current tail, found by listing the folder. If there are no entries, and none was ever deleted, the tail's
+    ``sequence`` is -1. Raises LogError if the manifest doesn't exist, or has a hole.
     """
     while True:
         begins = start.read(start.of_manifest(folder))
@@ -81,7 +81,8 @@ def look(folder: str, stream_id: str) -> Tail:
 
 def forward(folder: str, tail: Tail) -> Tail:
     """The current tail, found from an earlier one. Without new entries, this costs two ``stat`` calls; with n new
-    entries, O(log n) ``stat`` calls and two reads.
+    entries, O(log n) ``stat`` calls and two reads. If the entries after the earlier tail were deleted meanwhile, the
+    folder is listed.
     """
     low = tail.sequence
     if not os.path.exists(path_of(folder, low + 1)):
@@ -144,8 +145,8 @@ def _beyond(folder: str, tail: Tail) -> Tail:
 
 
 def _existing(folder: str, tail: Tail, sequence: int) -> Tail | None:
-    """The tail after an existing entry, which is made durable first, in case its writer died before doing so. None if
-    it was deleted.
+    """The tail after an entry, which is made durable first, in case its writer died before doing so. None if the entry
+    was deleted meanwhile.
     """
     disk.sync_folder(folder)
     entry = read(folder, sequence)

@@ -1,5 +1,5 @@
-"""The jobs that read a stream. Each has a file in the stream's folder, with the positions from which it still has to
-read.
+"""The readers of a stream: the jobs that have registered with a file in the stream's ``readers`` folder. The file
+contains the positions from which the job still has to read.
 
 A process that applies the stream's retention reads these files while it holds a partition's lock exclusively. A reader
 first makes its file durable, and then takes each partition's lock once: every deletion that hasn't seen the file has
@@ -44,7 +44,8 @@ class StreamReaders:
         self._folder = layout.readers_folder(root, stream)
 
     def all(self) -> dict[str, Reader]:
-        """The readers by job. Raises LogError or UnsupportedFormatError, which names the damaged file."""
+        """The readers by job. Raises LogError for a damaged file, UnsupportedFormatError for one of another format
+        version; the error names the file."""
         return _read(self._folder)
 
     def hold_all(self, job: str) -> None:

@@ -31,7 +31,8 @@ def streamed(spark: SparkSession, system: EmbeddedSystem, reading: Reading) -> D
 
 
 class EmbeddedSource(SystemSource):
-    """The source of a log. Its options are those of :func:`anabranch.systems.reading.spark.options`, and ``root``."""
+    """The Spark source for a log. Its options are those of :func:`anabranch.systems.reading.spark.options`, and
+    ``root``."""
 
     @classmethod
     def name(cls) -> str:

@@ -44,8 +44,8 @@ def of_segment(path: str) -> str:
 
 
 def read(path: str) -> Start:
-    """Where a partition begins; ``ALL`` if there is no ``start.json``. Raises LogError or UnsupportedFormatError, which
-    names ``path``, if the file isn't valid."""
+    """Where a partition begins; ``ALL`` if there is no ``start.json``. Raises LogError if the file is damaged,
+    UnsupportedFormatError if it has another format version; the error names ``path``."""
     try:
         with open(path, "rb") as file:
             raw = file.read()

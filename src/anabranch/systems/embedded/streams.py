@@ -95,7 +95,7 @@ class Streams:
         return info
 
     def tail(self, info: StreamInfo, number: int) -> Tail:
-        """A partition's tail, found by listing its folder. Raises LogError if the partition has lost its entries."""
+        """A partition's tail, found by listing its folder. Raises LogError if entries are missing."""
         folder = layout.manifest_folder(self._root, info.name, number)
         tail = partition.look(folder, info.id)
         if tail.sequence < 0:

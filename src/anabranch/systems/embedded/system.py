@@ -135,7 +135,8 @@ class EmbeddedSystem(System):
         return published(self.log, lane.id, self._outputs(lane))
 
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes with markers in the streams' tails; see :func:`writer.foreign_writers`."""
+        """The job's lanes with markers in these streams' tails, each with one such stream; see
+        :func:`writer.foreign_writers`."""
         known = self.streams()
         there = [stream for stream in streams if stream in known]
         found = [(lane, stream) for stream in there for lane in writer.foreign_writers(self.log, stream, job)]

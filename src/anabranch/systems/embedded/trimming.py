@@ -70,10 +70,11 @@ def expired(of: Partition, retention: Retention, now: int) -> Due:
 
 
 def trim(of: Partition, due: Due, limit: Callable[[], int | None]) -> Trimmed:
-    """Delete a partition's oldest entries before the first entry that isn't due, but at most ``_AT_ONCE`` entries.
+    """Delete a partition's entries from the oldest on, up to the first one that isn't due, but never the last entry,
+    and at most ``_AT_ONCE`` entries. If other processes hold the lock for too long, delete nothing.
 
-    ``limit``, called while the partition is locked, returns the lowest offset that readers still have to read, or None
-    if there are no readers. Entries with a record at or after this offset stay.
+    ``limit``, called while the partition is locked, returns the lowest offset that must be kept for readers, or None if
+    there is no such limit. Entries with a record at or after this offset stay.
 
     Raises:
         LogError: ``start.json``, an entry, or the file of a reader is damaged.

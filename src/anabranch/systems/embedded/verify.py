@@ -1,5 +1,5 @@
 """Checks a stream's files: JSON must be valid, entries must follow each other without a hole, and segments must have
-the sizes that the entries say."""
+the sizes that the entries give."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ __all__ = ["faults"]
 
 def faults(log: Log, stream: str) -> list[StreamFault]:
     """The problems of a stream, to which other processes can write meanwhile. In each partition, the check ends at the
-    first fault in ``start.json`` or the manifest. Only the first damaged reader file is reported.
+    first fault in ``start.json`` or the manifest. Only the first damaged reader file is reported. If ``stream.json`` is
+    damaged, nothing else is checked.
 
     Raises:
         NotFoundError: there is no such stream.

@@ -1,5 +1,5 @@
-"""Publishes a lane's batches exactly once, and fences lanes: a fence stops a lane's writers with a lower epoch for
-good."""
+"""Publishes a lane's batches exactly once, and closes, fences and lists lanes. A fence stops a lane's writers with a
+lower epoch for good."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["LaneWriter", "fence", "foreign_writers"]
 class LaneWriter:
     """Publishes for an *incarnation* of a lane: the process that has the lane under ``epoch``. Not thread-safe.
 
-    After an error, except FencedError, publish the same batch again; it takes effect only once.
+    After FencedError, stop; after any other error, publish the same batch again: it takes effect only once.
     """
 
     def __init__(self, log: Log, job: str, lane: str, epoch: int) -> None:
@@ -103,8 +103,8 @@ class LaneWriter:
     def _seen(self, stream: str, number: int) -> Tail:
         """The last tail of a partition that this writer has seen. The first use of a stream looks up all its tails.
 
-        Then the writer follows every new entry. So it notices every fence, even one whose marker was dropped from the
-        manifest.
+        From then on, the writer follows every new entry. So it notices every fence, even one whose marker was
+        dropped from the manifest.
         """
         if (stream, number) not in self._tails:
             for each, tail in {**self._log.ends(stream), **self._log.ends(stream, [number])}.items():
@@ -179,6 +179,6 @@ def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
 
 
 def foreign_writers(log: Log, stream: str, job: str) -> set[str]:
-    """The lanes of a job with markers in a stream's tails: all open lanes, and those among a partition's last 64 closed
-    lanes."""
+    """The lanes of a job with markers in a stream's tails. A partition's tail has the markers of all open lanes, but
+    only of the last 64 closed lanes."""
     return {lane for tail in log.ends(stream).values() for lane, mark in tail.writers.items() if mark.job == job}

@@ -58,8 +58,8 @@ class ControlLog:
 
     Args:
         topic: the topic of the control records, created when the first one is written.
-        pause: the shortest time, in seconds, between two looks at the topic. The first look after this process has
-            written a control record doesn't wait.
+        pause: for how many seconds after a look at the topic no other look is needed, unless this process has written a
+            control record since.
     """
 
     def __init__(self, topics: Topics, topic: str, pause: float = 0.05) -> None:

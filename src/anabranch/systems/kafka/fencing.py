@@ -39,8 +39,8 @@ def fence(
         epoch: the epoch that the markers will have.
         new: whether no batch of the lane was ever planned; None if unknown. Unless it is False, missing markers are
             created.
-        closed: whether the slots refuse even the process with ``epoch``.
-        opens: whether a closed lane is opened again, because the process with ``epoch`` still has something to write.
+        closed: whether to close the slots, so that they refuse even the process with ``epoch``.
+        opens: whether to open closed slots again, because the process with ``epoch`` still has something to write.
 
     Raises:
         FencedError: a process with a higher epoch has the lane.
@@ -87,7 +87,8 @@ def successor(
     closed: bool,
     opens: bool = False,
 ) -> Marker:
-    """The marker with which a fence replaces ``found``, a slot's current marker. Raises what :func:`fence` raises."""
+    """The marker with which a fence replaces ``found``, a slot's current marker, if any. Raises what :func:`fence`
+    raises."""
     if found is None:
         if new is False:
             raise unmarked(job, lane, slot)

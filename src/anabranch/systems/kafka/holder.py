@@ -65,18 +65,18 @@ class LostRecord:
 
 
 class Holder:
-    """Holds a transactional id until another producer initializes it, which also aborts open transactions of earlier
-    holders. Not thread-safe.
+    """Holds a transactional id until another producer initializes this id. Initializing an id also aborts the open
+    transaction of its earlier holder. Not thread-safe.
 
     Attributes:
         seen: the instance in the slot's marker when this producer initialized the id; its own instance after its first
             commit. If the marker has another instance, another producer has written to the slot.
         begun: when the open transaction began; None if no transaction is open.
-        lost: the records of the transaction that the producer or the brokers refused.
+        lost: the transaction's records that the producer or the brokers refused.
 
     Raises:
         ConfigError: the client refuses the settings, or the brokers refuse ``transaction_timeout``.
-        AnabranchError: the id can't be initialized within ``PATIENCE``.
+        AnabranchError: the id can't be initialized.
     """
 
     def __init__(self, settings: KafkaSettings, transactional_id: str) -> None:
@@ -170,8 +170,8 @@ class Holder:
         self.seen = self.instance
 
     def abort(self) -> None:
-        """Abort the transaction, unless a failed commit may still take effect. The outcome is then unknown until the id
-        is initialized again."""
+        """Abort the transaction, if one is open. Does nothing if a failed commit may still take effect: the outcome is
+        then unknown until the id is initialized again."""
         if self.begun is not None and not self._ending:
             _retried(self._producer.abort_transaction, time.monotonic() + _BRIEFLY)
             self.begun = None
@@ -210,8 +210,8 @@ def _note(lost: list[LostRecord], error: KafkaError | None, message: Message) ->
 
 @contextmanager
 def _unmasked() -> Iterator[None]:
-    """Raise the cause of a SystemError instead: confluent-kafka raises one if a fatal error and a delivery report occur
-    in one call.
+    """Replace a SystemError by its cause, if that is a KafkaException: confluent-kafka raises a SystemError if a fatal
+    error and a delivery report occur in one call.
     """
     try:
         yield
@@ -223,7 +223,8 @@ def _unmasked() -> Iterator[None]:
 
 def _bounded(call: Callable[[], object], seconds: float, producer: Producer) -> None:
     """Make a call in a thread, and wait at most ``seconds`` for its end: some calls never end once their broker has
-    been unreachable. The producer of such a call is never destroyed, because that would mean waiting.
+    been unreachable. If the call hasn't ended by then, KafkaException is raised, and the call's producer is never
+    destroyed, because destroying it would mean waiting for the call.
     """
     raised: list[BaseException] = []
 
@@ -244,8 +245,8 @@ def _bounded(call: Callable[[], object], seconds: float, producer: Producer) -> 
 
 
 def _retried(call: Callable[[float], object], deadline: float) -> None:
-    """Make a call, and repeat it after transient errors until the deadline. Its argument is the remaining time in
-    seconds."""
+    """Make a call, and repeat it after transient errors until the deadline. The call's argument is the remaining time
+    in seconds."""
     while True:
         try:
             with _unmasked():

@@ -1,4 +1,5 @@
-"""Where the jars of Spark's Kafka connector come from: a folder, the cache of ``anabranch jars fetch``, or Maven."""
+"""Where the jars of Spark's Kafka connector come from: a folder, the cache of ``anabranch jars fetch``, or Maven.
+Also finds the broker's jars in that cache."""
 
 from __future__ import annotations
 

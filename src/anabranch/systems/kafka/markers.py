@@ -1,5 +1,5 @@
-"""Reads and encodes markers, which say what a slot of a lane wrote last. A marker is committed together with the slot's
-records, as an offset of a consumer group on a topic that belongs to the job.
+"""Encodes and reads markers, which say what a slot of a lane wrote last, and creates their topic. A marker is committed
+together with the slot's records, as an offset of a consumer group on a topic that belongs to the job.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def transactional_id(prefix: str, job: str, lane: str, group: str, slot: int) ->
 
 
 def encode(marker: Marker) -> tuple[int, str]:
-    """A marker as the offset and the metadata of a partition. Raises AnabranchError if brokers don't accept metadata of
-    its length.
+    """A marker as the offset and the metadata of a partition. Raises AnabranchError if the metadata is
+    longer than brokers accept by default.
     """
     fields = {name: value for name, value in marker.to_builtins().items() if (name, value) != ("lineage", None)}
     text = msgspec.json.encode({"v": FORMAT_VERSION, **fields}).decode()
@@ -115,7 +115,7 @@ def decode(offset: int, metadata: str | None) -> Marker:
     """The inverse of :func:`encode`.
 
     Raises:
-        UnsupportedFormatError: another version of anabranch wrote the marker.
+        UnsupportedFormatError: the marker has another format version.
         StateError: the offset isn't a marker, for example because the group's offsets were set manually.
     """
     try:
@@ -252,7 +252,7 @@ def lane_of(group: str, prefix: str, job: str) -> str | None:
 
 
 def prepare(settings: KafkaSettings, job: str, slots: int) -> None:
-    """Create or expand the job's topic for markers, and wait until brokers show at least ``slots`` of its partitions.
+    """Create or expand the job's topic for markers if necessary, and wait until it has at least ``slots`` partitions.
     Raises AnabranchError if the cluster doesn't allow this, or takes too long.
     """
     admin, name = AdminClient(librdkafka(settings)), topic(job)
@@ -295,8 +295,8 @@ def _partitions(admin: AdminClient, name: str) -> int:
 
 
 def _settle(error: BaseException | None, name: str, slots: int, beaten: int) -> None:
-    """Raise an error for a failed request, unless its code is ``beaten``: another process then made the same change
-    first."""
+    """Raise an error for a failed request, unless the request's error has the code ``beaten``: then another process has
+    changed the topic first."""
     if isinstance(error, KafkaException) and error.args[0].code() != beaten:
         raise AnabranchError(
             f"topic {name} can't be made with {slots} partitions: {error.args[0].str()}",

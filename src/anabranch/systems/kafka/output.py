@@ -99,8 +99,8 @@ class StreamEnds(Protocol):
 
 
 class KafkaPublisher:
-    """The driver's part of a lane's output. What workers have committed is already visible, so the driver only takes
-    the slots and writes control records.
+    """The driver's part of a lane's output. Workers commit the records themselves, so the driver only takes the slots,
+    writes control records, and can wait until the records are visible.
     """
 
     slotted = True
@@ -151,8 +151,8 @@ class KafkaPublisher:
 
 def fence(settings: KafkaSettings, lane: Lane, epoch: int, *, new: bool | None, closed: bool = False) -> int:
     """Make a lane's slots refuse every epoch lower than ``epoch``, and abort the slots' open transactions, whose
-    markers can't be read until then. Returns the last batch that is in a slot, at least in part; -1 if none. Raises
-    what :func:`fencing.fence` raises.
+    markers can't be read until then. Returns the last batch that at least one slot has committed; -1 if none.
+    Raises what :func:`fencing.fence` raises.
 
     ``closed`` says whether the slots refuse even the process with ``epoch``, until it takes its slots again.
     """

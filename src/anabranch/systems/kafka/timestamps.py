@@ -15,6 +15,7 @@ _FIRST_MS = 1
 
 
 def milliseconds(times: pa.Array) -> npt.NDArray[Any]:
-    """The timestamps of records in milliseconds since 1970, raised to the first millisecond that the client accepts."""
+    """The timestamps of records in milliseconds since 1970. Timestamps before the first one that the client accepts are
+    raised to it."""
     found: npt.NDArray[Any] = np.maximum(times.cast(pa.int64()).to_numpy() // 1000, _FIRST_MS)
     return found

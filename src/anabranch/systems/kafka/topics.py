@@ -1,4 +1,4 @@
-"""Creates, expands, lists and finds the topics of streams, and looks up their offsets."""
+"""Creates, expands, lists and describes the topics of streams, deletes old records, and finds and commits offsets."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Topics:
 
     def counts(self) -> dict[str, int]:
         """The partition counts of all streams, by name. Topics whose names begin with ``__``, such as Kafka's own, are
-        left out. So is an unbound topic if the stream of its name is bound to another topic.
+        left out. So are topics that no stream has, because the stream of the same name has another topic.
         """
         doing = "listing the topics"
         self._answer(doing, lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience))
@@ -106,7 +106,8 @@ class Topics:
         return answer  # type: ignore[no-any-return]
 
     def describe(self, stream: str) -> TopicDescription:
-        """A stream's topic. Raises NotFoundError, which suggests a similar name, if the topic doesn't exist."""
+        """A stream's topic. Raises NotFoundError if the topic doesn't exist, with a similar name as a suggestion, if
+        there is one."""
         found = self.find(stream)
         if found is None:
             near = difflib.get_close_matches(stream, self.names(), n=1)
@@ -118,11 +119,13 @@ class Topics:
         return found
 
     def create(self, stream: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Create a stream's topic, unless it exists with that partition count, and wait until every broker knows it.
+        """Create a stream's topic, unless it exists with this number of partitions, and wait until every broker knows
+        it.
 
         Raises:
             ConflictError: the topic exists with another partition count.
             UsageError: the name isn't allowed, ``partitions`` is less than 1, or the brokers refuse the settings.
+            ConfigError: the brokers refuse the replication factor.
             AnabranchError: the brokers don't create the topic, or not all of its partitions get a leader in time.
         """
         topic = self.topic(stream)
@@ -170,7 +173,7 @@ class Topics:
         self._wait_everywhere(stream, partitions)
 
     def starts(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
-        """The offset of the oldest existing record in each partition (default: all partitions)."""
+        """The offset at which each partition begins (default: all partitions)."""
         return self._offsets(stream, OffsetSpec.earliest(), COMMITTED, partitions)  # type: ignore[no-untyped-call]
 
     def ends(
@@ -254,7 +257,8 @@ class Topics:
         request: Callable[[AdminClient], Mapping[TopicPartition, Future[V]]],
         partitions: Sequence[int],
     ) -> dict[int, V]:
-        """The answers for these partitions. The request is repeated while the client's view of the topic is old."""
+        """The answers for these partitions. The request is repeated while answers are missing, for example because the
+        client's view of the topic is outdated."""
         deadline = time.monotonic() + self.cluster.patience
         while partitions:
             found: dict[int, V] = {}

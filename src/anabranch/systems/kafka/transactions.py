@@ -85,8 +85,8 @@ class SlotWriter:
         return SlotTransaction(self, holder, slot, batch, marker)
 
     def marker(self, slot: int, timeout: float = PATIENCE) -> Marker:
-        """The slot's marker, if this incarnation may write. Raises what :meth:`open` raises, and OutOfTimeError if the
-        marker can't be read within ``timeout`` seconds.
+        """The slot's marker. Raises what :meth:`open` raises, for example FencedError if this incarnation may not
+        write, and OutOfTimeError if the marker can't be read within ``timeout`` seconds.
         """
         marker = self.reader().read([slot], timeout)[slot]
         if marker is None:
@@ -112,7 +112,8 @@ class SlotWriter:
             before.drop()
 
     def _if_still_ours(self, kept: Holder, slot: int) -> Marker | None:
-        """The slot's marker; None if another producer has written to the slot since, or may be doing so."""
+        """The slot's marker; None if a producer other than ``kept`` has written to the slot meanwhile, or may be doing
+        so."""
         try:
             marker = self.marker(slot, _SETTLED)
         except OutOfTimeError:
@@ -130,8 +131,8 @@ class SlotWriter:
 
 
 class SlotTransaction:
-    """A slot's part of a batch. After ``commit``, readers see all of it; without a commit, never any of it. Not
-    thread-safe.
+    """A slot's part of a batch. ``commit`` makes all of it visible to readers; without a commit, they never see any of
+    it. Not thread-safe.
 
     Use it in ``with``: if it isn't committed, it is aborted. After an error, except FencedError, open the batch again.
     If the slot has already committed this batch or a later one, ``done`` is true, and nothing is written.
@@ -153,7 +154,8 @@ class SlotTransaction:
 
         Raises:
             FencedError: as for :meth:`commit`.
-            AnabranchError: a record is too large, the transaction took too long, or the brokers refuse a record.
+            AnabranchError: the records can't be written, for example because one is too large, because the transaction
+                took too long, or because another producer took over the slot.
         """
         if self.done or not records.num_rows:
             return
@@ -202,8 +204,8 @@ class SlotTransaction:
         crash_points.reach(crash_points.TRANSACTED, self._writer.lane, self._batch)
 
     def abort(self) -> None:
-        """Ensure that what was written never becomes visible, unless the transaction has ended. After a failed
-        :meth:`commit`, the outcome is known only when the batch is opened again."""
+        """Ensure that what was written never becomes visible. Does nothing if the transaction has ended. After a failed
+        :meth:`commit`, it may be unknown until the batch is opened again whether the batch is visible."""
         if self._holder is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""What a system provides for Spark, and the source for systems without their own, which returns Arrow batches."""
+"""What a system provides for Spark, and the source (of Arrow batches) for systems that have no source of their own."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class SparkSide(Protocol):
         ...
 
     def plain(self, system: Any, streams: Mapping[int, str]) -> PlainWriter:
-        """A writer for at-least-once output, if the system has ``delivery`` among its ``stream_settings``. ``streams``
-        maps each output's number to the output's stream.
+        """A writer for at-least-once output. ``streams`` maps each output's number to the output's stream. Raises
+        NotImplementedError if the system doesn't have ``delivery`` among its ``stream_settings``.
         """
         ...
 
@@ -149,9 +149,9 @@ class Reader(DataSourceStreamReader):
         return self._offset({p: self._starting.get(p, 0) for p in self._partitions})
 
     def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:
-        """The end offsets of the next batch. ``limit`` is the query's read limit; without one, ``max_rows`` applies.
-        Raises StateError if a partition ends before the lane's position, or if the stream was deleted and created
-        again.
+        """The end offsets of the next batch. ``limit`` is the query's read limit; without one, ``max_rows`` applies. If
+        the limit is 0, returns ``start``. Raises StateError if a partition ends before the lane's position, or if the
+        stream was deleted and created again.
         """
         if crash_points.ACTIVE:
             crash_points.reach(crash_points.PLANNING, self._lane, crash_points.next_batch(self._commits))
@@ -176,7 +176,8 @@ class Reader(DataSourceStreamReader):
         return [self.piece(p, first, last) for p, first, last in ranges if last > first]
 
     def metered(self, partition: int, pieces: Iterable[Callable[[], Iterable[Records]]]) -> Iterator[pa.RecordBatch]:
-        """The records of a partition in Spark's form. The worker reports how many it has read, and how long it took."""
+        """The records of these pieces of a partition, in the columns of ``SCHEMA`` or of ``BARE``. The worker reports
+        how many records it has read, and how long this took."""
         with closing(meters.meter(self._line, counts.READING)) as meter:
             tally = meter.tally(0, 0, partition)
             for piece in pieces:
@@ -235,7 +236,9 @@ class SystemReader(Reader):
 
 
 class SystemSource(DataSource):
-    """The source for any system. Its options are those of :func:`options`, and ``system``, the pickled system."""
+    """The source for any system. Its options are those of :func:`options`, and ``system``: the pickled system, in
+    base64.
+    """
 
     @classmethod
     def name(cls) -> str:

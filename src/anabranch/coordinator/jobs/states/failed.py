@@ -1,4 +1,4 @@
-"""Failed: the deployment keeps its first error. When the deployment is started again, so are its open lanes."""
+"""Failed: the deployment keeps a failed lane's error. When the deployment is started again, so are its open lanes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Running: the lanes run, apart from those that have failed or caught up. A failed lane isn't started again in this
-state.
+"""Running: all lanes should run, apart from those that have failed or caught up. A failed lane isn't started again in
+this state.
 """
 
 from __future__ import annotations

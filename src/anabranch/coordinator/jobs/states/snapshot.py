@@ -75,8 +75,8 @@ class Transition:
 
 
 def interrupted(snapshot: Snapshot, doing: str) -> Transition | None:
-    """The transition that interrupts a state in which lanes should run, if any. ``doing`` becomes part of the reason,
-    as in "the process that was draining it died".
+    """The transition, if any, that interrupts a state in which lanes should run. ``doing`` can become part of the
+    reason, as in "the process that was draining it died".
     """
     if snapshot.start_wanted:
         return Transition(to=DeploymentState.STARTING, why=f"the process that {doing} it died")
