@@ -112,9 +112,10 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
     """The seat of each task.
 
     Balance comes first: of each stage's tasks, each seat gets the floor or the ceiling of the average number.
-    (``min_traffic`` balances only the stateful tasks of all stages together, and all tasks together, if racks count and
-    either traffic comes first or no two tasks of a stage read the same partition.) Then each partition is read in few
-    containers (see :func:`placement.place`), and then, with racks, the cost decides. If ``rules.first`` is ``traffic``,
+    (An exception is ``min_traffic``, if racks count, and either traffic comes first or no two tasks of a stage read the
+    same partition. It then doesn't balance each stage, but only two totals over all stages: the number of stateful
+    tasks, and the number of all tasks.) Then each partition is read in few containers (see :func:`placement.place`),
+    and then, with racks, the cost decides. If ``rules.first`` is ``traffic``,
     the cost comes before the number of containers. The order of the arguments' elements doesn't matter. If the seats of
     the result are passed as ``former``, and ``non_overlap_cost`` isn't 0, no task moves.
 

@@ -92,7 +92,7 @@ class JobCode:
         return json.dumps(asdict(self))
 
     def on_this_machine(self) -> JobCode:
-        """The code in the form for workers on this machine: they can import everything that this process can."""
+        """The code for workers on this machine, with what they need to import everything that this process can."""
         return replace(
             snapshot(self), path=tuple(os.path.abspath(each) for each in sys.path if os.path.exists(each or "."))
         )

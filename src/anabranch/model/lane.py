@@ -95,7 +95,8 @@ class Lane(Document, frozen=True, kw_only=True):
         bases: the numbers of all tasks (at factor 1) of the lane.
         buckets: with a broadcast input: for each task (at factor 1) of which the lane has only a part, the buckets that
             it has.
-        added: the whole partitions that no predecessor has read. The lane begins where their ``read`` declares.
+        added: the whole partitions that no predecessor has read. In each of them, the lane begins at the start that the
+            ``read`` of the partition's stream declares.
         afresh: whether no predecessor has done the lane's work before. If so, the lane begins without state. In each
             SSP, the lane begins where the most advanced of its predecessors ended.
         rewind: where and with which state the lane begins, if a rewind, or the undoing of a rewind, has made it;

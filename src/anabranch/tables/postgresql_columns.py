@@ -44,8 +44,8 @@ that an existing column can have instead.
 
 @dataclass(frozen=True)
 class Column:
-    """A column of an existing table. ``needed`` says whether the job must write it, because it has no default and can't
-    be null.
+    """A column of an existing table. ``needed`` is true if the job must write the column: it can't be null, and the
+    database doesn't fill it by itself.
     """
 
     type: str

@@ -112,7 +112,7 @@ def groups_nearest(
 
     Returns:
         The bounds of loads, and the lower and upper bounds of the number of each group's standbys in each place. Loads
-            are closest to the shares exactly if they satisfy all of these bounds.
+            are closest to the shares if and only if they satisfy all of these bounds.
     """
     groups, places = open_.shape
     count = int(sizes.sum())

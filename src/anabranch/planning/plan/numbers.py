@@ -1,4 +1,4 @@
-"""Determines, for virtual tasks, the numbers of their tasks at factor 1, and which buckets of these tasks they have."""
+"""Determines, for virtual tasks, of which task at factor 1 (by number) each is a part, and which bucket it has."""
 
 from __future__ import annotations
 

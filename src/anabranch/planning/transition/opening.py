@@ -51,7 +51,7 @@ def spoken_for(names: Iterable[str], lanes: Mapping[str, Lane]) -> tuple[str, ..
 
 
 def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
-    """Complete a lane whose predecessors are all closed: with its start offsets, and with what it takes over from these
+    """Fill in the start offsets of a lane whose predecessors are all closed, and what the lane takes over from these
     predecessors.
 
     Raises:

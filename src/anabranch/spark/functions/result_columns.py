@@ -1,5 +1,5 @@
-"""Converts the results of Python functions to Arrow columns, also of arrays, maps and structs, and checks the Arrow
-columns that functions return."""
+"""Converts the results of Python functions to Arrow columns, including columns of arrays, maps and structs, and checks
+the Arrow columns that functions return."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@ Spark runs this file as a script, which starts in 0.02 s because it imports only
 
     fork_client.py SOCKET -m MODULE ...
 
-The fork gets this process's standard streams, folder and environment. When either of the two processes ends, the other
-ends as well. If no server is listening, or if a fork can't take over this process's environment, this process does the
-work itself.
+The fork gets this process's standard streams, working folder and environment. When either of the two processes ends,
+the other ends as well. If no server is listening, or if a fork can't take over this process's environment, this process
+does the work itself.
 """
 
 import os
