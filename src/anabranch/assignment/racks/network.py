@@ -121,9 +121,9 @@ def _flow(tails: Whole, heads: Whole, lower: Whole, upper: Whole, cost: Whole, s
 
 
 def _reduced(tails: Whole, heads: Whole, lower: Whole, upper: Whole, cost: Whole, flow: Whole, nodes: int) -> Whole:
-    """The reduced cost of each arc, from a ``flow`` of least cost. Another flow also has the least cost if and only if it
-    is at the lower bound of each arc whose reduced cost is positive, and at the upper bound of each arc whose reduced
-    cost is negative.
+    """The reduced cost of each arc, from a ``flow`` of least cost. Another flow also has the least cost if and only if
+    it is at the lower bound of each arc whose reduced cost is positive, and at the upper bound of each arc whose
+    reduced cost is negative.
     """
     onward, back = flow < upper, flow > lower
     start = np.concatenate([tails[onward], heads[back]])
