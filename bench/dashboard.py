@@ -2,9 +2,6 @@
 coordinator takes for a beat while 20 pages are open, against none.
 
 The coordinator listens in a process of its own, on SQLite; containers are played, without Spark.
-
-Budgets in milliseconds are for an ordinary machine. How much slower this one is, is measured beside each figure; the
-figure is divided by it, and a browser that is to be four times slower is slowed down by what is missing.
 """
 
 from __future__ import annotations
@@ -19,10 +16,10 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import sync_playwright
 from tests.dashboard.conftest import chromium
 from tests.support.interruption import interruptible
 
@@ -33,7 +30,6 @@ from anabranch.protocol.container import Heartbeat
 from bench.reads import CONTAINERS, EVENTS, JOB, SHAPES, report, started
 from bench.support.beating import TOKEN
 from bench.support.browser_tabs import PAN, Tab
-from bench.support.machine import slowness
 from bench.support.page_load import PAGES, PERIOD, Load, Served
 
 ALLOWED_RATIO = 1.1
@@ -42,7 +38,7 @@ ADDRESSES = ("", "/matrix", "/lanes", "/lanes?view=timeline", "/partitions", "/c
 _PATH = f"/jobs/{JOB}"
 _SETTLES = 3.0
 _SLOWER = 4
-"""So many times slower than on an ordinary machine the browser is where the budgets say so."""
+"""So many times slower the browser is made where the budgets say so."""
 
 
 @dataclass(frozen=True)
@@ -51,20 +47,17 @@ class Budget:
     allowed: float
     unit: str
 
-    def told(self, value: float, measured: float | None) -> tuple[str, bool]:
-        """A line of the table. ``measured``: the value on this machine, for times."""
+    def told(self, value: float) -> tuple[str, bool]:
         fine = value <= self.allowed
-        here = f"{measured:10,.1f}" if measured is not None else f"{'':10}"
-        line = f"{self.name:56} {here} {value:10,.1f} {self.allowed:10,.1f} {self.unit:6} {'' if fine else 'MISSED'}"
-        return line, fine
+        return f"{self.name:52} {value:10,.1f} {self.allowed:10,.1f} {self.unit:6} {'' if fine else 'MISSED'}", fine
 
 
 BUDGETS = {
     "js": Budget("script, compressed", 100, "kB"),
     "css": Budget("style sheet, compressed", 15, "kB"),
     "all": Budget("all that is loaded before the first request, compressed", 150, "kB"),
-    "paint": Budget(f"first contentful paint, CPU {_SLOWER}x slower than ordinary", 500, "ms"),
-    "useful": Budget(f"figures of the overview, CPU {_SLOWER}x slower than ordinary", 1_000, "ms"),
+    "paint": Budget(f"first contentful paint, CPU {_SLOWER}x slower", 500, "ms"),
+    "useful": Budget(f"figures of the overview, CPU {_SLOWER}x slower", 1_000, "ms"),
     "needed": Budget("of which the page had the CPU, with what drives it", 1_000, "ms"),
     "matrix": Budget("first picture of the matrix", 1_500, "ms"),
     "frame": Budget("a frame while the matrix is panned and zoomed, p95", 16.7, "ms"),
@@ -121,70 +114,43 @@ def weights() -> dict[str, float]:
     return {"js": sizes[".js"], "css": sizes[".css"], "all": sizes[".js"] + sizes[".css"] + sizes[".html"]}
 
 
-@dataclass
-class Figures:
-    """What was measured, by budget: as on an ordinary machine and, of times, on this one. Of several values, the
-    largest counts."""
-
-    values: dict[str, float] = field(default_factory=dict)
-    here: dict[str, float] = field(default_factory=dict)
-
-    def note(self, slower: float = 1.0, **found: float) -> None:
-        for name, value in found.items():
-            if value / slower >= self.values.get(name, 0.0):
-                self.values[name] = value / slower
-                if BUDGETS[name].unit == "ms":
-                    self.here[name] = value
-
-
-def slowed(browser: Browser, url: str, figures: Figures) -> None:
-    """How soon the overview is there in a browser that is so many times slower as the budgets say."""
-    paints, useful, needed = [], [], []
-    for _ in range(3):
-        slower = slowness()
-        tab = Tab(browser, url, _PATH, max(1.0, _SLOWER / slower))
-        over = max(1.0, slower / _SLOWER)
-        useful.append((tab.until(".figures strong") / over, over))
-        needed.append((1000 * tab.metrics()["TaskDuration"] / over, over))
-        paints.append((tab.paint() / over, over))
-        tab.close()
-    for name, values in {"paint": paints, "useful": useful, "needed": needed}.items():
-        value, over = sorted(values)[1]
-        figures.note(over, **{name: value * over})
-
-
-def in_browser(served: Served, load: Load, seconds: float) -> tuple[Figures, list[list[str]]]:
+def in_browser(served: Served, load: Load, seconds: float) -> tuple[dict[str, float], list[list[str]]]:
     """The figures of the budgets, and what each open page asks for at least every two seconds."""
-    figures, asked = Figures(), list[list[str]]()
-    figures.note(**weights())
+    found, asked = weights(), list[list[str]]()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         Tab(browser, served.url, _PATH).close()  # the first one starts much else
-        slowed(browser, served.url, figures)
+        paints, useful, needed = [], [], []
+        for _ in range(3):
+            tab = Tab(browser, served.url, _PATH, _SLOWER)
+            useful.append(tab.until(".figures strong"))
+            needed.append(1000 * tab.metrics()["TaskDuration"])
+            paints.append(tab.paint())
+            tab.close()
+        found |= {"paint": statistics.median(paints), "useful": statistics.median(useful)}
+        found["needed"] = statistics.median(needed)
+        most = {"nodes": 0.0, "heap": 0.0, "wire": 0.0, "task": 0.0, "update": 0.0}
         for address in ADDRESSES:
-            slower = slowness()
             tab = Tab(browser, served.url, _PATH + address)
             first = tab.until(".canvas canvas" if address == "/matrix" else "main h1")
             tab.page.wait_for_timeout(1000 * _SETTLES)
             begun = time.perf_counter()
             wire, rate, work, longest = tab.watched(load, seconds)
-            slower = statistics.mean((slower, slowness()))
             if address == "/matrix":
                 frames, works = tab.page.evaluate(PAN)
-                figures.note(slower, matrix=first, frame=at(0.95, frames), draw=at(0.95, works))
-            nodes, heap = tab.nodes(), tab.heap_mb()
-            figures.note(nodes=nodes, heap=heap, wire=wire)
-            figures.note(slower, task=longest, update=work)
+                found |= {"matrix": first, "frame": at(0.95, frames), "draw": at(0.95, works)}
+            its = {"nodes": tab.nodes(), "heap": tab.heap_mb(), "wire": wire, "task": longest, "update": work}
+            most = {name: max(value, its[name]) for name, value in most.items()}
             urls = Counter(each.removeprefix(served.url) for when, each in tab.asked if when > begun)
             asked.append(sorted(url for url, times in urls.items() if times >= 0.7 * seconds / PERIOD))
             print(
-                f"  {address or '/':20} {rate:5.1f} requests/s {wire:6.1f} kB/s {work:6.1f} ms an update, machine "
-                f"{slower:.1f} x slower {nodes:6,.0f} nodes {heap:5.1f} MB, longest task {longest:.0f} ms",
+                f"  {address or '/':20} {rate:5.1f} requests/s {wire:6.1f} kB/s {work:6.1f} ms an update "
+                f"{its['nodes']:6,.0f} nodes {its['heap']:5.1f} MB, longest task {longest:.0f} ms",
                 flush=True,
             )
             tab.close()
         browser.close()
-    return figures, asked
+    return found | most, asked
 
 
 def beats(served: Served, load: Load, asked: Sequence[Sequence[str]], seconds: float, rounds: int) -> bool:
@@ -223,8 +189,8 @@ def main() -> None:
             print(f"{SHAPE}: 10,000 tasks, {CONTAINERS} containers with a lane each, {EVENTS:,} events", flush=True)
             load = Load(served, beating(served))
             found, asked = in_browser(served, load, given.seconds)
-            print(f"\n{'':56} {'measured':>10} {'ordinary':>10} {'allowed':>10}")
-            told = [budget.told(found.values[name], found.here.get(name)) for name, budget in BUDGETS.items()]
+            print(f"\n{'':52} {'measured':>10} {'allowed':>10}")
+            told = [budget.told(found[name]) for name, budget in BUDGETS.items()]
             print("\n".join(line for line, _ in told), flush=True)
             fine = _all(each for _, each in told)
             fine = beats(served, load, asked, given.beats, given.rounds) and fine

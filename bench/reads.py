@@ -29,7 +29,6 @@ from anabranch.protocol.container import Heartbeat, Registration
 from anabranch.protocol.deployment import Program, StartRequest
 from anabranch.protocol.lane_report import LanePhase, LaneReport
 from bench.coordinator import graph, planned
-from bench.support.machine import slowness
 
 ALLOWED_HOLD_MS, ALLOWED_PLAN_MS = 50.0, 300.0
 JOB, CONTAINERS = "load", 100
@@ -175,7 +174,6 @@ def holds(shapes: Iterable[str]) -> bool:
                 print(f"{name:28} {figures}{mark}", flush=True)
             store.close()
     print(f"allowed: {ALLOWED_HOLD_MS:.0f} ms (of CPU) for a hold; {ALLOWED_PLAN_MS:.0f} ms or near for a plan")
-    print(f"on an ordinary machine; this one is {slowness():.1f} times slower now")
     return fine
 
 
