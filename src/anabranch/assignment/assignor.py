@@ -115,9 +115,9 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
     (An exception is ``min_traffic``, if racks count, and either traffic comes first or no two tasks of a stage read the
     same partition. It then doesn't balance each stage, but only two totals over all stages: the number of stateful
     tasks, and the number of all tasks.) Then each partition is read in few containers (see :func:`placement.place`),
-    and then, with racks, the cost decides. If ``rules.first`` is ``traffic``,
-    the cost comes before the number of containers. The order of the arguments' elements doesn't matter. If the seats of
-    the result are passed as ``former``, and ``non_overlap_cost`` isn't 0, no task moves.
+    and then, with racks, the cost decides. If ``rules.first`` is ``traffic``, the cost comes before the number of
+    containers. The order of the arguments' elements doesn't matter. If the seats of the result are passed as
+    ``former``, and ``non_overlap_cost`` isn't 0, no task moves.
 
     Args:
         former: the former seats, by stage and by the name that each task had then. These names differ from the present

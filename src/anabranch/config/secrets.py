@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 
 from anabranch.errors import ConfigError
 
-__all__ = ["has_reference", "hidden", "resolved", "without_passwords"]
+__all__ = ["has_reference", "hidden", "put_back", "resolved", "without_passwords"]
 
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 _LOGIN = re.compile(r"(://[^/@:\s]*:)([^/\s]+)(?=@)")
@@ -34,13 +35,18 @@ def hidden(text: str) -> tuple[str, dict[str, str]]:
     return _REFERENCE.sub(word, text), references
 
 
+def put_back(text: str, references: Mapping[str, str]) -> str:
+    """``text`` with the references in place of their placeholders: the inverse of :func:`hidden`."""
+    for placeholder, reference in references.items():
+        text = text.replace(placeholder, reference)
+    return text
+
+
 def without_passwords(text: str) -> str:
     """``text`` with ``***`` in place of each literal password in a URL."""
     shown, references = hidden(text)
     shown = _LOGIN.sub(lambda login: login[0] if any(map(login[2].count, references)) else f"{login[1]}***", shown)
-    for placeholder, reference in references.items():
-        shown = shown.replace(placeholder, reference)
-    return shown
+    return put_back(shown, references)
 
 
 def resolved(setting: str, text: str) -> str:

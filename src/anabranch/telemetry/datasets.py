@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
 from anabranch.config import OutputSettings, Settings
-from anabranch.config.secrets import hidden, resolved
+from anabranch.config.secrets import hidden, put_back, resolved
 from anabranch.model.graph import Graph
 from anabranch.planning import stages
 from anabranch.systems.systems import Systems
@@ -89,9 +89,7 @@ def _file(path: str) -> tuple[str, str]:
 def _public(setting: str, uri: str) -> SplitResult:
     """The part of a URI that may be published, with the references in this part resolved."""
     text, references = hidden(uri)
-    text = _without_secrets(urlsplit(text)).geturl()
-    for word, reference in references.items():
-        text = text.replace(word, reference)
+    text = put_back(_without_secrets(urlsplit(text)).geturl(), references)
     return _without_secrets(urlsplit(resolved(setting, text)))  # a reference can stand for a login, too
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from anabranch import own_files
 from anabranch.config.addresses import LAST_PORT
-from anabranch.config.secrets import hidden, resolved
+from anabranch.config.secrets import hidden, put_back, resolved
 from anabranch.errors import ConfigError
 
 if TYPE_CHECKING:  # importing sqlalchemy takes longer than most CLI commands run
@@ -123,9 +123,7 @@ class Address:
         return None if text is None else resolved(_SETTING, self._put_back(str(text)))
 
     def _put_back(self, text: str) -> str:
-        for word, reference in self._references.items():
-            text = text.replace(word, reference)
-        return text
+        return put_back(text, self._references)
 
 
 def _parsed(text: str, url: str) -> sa.URL:

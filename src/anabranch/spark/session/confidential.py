@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from anabranch import scratch
+from anabranch import own_files, scratch
 from anabranch.config.secrets import has_reference, resolved
 from anabranch.config.spark import names_secret
 
@@ -41,7 +41,7 @@ def in_file(secrets: Mapping[str, str]) -> Iterator[None]:
         return
     before = os.environ.get(_ARGUMENTS)
     file = scratch.folder("conf") / "spark.conf"
-    file.touch(mode=0o600)
+    own_files.make_file(file)
     file.write_text("".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in secrets.items()))
     words = [word for word in shlex.split(before or "") if word != _LAST]
     os.environ[_ARGUMENTS] = shlex.join(["--properties-file", str(file), "--load-spark-defaults", *words, _LAST])

@@ -158,7 +158,6 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     master = master_of(settings.spark.master, cores)
     needs = _needs(settings)
     settled = _joined({**needs.conf, **modules.conf(settings, needs.conf)}, conf(settings))
-    secrets = confidential.of(settings.spark.conf)
     on_cluster = cluster.is_cluster(master)
     if on_cluster:
         cluster.check_master(master)
@@ -179,8 +178,10 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     builder = builder.config("spark.driver.extraJavaOptions", options)
     if not on_cluster:
         builder = builder.config("spark.local.dir", str(temporary))
-    for name in settled.keys() - secrets.keys():
-        builder = builder.config(name, settled[name])
+    secrets = confidential.of(settled)
+    for name, value in settled.items():
+        if name not in secrets:
+            builder = builder.config(name, value)
     for name in _SAID_BY_US:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     with _printing_to(output), confidential.in_file(secrets):
