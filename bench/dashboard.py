@@ -75,6 +75,7 @@ def serve(folder: Path) -> None:
     store = Store(f"sqlite:///{folder / 'store.db'}")
     coordinator = started(store, *SHAPES[SHAPE])
     listens = listening.Server(server.app(coordinator, token=TOKEN), listening.listen())
+    listening.keep_prompt()
     print(listens.url, flush=True)
     while sys.stdin.readline():  # an empty line each second
         coordinator.tick()

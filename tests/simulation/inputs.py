@@ -71,7 +71,7 @@ class Share:
         self._tasks = (
             {} if lane.stateful else {t: at for ssp in lane.broadcast for t, at in broadcasts.begins(lane, ssp).items()}
         )
-        self._floors = {whole.partition: floors(lane, whole) for whole in dict.fromkeys(wholes(lane.ssps))}
+        self._floors = {whole.partition: its for whole, its in floors(lane).items()}
         self.cells = frozenset(
             (partition, cell)
             for partition, its in self._floors.items()

@@ -78,6 +78,10 @@ class MemoryStore:
     def model(self, job: str, deployment: int, generation: int) -> JobModel:
         return self.database.models[job, deployment, generation]
 
+    def has_request(self, job: str, deployment: int, request: str) -> bool:
+        models = self.database.models.items()
+        return any(key[:2] == (job, deployment) and model.request == request for key, model in models)
+
     def lanes(self, job: str) -> dict[str, Lane]:
         return dict(self.database.lanes.get(job, {}))
 

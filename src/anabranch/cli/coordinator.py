@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import ipaddress
 import os
 import signal
@@ -99,7 +98,7 @@ def coordinator(
     ):
         routes = server_api.app(served, leading, token, read_token=tokens.read, hosts=names, trail=trail)
         server = listening.Server(routes, listener, trust)
-        _collect_seldom()
+        listening.keep_prompt()
         _greet(settings, store, reached, local)
         ended.wait()
         server.close()
@@ -142,14 +141,6 @@ def default_port(host: str, url: str | None) -> int:
         if looked_for.hostname == host or (looked_for.hostname == "localhost" and host == "127.0.0.1"):
             return looked_for.port or PORT
     return PORT
-
-
-def _collect_seldom() -> None:
-    """Keep the garbage collector's pauses few and short: it runs seldom, and ignores all objects that exist now. (Long
-    polls need many objects, none of which is garbage.)"""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
 
 
 def launcher_of(settings: CoordinatorSettings, url: str, config: Path | None) -> Launcher:

@@ -23,12 +23,13 @@ __all__ = ["base_partitions", "expanded", "partitions"]
 
 def partitions(stage: StageModel) -> dict[str, int]:
     """The partition counts of a stage's streams according to its tasks, by ``system/stream``."""
-    found: dict[str, int] = {}
+    last: dict[tuple[str, str], int] = {}
     for task in stage.tasks:
         for each in (*task.ssps, *task.broadcast):
-            name = f"{each.system}/{each.stream}"
-            found[name] = max(each.partition + 1, found.get(name, 0))
-    return found
+            name = each.system, each.stream
+            if last.get(name, -1) < each.partition:
+                last[name] = each.partition
+    return {f"{system}/{stream}": partition + 1 for (system, stream), partition in last.items()}
 
 
 def base_partitions(stage: StageModel) -> dict[str, int]:

@@ -12,13 +12,16 @@ from anabranch.errors import UsageError
 from anabranch.model.factor import FACTORS
 from anabranch.model.ssp import WHOLE
 
-__all__ = ["TaskKind", "TaskName", "parse"]
+__all__ = ["TaskKind", "TaskName", "divided", "parse"]
 
 _NUMBER = "(?:0|[1-9][0-9]*)"
 _NAME = re.compile(
     rf"(?:(?P<kind>Partition|Group|Task)_|(?P<ssp>SystemStreamPartition)_(?P<system>[^/]+)/(?P<stream>[^/]+)/)"
     rf"(?P<number>{_NUMBER})(?:-(?P<bucket>{_NUMBER})-(?P<factor>{_NUMBER}))?"
 )
+
+_FACTORS = {str(factor): factor for factor in FACTORS[1:]}
+_BUCKETS = {str(bucket): bucket for bucket in range(FACTORS[-1])}
 
 
 class TaskKind(enum.StrEnum):
@@ -113,3 +116,24 @@ def parse(text: str) -> TaskName:
         bucket=WHOLE if parts["bucket"] is None else int(parts["bucket"]),
         factor=1 if parts["factor"] is None else int(parts["factor"]),
     )
+
+
+def divided(text: str) -> tuple[str, int, int]:
+    """The name of the task of which a virtual task is a part, and the virtual task's bucket and factor. For the name of
+    any other task, also one that :func:`parse` refuses: the name itself, 0 and 1.
+    """
+    base, *numbers = text.rsplit("-", 2)
+    if len(numbers) == 2 and (factor := _FACTORS.get(numbers[1])) is not None and _is_divisible(base):
+        bucket = _BUCKETS.get(numbers[0], factor)
+        if bucket < factor:
+            return base, bucket, factor
+    return text, 0, 1
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _is_divisible(text: str) -> bool:
+    try:
+        name = parse(text)
+    except UsageError:
+        return False
+    return name.bucket == WHOLE and name.kind is not TaskKind.ORDINAL

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anabranch.errors import UsageError
@@ -134,3 +134,28 @@ def test_names_are_ordered_by_number() -> None:
         "Partition_9-10-16",
         "Partition_10",
     ]
+
+
+@given(task_names())
+def test_a_virtual_task_is_divided_into_its_base_and_bucket(name: TaskName) -> None:
+    assert names.divided(str(name)) == (str(name.base), max(0, name.bucket), name.factor)
+
+
+@given(
+    st.text(st.sampled_from("PartionGuTaskSyemP_/-0123456789 \n"))
+    | st.from_regex(r"(Partition|Task|x)_[0-9-]+\s?", fullmatch=True)
+)
+@example("Partition_3-2-2")
+@example("Partition_3-1-3")
+@example("Partition_3-01-2")
+@example("Partition_3-1-2-1-2")
+@example("Task_3-1-2")
+@example("mine-1-2")
+@example("-1-2")
+def test_a_text_that_is_no_name_is_divided_into_nothing(text: str) -> None:
+    try:
+        name = names.parse(text)
+    except UsageError:
+        assert names.divided(text) == (text, 0, 1)
+    else:
+        assert names.divided(text) == (str(name.base), max(0, name.bucket), name.factor)

@@ -68,7 +68,7 @@ class World:
     def work(self, messages: int) -> None:
         for lane in open_lanes(self.lanes.values()):
             for whole in dict.fromkeys(wholes(lane.ssps)):
-                keys, begins = self.streams[whole.stream.removeprefix("in-")][whole.partition], floors(lane, whole)
+                keys, begins = self.streams[whole.stream.removeprefix("in-")][whole.partition], floors(lane)[whole]
                 start = self.read[lane.id][whole]
                 end = min(len(keys), start + messages)
                 for offset in range(start, end):

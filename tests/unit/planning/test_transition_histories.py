@@ -99,7 +99,7 @@ class World:
         rows: dict[Any, list[tuple[int, bytes, int, int]]] = {}
         ends: dict[int, int] = {}
         for whole in dict.fromkeys(wholes(lane.ssps)):
-            stream, begins = self.streams[whole.partition], floors(lane, whole)
+            stream, begins = self.streams[whole.partition], floors(lane)[whole]
             start = self.read[lane.id][whole.partition]
             ends[whole.partition] = min(len(stream), start + messages)
             for offset in range(start, ends[whole.partition]):

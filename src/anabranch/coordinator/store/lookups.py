@@ -11,6 +11,8 @@ from anabranch.coordinator.store.tables import lanes as lanes_table
 from anabranch.formats import Format
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.document import decode
+from anabranch.model.graph import Graph
+from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
 from anabranch.protocol.container import Registration
 from anabranch.protocol.deployment import Program
@@ -22,9 +24,12 @@ __all__ = [
     "deployment_numbers",
     "events_of",
     "former",
+    "graph",
+    "has_request",
     "lane_states",
     "lanes",
     "lost",
+    "model",
     "present",
 ]
 
@@ -51,6 +56,37 @@ def deployment(connection: sa.Connection, job: str, number: int | None) -> Deplo
     drain = None if row["drain"] is None else decode(row["drain"], DrainProgress)
     state = DeploymentState(row["state"])
     return DeploymentRecord(**{**row, **documents, "state": state, "program": program, "drain": drain})
+
+
+def graph(connection: sa.Connection, job: str, deployment: int) -> Graph:
+    """The graph of a deployment that exists."""
+    query = sa.select(deployments.c.graph).where(deployments.c.job == job, deployments.c.id == deployment)
+    return decode(connection.execute(query).scalar_one(), Graph)
+
+
+def model(connection: sa.Connection, job: str, deployment: int, generation: int) -> JobModel:
+    """The model of a generation that exists."""
+    query = _documents(job, deployment).where(models.c.generation == generation)
+    return decode(connection.execute(query).scalar_one(), JobModel)
+
+
+def has_request(connection: sa.Connection, job: str, deployment: int, request: str) -> bool:
+    """Whether one of a deployment's generations was requested with this id."""
+    text = msgspec.json.encode(request).decode()
+    query = _documents(job, deployment).where(models.c.document.contains(text, autoescape=True))
+    return any(
+        msgspec.json.decode(found, type=_Requested).request == request for found in connection.execute(query).scalars()
+    )
+
+
+class _Requested(msgspec.Struct):
+    """The part of a model that says who requested it: models of many tasks take long to decode."""
+
+    request: str = ""
+
+
+def _documents(job: str, deployment: int) -> sa.Select[str]:
+    return sa.select(models.c.document).where(models.c.job == job, models.c.deployment == deployment)
 
 
 def deployment_numbers(connection: sa.Connection, job: str, limit: int) -> list[int]:

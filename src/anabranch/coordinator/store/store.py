@@ -25,7 +25,7 @@ from anabranch.coordinator.store.records import (
 )
 from anabranch.coordinator.store.tables import containers, deployments, jobs, lanes, models
 from anabranch.model.deployment_state import DeploymentState
-from anabranch.model.document import decode, encode
+from anabranch.model.document import encode
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
@@ -110,12 +110,17 @@ class Store:
             return lookups.deployment(connection, job, number)
 
     def graph(self, job: str, deployment: int) -> Graph:
-        its = (deployments.c.job == job, deployments.c.id == deployment)
-        return decode(self._document(deployments.c.graph, *its), Graph)
+        with self._reading() as connection:
+            return lookups.graph(connection, job, deployment)
 
     def model(self, job: str, deployment: int, generation: int) -> JobModel:
-        its = (models.c.job == job, models.c.deployment == deployment, models.c.generation == generation)
-        return decode(self._document(models.c.document, *its), JobModel)
+        with self._reading() as connection:
+            return lookups.model(connection, job, deployment, generation)
+
+    def has_request(self, job: str, deployment: int, request: str) -> bool:
+        """Whether one of the deployment's generations was requested with this id."""
+        with self._reading() as connection:
+            return lookups.has_request(connection, job, deployment, request)
 
     def lanes(self, job: str) -> dict[str, Lane]:
         """All lanes that a job has ever had, by id, in the order in which they were planned."""
@@ -393,7 +398,3 @@ class Store:
     def _wake(self) -> None:
         for wake in list(self._watchers):
             wake()
-
-    def _document(self, column: sa.Column[str], *conditions: sa.ColumnElement[bool]) -> str:
-        with self._reading() as connection:
-            return connection.execute(sa.select(column).where(*conditions)).scalar_one()

@@ -116,10 +116,9 @@ def is_known(store: Store, job: str, request: str) -> bool:
     last = store.deployment(job) if request else None
     looked = 0
     while last is not None and looked < _REQUESTS_KNOWN:
-        for number in range(last.generation, 0, -1):
-            if store.model(job, last.id, number).request == request:
-                return True
-            looked += 1
+        if store.has_request(job, last.id, request):
+            return True
+        looked += last.generation
         last = store.deployment(job, last.id - 1) if last.id > 1 else None
     return False
 

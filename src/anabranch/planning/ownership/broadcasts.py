@@ -16,7 +16,7 @@ from anabranch.model.lane import Lane, Position
 from anabranch.model.ssp import SSP, WHOLE
 from anabranch.planning.ownership import positions
 from anabranch.planning.ownership.buckets import NEVER, owned
-from anabranch.planning.ownership.positions import FormerPosition, KeyPart
+from anabranch.planning.ownership.positions import Former, FormerPosition, KeyPart
 
 __all__ = ["Virtual", "begin", "begins", "floors"]
 
@@ -61,8 +61,9 @@ def begin(lane: Lane, whole: SSP, former: Iterable[Lane]) -> Position:
             left.setdefault(number, []).extend(its)
     parts: dict[int, dict[KeyPart, int]] = {}
     for number, buckets in owned(lane).items():
+        before = Former(left.get(number, ()))
         for bucket in buckets:
-            begun = positions.begin(_as_of(whole, lane, bucket), lane.factor, left.get(number, ()), _NOWHERE)
+            begun = before.begin(_as_of(whole, lane, bucket), lane.factor, _NOWHERE)
             if begun.offset == _NOWHERE:
                 raise StateError(
                     f"lane {lane.id} continues from lanes that didn't have all of its tasks",
@@ -84,22 +85,19 @@ def begin(lane: Lane, whole: SSP, former: Iterable[Lane]) -> Position:
 
 def _positions(lane: Lane, whole: SSP) -> dict[Virtual, Position]:
     """The position at which each of a lane's virtual tasks begins."""
-    found = (position for position in lane.starting if position.ssp == whole)
-    begun = next(found, Position(ssp=whole, offset=0))
+    starts = (position for position in lane.starting if position.ssp == whole)
+    begun = next(starts, Position(ssp=whole, offset=0))
     ahead: dict[int, dict[str, int]] = {}
     for name, offset in begun.parts.items():
         number, part = name.split(":")
         ahead.setdefault(int(number), {})[part] = offset
-    return {
-        (number, bucket): positions.begin(
-            _as_of(whole, lane, bucket),
-            lane.factor,
-            [FormerPosition(Position(ssp=whole, offset=0, parts=ahead[number]), 1)] if number in ahead else [],
-            begun.offset,
-        )
-        for number, buckets in owned(lane).items()
-        for bucket in sorted(buckets)
-    }
+    found = {}
+    for task, buckets in owned(lane).items():
+        parts = [FormerPosition(Position(ssp=whole, offset=0, parts=ahead[task]), 1)] if task in ahead else []
+        former = Former(parts)
+        for bucket in sorted(buckets):
+            found[task, bucket] = former.begin(_as_of(whole, lane, bucket), lane.factor, begun.offset)
+    return found
 
 
 def _left(lane: Lane, whole: SSP) -> dict[int, list[FormerPosition]]:

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from anabranch.model.lane import Lane, Position
 from anabranch.model.ssp import SSP, WHOLE, wholes
 from anabranch.planning.ownership import positions
+from anabranch.planning.ownership.positions import KeyPart
 
 __all__ = ["NEVER", "floors", "owned"]
 
 NEVER = 2**63 - 1
 
 
-def floors(lane: Lane, whole: SSP) -> tuple[int, ...]:
-    """For each bucket, the offset from which its records belong to the lane, or NEVER if none of its records do. The
-    length of the result is the factor to which the buckets belong.
-
-    Args:
-        whole: a partition that the lane reads.
+def floors(lane: Lane) -> dict[SSP, tuple[int, ...]]:
+    """For each whole partition that the lane reads, without those that it broadcasts: for each bucket, the offset from
+    which its records belong to the lane, or NEVER if none of its records do. The number of a partition's buckets is the
+    factor to which they belong.
     """
     begun = {position.ssp: position for position in lane.starting}
-    own = [ssp for ssp, its in zip(lane.ssps, wholes(lane.ssps), strict=True) if its == whole]
-    parts = [
-        each for ssp in own for each in positions.parts_of(begun.get(ssp, Position(ssp=ssp, offset=0)), lane.factor)
-    ]
+    parts: dict[SSP, list[tuple[KeyPart, int]]] = {}
+    for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True):
+        its = positions.parts_of(begun.get(ssp, Position(ssp=ssp, offset=0)), lane.factor)
+        parts.setdefault(whole, []).extend(its)
+    return {whole: _floors(its) for whole, its in parts.items()}
+
+
+def _floors(parts: Sequence[tuple[KeyPart, int]]) -> tuple[int, ...]:
     finest = max(part.factor for part, _ in parts)
     found = [NEVER] * finest
     for part, at in parts:

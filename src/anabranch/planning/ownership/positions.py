@@ -7,14 +7,16 @@ them has all keys of the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from anabranch.errors import StateError
 from anabranch.model.lane import Position
 from anabranch.model.ssp import SSP, WHOLE
 
-__all__ = ["FormerPosition", "KeyPart", "after", "begin", "lowered", "parts_of"]
+__all__ = ["Former", "FormerPosition", "KeyPart", "after", "lowered", "overlap", "parts_of"]
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,7 @@ class FormerPosition:
     factor: int
 
 
-@dataclass(frozen=True, order=True)
-class KeyPart:
+class KeyPart(NamedTuple):
     """The keys of one bucket at a factor. Bucket 0 at factor 1 has all keys."""
 
     factor: int
@@ -39,34 +40,61 @@ class KeyPart:
     def halves(self) -> tuple[KeyPart, KeyPart]:
         return KeyPart(self.factor * 2, self.bucket), KeyPart(self.factor * 2, self.bucket + self.factor)
 
+    @property
+    def wider(self) -> list[KeyPart]:
+        """The parts, at smaller factors, that have these keys and others: at most ten."""
+        factors = (1 << power for power in range(self.factor.bit_length() - 1))
+        return [KeyPart(factor, self.bucket % factor) for factor in factors]
+
     def __str__(self) -> str:
         return f"{self.bucket}/{self.factor}"
 
 
-def begin(ssp: SSP, factor: int, former: Iterable[FormerPosition], start: int) -> Position:
-    """The position at which an SSP begins in a job model with the factor ``factor``.
-
-    Args:
-        former: final positions of SSPs of the same partition.
-        start: the offset at which keys without a former owner begin.
-
-    Raises:
-        StateError: two former owners have the same keys.
+class Former:
+    """The final positions of SSPs of the same partition, from which lanes continue. One object serves all SSPs of the
+    partition: a partition can have a thousand, before as well as after a change.
     """
-    own = _part_of(ssp, factor)
-    found: dict[KeyPart, int] = {}
-    for each in former:
-        for part, offset in parts_of(each.position, each.factor):
-            if not (own.has(part) or part.has(own)):
-                continue
-            common = max(own, part)
-            if any(common.has(other) or other.has(common) for other in found):
-                raise StateError(
-                    f"two lanes had the keys {common} of {ssp.whole}", "the store was damaged: restore a copy of it"
-                )
-            found[common] = offset
-    found |= dict.fromkeys(_gaps(own, found), start)
-    return _position(ssp, own, found)
+
+    def __init__(self, former: Iterable[FormerPosition]) -> None:
+        self._at: defaultdict[KeyPart, list[int]] = defaultdict(list)
+        self._within: defaultdict[KeyPart, list[KeyPart]] = defaultdict(list)
+        for each in former:
+            for part, offset in parts_of(each.position, each.factor):
+                self._at[part].append(offset)
+                if len(self._at[part]) == 1:
+                    for wider in part.wider:
+                        self._within[wider].append(part)
+
+    def begin(self, ssp: SSP, factor: int, start: int) -> Position:
+        """The position at which an SSP begins in a job model with the factor ``factor``.
+
+        Args:
+            start: the offset at which keys without a former owner begin.
+
+        Raises:
+            StateError: two former owners have the same keys.
+        """
+        own = _part_of(ssp, factor)
+        found: dict[KeyPart, int] = {}
+        for part in (*own.wider, own, *self._within.get(own, ())):
+            for offset in self._at.get(part, ()):
+                common = max(own, part)
+                if common in found or not found.keys().isdisjoint(common.wider):
+                    raise StateError(
+                        f"two lanes had the keys {common} of {ssp.whole}", "the store was damaged: restore a copy of it"
+                    )
+                found[common] = offset
+        found |= dict.fromkeys(_gaps(own, found), start)
+        return _position(ssp, own, found)
+
+
+def overlap(some: Collection[KeyPart], others: Collection[KeyPart]) -> bool:
+    """Whether some keys are in both. Each collection is a set, or has few parts."""
+    return any(
+        part in of or not of.isdisjoint(part.wider)
+        for parts, of in ((some, {*others}), (others, {*some}))
+        for part in parts
+    )
 
 
 def after(position: Position, factor: int, read: int) -> Position:

@@ -108,6 +108,8 @@ def _lanes(
     }
     made = []
     for name, share in zip(ids, wanted, strict=True):
+        own, broadcast = wholes(share.ssps), share.broadcast(template)
+        read = {*own, *broadcast}
         lane = Lane(
             id=name,
             job=template.job,
@@ -117,10 +119,10 @@ def _lanes(
             seat=share.seat,
             tasks=tuple(task.name for task in share.tasks),
             ssps=share.ssps,
-            broadcast=share.broadcast(template),
+            broadcast=broadcast,
             matched=matched,
-            base={str(s): base.get(str(w), w) for s, w in zip(share.ssps, wholes(share.ssps), strict=True)},
-            fresh=tuple(w for w in fresh if w in {*wholes(share.ssps), *share.broadcast(template)}),
+            base={str(s): base.get(str(w), w) for s, w in zip(share.ssps, own, strict=True)},
+            fresh=tuple(sorted(read & fresh.keys(), key=in_order)),
             slots=(),
             predecessors=tuple(lane.id for lane in share.of),
             upstream=template.upstream,

@@ -10,7 +10,7 @@ from anabranch.errors import StateError
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import SSP, wholes
 from anabranch.planning.ownership import broadcasts, positions
-from anabranch.planning.ownership.positions import FormerPosition, KeyPart
+from anabranch.planning.ownership.positions import Former, FormerPosition, KeyPart
 
 __all__ = ["never_begun", "opened", "spoken_for"]
 
@@ -25,7 +25,8 @@ def never_begun(lane: Lane, why: str) -> Lane:
     """
     if lane.begun or not lane.start_is_known:
         raise StateError(f"lane {lane.id} may have written something", "this is a bug in anabranch")
-    read = (ssp for ssp in (*wholes(lane.ssps), *lane.broadcast) if ssp not in {*lane.begins, *lane.fresh})
+    known = {*lane.begins, *lane.fresh}
+    read = (ssp for ssp in (*wholes(lane.ssps), *lane.broadcast) if ssp not in known)
     return msgspec.structs.replace(
         lane,
         added=tuple(dict.fromkeys((*lane.added, *read))),
@@ -80,12 +81,14 @@ def _completed(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
         return msgspec.structs.replace(
             lane, starting=starting, inherits=inherits, first_batch=parent.last_batch + 1, watermark=parent.watermark
         )
-    former: dict[SSP, list[FormerPosition]] = {}
+    left_of: dict[SSP, list[FormerPosition]] = {}
     for each in before:
         for whole, its in _left(each).items():
-            former.setdefault(whole, []).extend(its)
+            left_of.setdefault(whole, []).extend(its)
+    former = {whole: Former(its) for whole, its in left_of.items()}
+    nobody = Former(())
     starting = tuple(
-        _begin(lane, ssp, former.get(whole, ()))
+        _begin(lane, ssp, former.get(whole, nobody))
         for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True)
         if whole not in new
     )
@@ -123,28 +126,34 @@ def _unread(lane: Lane, before: Iterable[Lane], new: Callable[[Lane], Iterable[S
     """Those partitions of a lane that were new for a predecessor, and that no predecessor with any of the lane's keys
     has read. ``new`` returns a lane's new partitions.
     """
-    predecessors, mine = list(before), {*wholes(lane.ssps), *lane.broadcast}
-    known = dict.fromkeys(ssp for each in predecessors for ssp in new(each) if ssp in mine)
-    owners = {ssp: [each for each in predecessors if _shares(lane, each, ssp)] for ssp in known}
-    return [ssp for ssp in known if owners[ssp] and all(ssp in _never_read(each) for each in owners[ssp])]
+    mine = _parts(lane)
+    unread = [(each, _never_read(each)) for each in before]
+    known = dict.fromkeys(ssp for each, _ in unread for ssp in new(each) if ssp in mine)
+    parts = [(_parts(each), never) for each, never in unread] if known else []
+    found = []
+    for ssp in known:
+        owners = [never for theirs, never in parts if ssp in theirs and positions.overlap(mine[ssp], theirs[ssp])]
+        if owners and all(ssp in never for never in owners):
+            found.append(ssp)
+    return found
 
 
-def _shares(lane: Lane, other: Lane, whole: SSP) -> bool:
-    return any(one.has(two) or two.has(one) for one in _parts(lane, whole) for two in _parts(other, whole))
-
-
-def _parts(lane: Lane, whole: SSP) -> list[KeyPart]:
-    """The keys of a partition that a lane reads."""
-    read = [Position(ssp=ssp, offset=0) for ssp in (*lane.ssps, *lane.broadcast) if ssp.whole == whole]
-    return [part for position in read for part, _ in positions.parts_of(position, lane.factor)]
+def _parts(lane: Lane) -> dict[SSP, set[KeyPart]]:
+    """The keys of each partition that a lane reads."""
+    found: dict[SSP, set[KeyPart]] = {}
+    read = (*lane.ssps, *lane.broadcast)
+    for ssp, whole in zip(read, wholes(read), strict=True):
+        its = positions.parts_of(Position(ssp=ssp, offset=0), lane.factor)
+        found.setdefault(whole, set()).update(part for part, _ in its)
+    return found
 
 
 def _never_read(lane: Lane) -> set[SSP]:
     return {*lane.fresh, *lane.added} - {position.ssp for position in lane.final}
 
 
-def _begin(lane: Lane, ssp: SSP, former: Iterable[FormerPosition]) -> Position:
-    begins = positions.begin(ssp, lane.factor, former, _NOWHERE)
+def _begin(lane: Lane, ssp: SSP, former: Former) -> Position:
+    begins = former.begin(ssp, lane.factor, _NOWHERE)
     if begins.offset == _NOWHERE:
         raise StateError(
             f"lane {lane.id} continues from lanes that didn't have all keys of {ssp}", "restore a copy of the store"

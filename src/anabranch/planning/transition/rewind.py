@@ -106,7 +106,8 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
         (rewound,) = (lanes[name] for name in lane.predecessors)
         before = msgspec.structs.replace(lane, predecessors=rewound.predecessors)
         found = opening.opened(before, lanes)
-        starting = tuple(_beyond(position, lane, rewound) for position in found.starting)
+        read = {position.ssp: position.offset for position in rewound.final}
+        starting = tuple(_beyond(position, lane, read) for position in found.starting)
         return msgspec.structs.replace(found, predecessors=lane.predecessors, starting=starting)
     found = opening.opened(lane, lanes)
     ends = _ends(lanes[name] for name in how.after)
@@ -132,15 +133,16 @@ def _lowered(position: Position, lane: Lane, how: Rewind, ends: Mapping[str, int
     return Position(ssp=position.ssp, offset=ends[whole])
 
 
-def _beyond(position: Position, lane: Lane, rewound: Lane) -> Position:
-    """``position``, at which the predecessor of ``rewound`` ended; for a stateless lane, the end of ``rewound`` if that
-    is later. (A stateful lane takes over that predecessor's state.)"""
-    read = next((each.offset for each in rewound.final if each.ssp == position.ssp.whole), None)
-    if lane.stateful or read is None:
+def _beyond(position: Position, lane: Lane, read: Mapping[SSP, int]) -> Position:
+    """``position``, at which the predecessor of a rewound lane ended; for a stateless lane, the end of the rewound lane
+    if that is later. (A stateful lane takes over that predecessor's state.) ``read`` has the offsets at which the
+    rewound lane ended, by whole partition."""
+    whole = position.ssp.whole
+    if lane.stateful or whole not in read:
         return position
     if position.ssp in lane.broadcast:
-        return _all_at(position, lambda at: max(at, read))
-    return positions.after(position, lane.factor, read)
+        return _all_at(position, lambda at: max(at, read[whole]))
+    return positions.after(position, lane.factor, read[whole])
 
 
 def _all_at(position: Position, to: Callable[[int], int]) -> Position:

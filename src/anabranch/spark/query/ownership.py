@@ -24,7 +24,8 @@ def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
     Args:
         ssps: the whole partitions of one stream that the lane reads.
     """
-    begins = {ssp.partition: floors(lane, ssp) for ssp in ssps}
+    its = floors(lane)
+    begins = {ssp.partition: its[ssp] for ssp in ssps}
     if all(len(set(each)) == 1 for each in begins.values()):
         return None
     return taken(begins, of_key(key, F.col("offset")))

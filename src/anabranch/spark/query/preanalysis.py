@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from anabranch.model.lane import Lane, LaneState
-from anabranch.model.ssp import SSP, wholes
+from anabranch.model.ssp import SSP
 from anabranch.planning.ownership.buckets import NEVER, floors
 from anabranch.spark.query.query import LaneQuery
 
@@ -61,11 +61,14 @@ def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
     """
     if msgspec.structs.replace(announced, **_KNOWN_LATER) != msgspec.structs.replace(lane, **_KNOWN_LATER):
         return False
-    return all(_own(announced, ssp) == _own(lane, ssp) is not None for ssp in wholes(lane.ssps))
+    own = _own(lane)
+    return None not in own.values() and own == _own(announced)
 
 
-def _own(lane: Lane, whole: SSP) -> tuple[bool, ...] | None:
-    """For each bucket of a partition, whether it belongs to the lane. None if the lane's buckets of the partition start
-    at different offsets."""
-    begin = floors(lane, whole)
-    return tuple(at != NEVER for at in begin) if len(set(begin) - {NEVER}) == 1 else None
+def _own(lane: Lane) -> dict[SSP, tuple[bool, ...] | None]:
+    """For each partition that a lane reads, and for each bucket of the partition, whether the bucket belongs to the
+    lane. None if the lane's buckets of the partition start at different offsets."""
+    return {
+        whole: tuple(at != NEVER for at in begin) if len(set(begin) - {NEVER}) == 1 else None
+        for whole, begin in floors(lane).items()
+    }

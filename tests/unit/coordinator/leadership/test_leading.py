@@ -107,7 +107,19 @@ WRITES: dict[str, Callable[[Store], object]] = {
 }
 """Every method that writes, but for ``claim``."""
 READS = {
-    *("jobs", "deployment", "graph", "model", "lanes", "containers", "container", "former", "lost", "artifact"),
+    *(
+        "jobs",
+        "deployment",
+        "graph",
+        "model",
+        "has_request",
+        "lanes",
+        "containers",
+        "container",
+        "former",
+        "lost",
+        "artifact",
+    ),
     *("events", "leader", "lane_states", "open_lanes", "deployment_numbers", "leads", "export_job"),
 }
 OTHERS = {"open_existing", "close", "stand_by", "claim", "watched"}

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from anabranch.coordinator.jobs import plans
-from anabranch.coordinator.store import Store, tables
+from anabranch.coordinator.store import Store, stored_jobs, tables
 from anabranch.errors import AnabranchError, ConfigError, NotFoundError, UnsupportedFormatError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
@@ -140,3 +140,19 @@ def test_a_store_of_another_version_is_refused_in_words(url: str, version: str, 
         with pytest.raises(UnsupportedFormatError, match="this anabranch knows 5") as caught:
             opening(url)
         assert cure in caught.value.cure
+
+
+@pytest.mark.parametrize(
+    "request_id", ["a", "50%", "a_b", 'quote "', "back\\slash", "slash/", "Straße", "😀", "new\nline"]
+)
+def test_a_request_is_known_by_its_whole_id(url: str, request_id: str) -> None:
+    store = filled(Store(url))
+    model = store.model("delays", 1, 1)
+    assert not stored_jobs.is_known(store, "delays", request_id)
+    requested = msgspec.structs.replace(model, generation=2, request=request_id)
+    store.change_deployment(requested, DeploymentState.RUNNING, (), (), event("scaled"))
+    unasked = msgspec.structs.replace(model, generation=3)
+    store.change_deployment(unasked, DeploymentState.RUNNING, (), (), event("moved"))
+    assert stored_jobs.is_known(store, "delays", request_id)
+    others = {"", request_id[:-1], f"{request_id}x", request_id.swapcase(), "delays"} - {request_id}
+    assert not any(stored_jobs.is_known(store, "delays", other) for other in others)

@@ -13,7 +13,7 @@ from anabranch.errors import StateError
 from anabranch.model.hashing import bucket
 from anabranch.model.lane import Position
 from anabranch.model.ssp import SSP
-from anabranch.planning.ownership.positions import FormerPosition, after, begin, parts_of
+from anabranch.planning.ownership.positions import Former, FormerPosition, after, parts_of
 from tests.support.cases import examples
 
 WHOLE_SSP = SSP(system="kafka", stream="flights", partition=3)
@@ -52,16 +52,16 @@ def left(ssp: SSP, factor: int, offset: int, **parts: int) -> FormerPosition:
 def test_where_it_begins(
     ssp: SSP, factor: int, former: list[FormerPosition], wanted: tuple[int, dict[str, int]]
 ) -> None:
-    assert begin(ssp, factor, former, start=100) == Position(ssp=ssp, offset=wanted[0], parts=wanted[1])
+    assert Former(former).begin(ssp, factor, start=100) == Position(ssp=ssp, offset=wanted[0], parts=wanted[1])
 
 
 def test_no_keys_have_two_owners() -> None:
     with pytest.raises(StateError, match="two lanes had the keys 3/4 of kafka/flights/3"):
-        begin(WHOLE_SSP, 1, [left(part(1), 2, 5), left(part(3), 4, 9)], start=0)
+        Former([left(part(1), 2, 5), left(part(3), 4, 9)]).begin(WHOLE_SSP, 1, start=0)
 
 
 def test_parts_are_forgotten_once_all_have_passed_them() -> None:
-    merged = begin(WHOLE_SSP, 1, [left(part(0), 2, 5), left(part(1), 2, 9)], start=0)
+    merged = Former([left(part(0), 2, 5), left(part(1), 2, 9)]).begin(WHOLE_SSP, 1, start=0)
     assert after(merged, 1, 7) == Position(ssp=WHOLE_SSP, offset=7, parts={"0/2": 7, "1/2": 9})
     assert after(merged, 1, 9) == Position(ssp=WHOLE_SSP, offset=9)
     assert after(merged, 1, 5) == merged
@@ -115,9 +115,9 @@ class World:
         its.read = end
 
     def change(self, factor: int, lanes: int) -> None:
-        former = [each for lane in self.lanes for each in lane.finals()]
+        former = Former(each for lane in self.lanes for each in lane.finals())
         ssps = [WHOLE_SSP] if factor == 1 else [part(number) for number in range(factor)]
-        begun = [begin(ssp, factor, former, start=0) for ssp in ssps]
+        begun = [former.begin(ssp, factor, start=0) for ssp in ssps]
         count = min(lanes, factor)
         self.factor = factor
         self.lanes = [Lane(factor, begun[number::count]) for number in range(count)]

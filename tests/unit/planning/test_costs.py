@@ -1,0 +1,74 @@
+"""What changes cost grows with the job, not with its square: plans are made while heartbeats wait, and lanes are opened
+while the job is locked."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+import anabranch
+from tests.unit.planning.test_transition_histories import World
+
+OURS = str(Path(anabranch.__file__).parent)
+ALLOWED = 2.7
+"""What twice the size may cost: some work is sorting, and some lies within the ten factors."""
+
+
+def calls(work: Callable[[], object]) -> int:
+    """How many functions our code calls, its own and those of others."""
+    count = 0
+
+    def called(frame: FrameType, event: str, _: object) -> None:
+        nonlocal count
+        if event in {"call", "c_call"} and frame.f_code.co_filename.startswith(OURS):
+            count += 1
+
+    sys.setprofile(called)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def costs(partitions: int, factor: int, containers: int) -> dict[str, int]:
+    """The calls for each of several changes, one after the other. Before each, all buckets are somewhere else."""
+    world, dice, found = (
+        World([[] for _ in range(partitions)], factor=factor, containers=containers),
+        random.Random(1),
+        {},
+    )
+    changes: dict[str, Callable[[], object]] = {
+        "another container": lambda: world.change(factor, containers + 1),
+        "a container less": lambda: world.change(factor, containers),
+        "factor 1": lambda: world.change(1, containers),
+        "the factor again": lambda: world.change(factor, containers),
+        "more partitions": lambda: world.grow(2, []),
+        "another container for them": lambda: world.change(factor, containers + 1),
+        "again more partitions": lambda: world.grow(2, []),
+        "a container less for them": lambda: world.change(factor, containers),
+        "a rewind that is cancelled": lambda: world.rewind(1, cancel=True),
+        "a deployment": lambda: world.deploy(1),
+    }
+    for name, change in changes.items():
+        for read in world.read.values():
+            for partition in read:
+                read[partition] += dice.randint(0, 5)
+        found[name] = calls(change)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("small", "large"),
+    [((64, 1, 1), (128, 1, 1)), ((2, 64, 4), (2, 128, 4)), ((64, 2, 16), (128, 2, 32))],
+    ids=["partitions", "factor", "containers"],
+)
+def test_twice_the_size_is_not_four_times_the_work(small: tuple[int, int, int], large: tuple[int, int, int]) -> None:
+    before, after = costs(*small), costs(*large)
+    ratios = {name: round(after[name] / before[name], 2) for name in before}
+    assert {name: ratio for name, ratio in ratios.items() if ratio > ALLOWED} == {}, ratios
