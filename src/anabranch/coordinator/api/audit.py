@@ -2,7 +2,8 @@
 that read settings, code or records, and requests to change something (except heartbeats and requests for seats, which
 containers send all the time).
 
-A recorded request becomes a line of JSON in a file of bounded size and, if its path names a job, an event of the job.
+A recorded request becomes a line of JSON in a file of bounded size. If its path names a job, it also becomes an event
+of the job, unless it only asked what a change would do: a page that plans sends such a request for each keystroke.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from anabranch import logs
 from anabranch.coordinator.store import Event
 from anabranch.errors import AnabranchError
 
-__all__ = ["Audit", "AuditTrail", "AuditedRequest"]
+__all__ = ["DRY", "Audit", "AuditTrail", "AuditedRequest"]
 
+DRY = "anabranch.dry"
+"""What is true in the scope of a request that only asks what a change would do."""
 _WAITING = 1_000
 _REFUSED_A_MINUTE = 100
 _ADDRESSES = 1_000
@@ -48,6 +51,8 @@ class AuditedRequest(msgspec.Struct, frozen=True):
     status: int
     why: str = ""
     """Why the request was refused; empty if it wasn't refused."""
+    dry: bool = False
+    """Whether the request only asked what a change would do."""
     left_out: int = 0
     """How many refused requests from this address were left out since the last one that was recorded."""
 
@@ -125,7 +130,7 @@ class Audit:
                 self._add(msgspec.json.encode(requested) + b"\n")
             except (OSError, ValueError) as error:
                 log.warning("the audit trail can't be written", file=str(self._path), error=str(error))
-            if requested.job is not None:
+            if requested.job is not None and not requested.dry:
                 self._tell(requested.job, requested)
 
     def _add(self, line: bytes) -> None:

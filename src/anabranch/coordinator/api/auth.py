@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch import logs
 from anabranch.coordinator.api import browsers
-from anabranch.coordinator.api.audit import AuditedRequest, AuditTrail
+from anabranch.coordinator.api.audit import DRY, AuditedRequest, AuditTrail
 from anabranch.coordinator.api.browsers import Headers, Names, Refusal
 from anabranch.coordinator.api.limits import Refusals, prompt
 from anabranch.coordinator.api.operation import Operation
@@ -197,6 +197,7 @@ def _requested(scope: Scope, headers: Headers, role: Role | None, status: int, w
         path=scope["path"][:_SHORT],
         status=status,
         why=why,
+        dry=bool(scope.get(DRY)),
     )
 
 

@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from anabranch import logs
-from anabranch.coordinator.api.audit import AuditTrail
+from anabranch.coordinator.api.audit import DRY, AuditTrail
 from anabranch.coordinator.api.auth import Access, Tokens
 from anabranch.coordinator.api.browsers import Names
 from anabranch.coordinator.api.dashboard import Dashboard
@@ -292,7 +292,8 @@ async def _arguments(operation: Operation[..., Any], request: Request) -> list[A
     found = {each.name: _argument(each, request) for each in operation.parameters if each.in_path}
     if operation.body is not None:
         content = await _body(request, operation.max_bytes)
-        found[operation.body] = _read(operation, content)
+        found[operation.body] = body = _read(operation, content)
+        request.scope[DRY] = bool(getattr(body, "dry", False))
     found |= {each.name: _argument(each, request) for each in operation.parameters if not each.in_path}
     return [found[name] for name in operation.signature.parameters]
 

@@ -264,6 +264,29 @@ def test_who_changed_what_is_written_down(server: listening.Server, trail: Writt
     assert not any(TOKEN in repr(each) or READS in repr(each) for each in trail.all)
 
 
+def test_plans_are_in_the_trail_and_no_events(coordinator: Coordinator, tmp_path: Path) -> None:
+    noted: list[Event] = []
+    trail = Audit(tmp_path / "audit", noted.append)
+    with TestClient(server_api.app(coordinator, token=TOKEN, trail=trail)) as client:
+        for verb, body in (
+            ("scale", {"factor": 3}),
+            ("drain", {"uuid": "1", "runId": 1}),
+            ("rewind", {"to": "earliest"}),
+        ):
+            for dry in (True, False):
+                client.post(
+                    f"/jobs/delays/{verb}", headers={"Authorization": f"Bearer {TOKEN}"}, json={**body, "dry": dry}
+                )
+    trail.close()
+    lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+    assert [(line["path"], line["dry"]) for line in lines] == [
+        (f"/jobs/delays/{verb}", dry) for verb in ("scale", "drain", "rewind") for dry in (True, False)
+    ]
+    assert [each.what.split(":")[0] for each in noted] == [
+        f"POST /jobs/delays/{verb}" for verb in ("scale", "drain", "rewind")
+    ]
+
+
 def requested(status: int = 200, at: float = 0.0, **more: Any) -> AuditedRequest:
     given = {"who": "nobody", "client_name": "", "address": "1.2.3.4", "method": "POST", "path": "/jobs/delays/stop"}
     return AuditedRequest(at=at, status=status, **{**given, **more})
