@@ -143,6 +143,15 @@ def test_what_was_predicted_stays_beside_what_was_measured(played: Played, visit
     expect(figures).to_have_text(["1.2 s", "1.6 s"])
 
 
+def test_a_pause_that_is_not_measured_yet_is_said_not_to_be(played: Played, visit: Visit) -> None:
+    now = played.coordinator.registry.now()
+    played.store.note([*scaling.begun("delays", now), *scaling.done("delays", now)[:1]])
+    page = visit(f"{played.url}#/jobs/delays/changes")
+    expect(page.locator("[data-row]").first).to_contain_text("not known yet")
+    page.goto(f"{played.url}#/jobs/delays")
+    expect(page.get_by_role("region", name="Last change")).to_contain_text("measured not known yet")
+
+
 def test_a_job_that_changed_meanwhile_is_planned_anew(played: Played, visit: Visit) -> None:
     page = visit("about:blank")
     page.clock.install()

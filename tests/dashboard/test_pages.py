@@ -123,6 +123,7 @@ def test_each_page_is_reached_under_a_prefix_that_a_proxy_takes_off(tmp_path: Pa
 
 def test_a_job_is_found_and_its_figures_are_shown(played: Played, visit: Visit) -> None:
     page = visit(played.url)
+    expect(page.locator("[data-row='delays'] time")).to_have_count(1)  # since when it is running
     page.get_by_role("link", name="delays").click()
     expect(page.locator(".figures")).to_contain_text("6,000")  # six partitions, a thousand offsets each
     expect(page.locator(".figures")).to_contain_text("1,024/s")

@@ -13,6 +13,7 @@ from playwright.sync_api import expect
 
 from anabranch.config import EmbeddedSettings, Settings, SystemsSettings
 from anabranch.coordinator.api.operations import Operations
+from anabranch.coordinator.store import Event
 from anabranch.protocol.commands import ScaleRequest
 from anabranch.systems.records import RECORD_SCHEMA
 from anabranch.systems.systems import Systems
@@ -83,6 +84,20 @@ def test_events_are_those_of_the_command_line(played: Played, visit: Visit) -> N
         assert f"{event.who} {event.what}{why}" in line
     page.goto(f"{played.url}#/jobs/delays/events?to=2020-01-01T00:00:00Z")
     expect(page.locator("main")).to_contain_text("No event fits the filters")
+
+
+def test_the_last_minutes_are_one_click(played: Played, visit: Visit) -> None:
+    now = played.coordinator.registry.now()
+    for what, minutes in (("long ago", 30), ("just now", 10)):
+        played.store.note([Event(kind="other", job="delays", at=now - 60 * minutes, who="somebody", what=what)])
+    page = visit(f"{played.url}#/jobs/delays/events")
+    log = page.locator(".log")
+    expect(log).to_contain_text("long ago")
+    page.get_by_role("button", name="last 20 minutes").click()
+    expect(log).to_contain_text("just now")
+    expect(log).not_to_contain_text("long ago")
+    page.get_by_role("button", name="last 3 hours").click()
+    expect(log).to_contain_text("long ago")
 
 
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])

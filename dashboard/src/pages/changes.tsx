@@ -48,7 +48,7 @@ function All({ job }: { job: string }) {
                 { id: "kind", title: "kind", cell: (row) => <Text of={row.kind} />, by: (row) => row.kind },
                 { id: "outcome", title: "outcome", cell: (row) => <Status of={row.outcome} />, by: (row) => row.outcome },
                 { id: "predicted", title: "pause predicted", number: true, cell: (row) => seconds(row.predictedPause), by: (row) => row.predictedPause },
-                { id: "measured", title: "measured", number: true, cell: (row) => seconds(row.measuredPause), by: (row) => row.measuredPause },
+                { id: "measured", title: "measured", number: true, cell: measured, by: (row) => row.measuredPause },
                 { id: "took", title: "took", number: true, cell: (row) => seconds(row.seconds), by: (row) => row.seconds },
                 { id: "who", title: "who", cell: (row) => <Text of={row.who} />, by: (row) => row.who },
                 { id: "why", title: "why", wide: true, cell: (row) => <Text of={row.reason || row.why} /> },
@@ -60,9 +60,18 @@ function All({ job }: { job: string }) {
             />
           )}
         </Loaded>
+        <p class="dim">
+          Drains aren't in this list: <a href={link(["jobs", job, "drain"])}>the drain's page</a>,{" "}
+          <a href={link(["jobs", job, "events"], { kind: "drain" })}>events of drains</a>
+        </p>
       </Panel>
     </>
   );
+}
+
+/** A pause is known once all new lanes have written something. */
+export function measured(of: Change): string {
+  return of.measuredPause === null && of.outcome === "done" ? "not known yet" : seconds(of.measuredPause);
 }
 
 function nameOf(of: Change): string {

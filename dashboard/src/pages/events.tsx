@@ -13,6 +13,7 @@ import { Choice } from "./lanes";
 const FIRST = 500;
 const KINDS = ["state", "change", "lane", "seat", "fence", "drain", "launcher", "autoscale", "input", "other"];
 const MOST = 10_000;
+const LATEST: [string, number][] = [["last 20 minutes", 20], ["last 3 hours", 180], ["last day", 1440]];
 
 export function Events({ job }: { job: string }) {
   const { last = String(FIRST), from = "", to = "", kind = "" } = route.value.query;
@@ -108,6 +109,7 @@ function Log({ job, events, limit }: { job: string; events: JobEvent[]; limit: n
         <Choice name="kind" value={query.kind ?? ""} values={KINDS} />
         <Span name="from" value={query.from ?? ""} />
         <Span name="to" value={query.to ?? ""} />
+        <Latest job={job} />
         <span class="dim">
           {count(rows.length)} of {query.from || query.to ? "" : "the last "}
           {count(events.length)}
@@ -168,6 +170,21 @@ function Picked({ job, id, known }: { job: string; id: string; known: JobEvent[]
 }
 
 /** A moment to type, in the zone of the page; the URL has it in UTC. */
+/** Spans that end now, on the coordinator's clock. */
+function Latest({ job }: { job: string }) {
+  const at = liveOf(job).data.value?.at ?? null;
+  if (at === null) return null;
+  return (
+    <span role="group" aria-label="spans that end now">
+      {LATEST.map(([title, minutes]) => (
+        <button key={title} type="button" onClick={() => setQuery({ from: utc(at - 60 * minutes), to: "" }, true)}>
+          {title}
+        </button>
+      ))}
+    </span>
+  );
+}
+
 function Span({ name, value }: { name: "from" | "to"; value: string }) {
   const ms = Date.parse(value);
   const local = Number.isNaN(ms) ? "" : moment(ms).replace(" ", "T");

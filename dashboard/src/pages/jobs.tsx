@@ -1,7 +1,7 @@
 // All jobs: which of them needs me?
 
 import { useRef } from "preact/hooks";
-import { Loaded, Panel, Status, Text } from "../parts/basics";
+import { Loaded, Moment, Panel, Status, Text } from "../parts/basics";
 import { type Column, Table } from "../parts/table";
 import { overview, rests } from "../data";
 import { brief, count, counted, inOrder, rate } from "../format";
@@ -34,6 +34,7 @@ const columns: Column<JobOverview>[] = [
   { id: "state", title: "state", cell: (row) => <Status of={row.state} />, by: (row) => row.state },
   { id: "job", title: "job", cell: (row) => <a href={link(["jobs", row.job])}><Text of={row.job} /></a>, by: (row) => row.job },
   { id: "why", title: "what is wrong", wide: true, cell: (row) => <What of={row} /> },
+  { id: "since", title: "since", cell: (row) => <Moment ms={row.changedAt === null ? null : row.changedAt * 1000} />, by: (row) => row.changedAt },
   { id: "lag", title: "lag", number: true, cell: (row) => brief(row.lag) + trend(row.lagTrend), by: (row) => (row.lag === null ? null : Number(row.lag)) },
   { id: "rate", title: "read", number: true, cell: (row) => rate(row.rows), by: (row) => row.rows },
   { id: "containers", title: "containers", number: true, cell: (row) => `${row.containers ?? "–"}/${row.seats}`, by: (row) => row.seats },

@@ -8,6 +8,7 @@ import { link } from "../router";
 import type { Change, Finding, Live } from "../types";
 import { Plots } from "../parts/plots";
 import { Promises } from "./promises";
+import { measured } from "./changes";
 import { trend } from "./jobs";
 
 export function Overview({ job }: { job: string }) {
@@ -164,7 +165,7 @@ function LastChange({ job, live }: { job: string; live: Live }) {
     <Panel title="Last change">
       <p>
         <Moment ms={last.began * 1000} /> <Status of={last.outcome} /> <Text of={last.kind} /> by <Text of={last.who} /> · pause predicted {seconds(last.predictedPause)},
-        measured {seconds(last.measuredPause)}
+        measured {measured(last)}
         {last.seconds !== null && <> · took {seconds(last.seconds)}</>} · <a href={link(["jobs", job, "changes", String(last.id)])}>details</a>
       </p>
     </Panel>

@@ -108,6 +108,8 @@ function Form({ job, kind, live, of }: { job: string; kind: string; live: Live; 
 }
 
 const EXPLAINED: Record<string, string> = {
+  scale:
+    "The factor is the number of key buckets of each partition: functions work on several buckets at once, and containers can share a partition. The order of each key stays.",
   expand: "Adapts the job to partitions that were added to its inputs.",
   assign: "Moves tasks to where they should be by the racks as they are now.",
   rollback: "Lets the version before the present one follow it.",
