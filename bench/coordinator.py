@@ -54,7 +54,7 @@ def graph(name: str) -> Graph:
     return job.graph
 
 
-def planned(name: str, partitions: int, factor: int, containers: int) -> planning.Plan:
+def planned(name: str, partitions: int, factor: int, containers: int, lanes: int = 1) -> planning.Plan:
     return planning.make(
         graph(name),
         planning.Surroundings(
@@ -64,6 +64,7 @@ def planned(name: str, partitions: int, factor: int, containers: int) -> plannin
             grouper=groupers.named("partition"),
             partitions={"records": partitions},
             systems={"records": "kafka", "chosen": "kafka"},
+            lanes=lanes,
         ),
     )
 

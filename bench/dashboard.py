@@ -26,6 +26,7 @@ from tests.support.interruption import interruptible
 from anabranch.coordinator.api import listening, server
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.store import Store
+from anabranch.model.lane import Lane
 from anabranch.protocol.container import Heartbeat
 from bench.reads import CONTAINERS, EVENTS, JOB, SHAPES, report, started
 from bench.support.beating import TOKEN
@@ -34,6 +35,8 @@ from bench.support.page_load import PAGES, PERIOD, Load, Served
 
 ALLOWED_RATIO = 1.1
 SHAPE = "10,000 x 1"
+LARGER = {"1,000 lanes": (10_000, 1, 10), "100,000 x 1": (100_000, 1, 1)}
+"""More lanes, which meet the same budgets, and more tasks, of which pages show a part and say so."""
 ADDRESSES = ("", "/matrix", "/lanes", "/lanes?view=timeline", "/partitions", "/containers", "/events")
 _PATH = f"/jobs/{JOB}"
 _SETTLES = 3.0
@@ -60,7 +63,8 @@ BUDGETS = {
     "useful": Budget(f"figures of the overview, CPU {_SLOWER}x slower", 1_000, "ms"),
     "needed": Budget("of which the page had the CPU, with what drives it", 1_000, "ms"),
     "matrix": Budget("first picture of the matrix", 1_500, "ms"),
-    "frame": Budget("a frame while the matrix is panned and zoomed, p95", 16.7, "ms"),
+    # 60 frames a second are 16.7 ms each, a millisecond more or less; one that was too late takes 33.
+    "frame": Budget("a frame while the matrix is panned and zoomed, p95", 20, "ms"),
     "draw": Budget("of which the page's own work, p95", 16, "ms"),
     "update": Budget("an update, the most of all pages: CPU time of the page", 10, "ms"),
     "task": Budget("longest task after the page is loaded", 100, "ms"),
@@ -70,10 +74,10 @@ BUDGETS = {
 }
 
 
-def serve(folder: Path) -> None:
+def serve(folder: Path, shape: str = SHAPE) -> None:
     """The coordinator, until its standard input ends."""
     store = Store(f"sqlite:///{folder / 'store.db'}")
-    coordinator = started(store, *SHAPES[SHAPE])
+    coordinator = started(store, *{**SHAPES, **LARGER}[shape])
     listens = listening.Server(server.app(coordinator, token=TOKEN), listening.listen())
     listening.keep_prompt()
     print(listens.url, flush=True)
@@ -87,18 +91,20 @@ def beating(served: Served) -> list[tuple[str, Heartbeat]]:
     """A beat of each container, to be sent again and again with other figures."""
     with Client(served.url, token=TOKEN, timeout=60.0) as client:
         status = client.status(JOB)
-    of_seat = {each.lane.seat: each.lane for each in status.lanes}
+    of_seat: defaultdict[str, list[Lane]] = defaultdict(list)
+    for each in status.lanes:
+        of_seat[each.lane.seat].append(each.lane)
     return [
         (
-            f"/containers/{each.container}/heartbeat",
+            f"/containers/{its.container}/heartbeat",
             Heartbeat(
-                container=each.container,
-                epoch=each.epoch,
+                container=its.container,
+                epoch=its.epoch,
                 number=0,
-                lanes=(report(of_seat[each.seat], each.epoch),),
+                lanes=tuple(report(lane, its.epoch) for lane in of_seat[its.seat]),
             ),
         )
-        for each in status.containers
+        for its in status.containers
     ]
 
 
@@ -179,15 +185,16 @@ def main() -> None:
     words.add_argument("--seconds", type=float, default=10.0, help="that each page is watched (default: 10)")
     words.add_argument("--beats", type=float, default=15.0, help="seconds of each stretch of beats (default: 15)")
     words.add_argument("--rounds", type=int, default=3, help="stretches with and without pages (default: 3)")
+    words.add_argument("--shape", choices=[*SHAPES, *LARGER], default=SHAPE, help=f"default: {SHAPE}")
     words.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     given = words.parse_args()
     if given.serve is not None:
-        serve(given.serve)
+        serve(given.serve, given.shape)
         return
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as folder:
-        served = Served([sys.executable, "-m", "bench.dashboard", "--serve", folder])
+        served = Served([sys.executable, "-m", "bench.dashboard", "--shape", given.shape, "--serve", folder])
         try:
-            print(f"{SHAPE}: 10,000 tasks, {CONTAINERS} containers with a lane each, {EVENTS:,} events", flush=True)
+            print(f"{given.shape}: {CONTAINERS} containers, {EVENTS:,} events", flush=True)
             load = Load(served, beating(served))
             found, asked = in_browser(served, load, given.seconds)
             print(f"\n{'':52} {'measured':>10} {'allowed':>10}")

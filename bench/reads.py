@@ -71,13 +71,13 @@ class Holds:
         return timed
 
 
-def started(store: Store, partitions: int, factor: int) -> Coordinator:
-    """A coordinator whose job runs in all containers, each lane with figures."""
-    plan = planned(JOB, partitions, factor, CONTAINERS)
-    lanes = planning.lanes_of(plan, 4, lambda: f"{random.getrandbits(32):08x}")
+def started(store: Store, partitions: int, factor: int, lanes: int = 1) -> Coordinator:
+    """A coordinator whose job runs in all containers, each with so many lanes, each lane with figures."""
+    plan = planned(JOB, partitions, factor, CONTAINERS, lanes)
+    its = planning.lanes_of(plan, 4, lambda: f"{random.getrandbits(32):08x}")
     program = Program(artifact="0" * 64, file="job.py", settings={}, schemas={})
     coordinator = Coordinator(store, grace=5.0, lease=600.0)
-    coordinator.start(StartRequest(graph=graph(JOB), model=plan.model, lanes=lanes, fingerprint={}, program=program))
+    coordinator.start(StartRequest(graph=graph(JOB), model=plan.model, lanes=its, fingerprint={}, program=program))
     for number in range(CONTAINERS):
         asked = Registration(job=JOB, execution=f"e{number}", host="here", pid=number + 1)
         me = coordinator.register(asked)

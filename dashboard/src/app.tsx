@@ -100,6 +100,13 @@ effect(() => {
   const [, job, page] = route.value.path;
   document.title = [page, job && shown(job), "anabranch"].filter(Boolean).join(" · ");
 });
-const root = document.getElementById("app")!;
-root.replaceChildren();
-render(<App />, root);
+
+function begin(): void {
+  const root = document.getElementById("app")!;
+  root.replaceChildren();
+  render(<App />, root);
+}
+
+// The document has a frame of its own. It is painted first, as the page takes a slow browser longer; unless nobody sees it.
+if (document.visibilityState === "hidden") begin();
+else requestAnimationFrame(() => setTimeout(begin));

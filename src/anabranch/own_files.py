@@ -33,9 +33,11 @@ def copy(source: Path, target: Path) -> None:
     """Copy a file's content to a new file. If copying fails, the new file is removed. Raises OSError if copying fails,
     or if the target exists.
     """
-    with source.open("rb") as of, os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as to:
+    with source.open("rb") as of:
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            shutil.copyfileobj(of, to, 1 << 20)
+            with os.fdopen(descriptor, "wb") as to:
+                shutil.copyfileobj(of, to, 1 << 20)
         except OSError:
             target.unlink(missing_ok=True)
             raise

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any, Protocol
 
 from anabranch.api.journal import Journal
 from anabranch.errors import UsageError
@@ -49,12 +49,15 @@ class Timers:
         """The current time on the operator's clock: the watermark, or the time at which the batch was planned. None if
         there is no watermark yet, if the watermark isn't after the beginning of 1970, or if the operator has no timers.
         """
+        if self.draining:
+            return _END
         return moment(self._now) if self._now > 0 else None
 
     @property
     def draining(self) -> bool:
         """Whether this is the last batch of a drain; False if the operator has no timers. In this batch, ``now`` is in
-        the year 9999, every timer fires, and new timers are discarded."""
+        the year 9999, every timer fires, and new timers are discarded. Since Python has no later years, ``now`` plus a
+        duration is ``now`` itself, and it stays in UTC if another zone is in a later year already."""
         return self._now >= INFINITY
 
     def register(self, at: datetime) -> None:
@@ -127,9 +130,37 @@ class Timers:
         changed[at] = there
 
 
+class _End(datetime):
+    """The time of a drain's last batch, to which nothing can be added. Processors that count on from ``now`` mustn't
+    fail in that batch."""
+
+    def __add__(self, other: timedelta) -> _End:
+        try:
+            return super().__add__(other)
+        except OverflowError:
+            return self
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        try:
+            return super().__sub__(other)
+        except OverflowError:
+            return self
+
+    def astimezone(self, tz: tzinfo | None = None) -> Any:
+        try:
+            return super().astimezone(tz)
+        except OverflowError:
+            return self
+
+
 def moment(ms: int) -> datetime:
     """A time in ms since 1970, as a datetime in UTC."""
     return _EPOCH + timedelta(milliseconds=ms)
+
+
+_END = _End.fromisoformat(moment(INFINITY).isoformat())
 
 
 def _ms(at: datetime) -> int:

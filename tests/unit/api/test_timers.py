@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -64,6 +65,27 @@ def test_no_timer_is_registered_while_the_job_drains() -> None:
     timers.register(NOON)
     timers.flush()
     assert not kept.at
+
+
+def test_who_counts_on_from_the_end_of_time_stays_there() -> None:
+    kept, hour, east = Kept(), timedelta(hours=1), timezone(timedelta(hours=5))
+    timers = Timers(kept, EVENT_TIME, Journal())
+    timers.begin(INFINITY)
+    end = timers.now
+    assert end is not None
+    later = [end + hour, hour + end, end + hour + hour, end - -hour, end + timedelta.max, end.astimezone(east)]
+    assert later == [end] * len(later)
+    for at in later:
+        timers.register(at)
+    timers.flush()
+    assert not kept.at
+    assert end - hour == datetime(9999, 12, 31, 22, 59, 59, tzinfo=UTC)
+    assert (end - hour) - end == -hour
+    assert end - NOON == datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC) - NOON
+    assert end - hour + hour + hour == end - hour + hour
+    west = timezone(timedelta(hours=-5))
+    assert end.astimezone(west).hour == 18
+    assert pickle.loads(pickle.dumps(end)) + hour == end
 
 
 def test_no_timer_is_beyond_a_drain() -> None:

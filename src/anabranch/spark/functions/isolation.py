@@ -129,21 +129,23 @@ class _Fork:
     def ask(self, request: object, begin: Begin, seconds: float, answer: Callable[[Any], Any]) -> Any:
         """Send a request to the process, and return the result. ``answer`` answers the questions of the process.
 
-        Raises LostError if the process dies, if it sends nothing for ``seconds`` while it works on a message, or if it
-        doesn't begin the first message within 120 seconds.
+        Raises LostError if the process dies, if it works on a message for longer than ``seconds`` (without the time in
+        which it waits for answers), or if it doesn't begin the first message within 120 seconds.
         """
         at = _BEFORE
-        limit: float | None = _BEGINNING
+        left: float | None = _BEGINNING
         try:
             messages.send(self._socket, request)
             while True:
-                what, content = messages.receive(self._socket, limit)
+                waiting = time.monotonic()
+                what, content = messages.receive(self._socket, left)
                 if what == "done":
                     return content
                 if what == "begin":
-                    at, limit = content, None if math.isinf(seconds) else seconds
+                    at, left = content, None if math.isinf(seconds) else seconds
                     begin(at)
                 else:
+                    left = None if left is None else max(0.0, left - (time.monotonic() - waiting))
                     messages.send(self._socket, _answered(answer, content))
         except messages.OutOfTime:
             self.kill()

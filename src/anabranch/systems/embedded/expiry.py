@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from anabranch import logs
-from anabranch.errors import LogError
+from anabranch.errors import AnabranchError, LogError
 from anabranch.systems.embedded import layout, partition, readers, start, trimming
 from anabranch.systems.embedded.layout import StreamInfo
 from anabranch.systems.embedded.manifest import Tail
@@ -54,7 +54,7 @@ class Expiry:
         try:
             rule, limit = self._expired(info.retention), self._limit(info.name, number)
             self._trim(info.name, number, tail, rule, at + _LOOK_SECONDS, limit)
-        except (LogError, OSError) as error:
+        except (AnabranchError, OSError) as error:
             log.warning(
                 "records that a stream no longer keeps can't be deleted",
                 stream=info.name,

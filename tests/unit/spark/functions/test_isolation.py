@@ -165,6 +165,38 @@ def test_the_first_rejection_is_the_last_where_it_fails_the_lane() -> None:
     assert outcome.rejected[0].place == 7
 
 
+def _asking(rounds: int, pause: float) -> Callable[[], Any]:
+    def opened() -> Any:
+        def serve(request: Any, channel: Any) -> str:
+            channel.begin(0)
+            for _ in range(rounds):
+                time.sleep(pause)
+                channel.ask("what is the state?")
+            return "done"
+
+        return serve
+
+    return opened
+
+
+def test_questions_do_not_prolong_what_a_message_may_take() -> None:
+    host = Host(_asking(200, 0.05))
+    try:
+        with pytest.raises(LostError) as lost:
+            host.ask(None, seconds=1.0)
+        assert (lost.value.at, lost.value.late) == (0, True)
+    finally:
+        host.close()
+
+
+def test_a_message_does_not_pay_for_the_time_its_answers_take() -> None:
+    host = Host(_asking(4, 0.0))
+    try:
+        assert host.ask(None, seconds=1.0, answer=lambda _: time.sleep(0.5)) == "done"
+    finally:
+        host.close()
+
+
 def test_what_cannot_be_loaded_says_so() -> None:
     class Odd:
         def __reduce__(self) -> Any:

@@ -13,7 +13,7 @@ import pytest
 
 from anabranch.config.systems import KafkaSettings
 from anabranch.errors import FencedError, LogError, UsageError
-from anabranch.systems.embedded import EmbeddedSystem, LaneWriter, Log, Slice, fence, read_slice
+from anabranch.systems.embedded import EmbeddedSystem, LaneWriter, Log, Slice, fence, layout, read_slice
 from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.retention import Retention
 from tests.unit.systems.embedded.helpers import Killed, contents, killed_at, put, segment
@@ -119,6 +119,16 @@ def test_a_batch_does_not_fail_if_old_records_cannot_be_deleted(
     assert put(LaneWriter(log, "job", "other", 1), log, "s", 0, 0, b"x")
     with pytest.raises(LogError, match=r"records of s, in .*root, can't be deleted: Permission denied"):
         EmbeddedSystem(log.root).retain("s", Retention(ms=0))
+
+
+def test_a_batch_does_not_fail_for_a_reader_of_a_newer_version(log: Log, clock: Clock) -> None:
+    filled(log, clock)
+    log.retain("s", Retention(ms=DAY))
+    readers = Path(layout.readers_folder(log.root, "s"))
+    readers.mkdir(exist_ok=True)
+    (readers / "job.json").write_text('{"version": 99, "job": "job", "revision": "", "positions": {}}')
+    assert put(LaneWriter(log, "job", "other", 1), log, "s", 0, 0, b"x")
+    assert log.starts("s")[0].offset == 0  # nothing is deleted that such a reader may still need
 
 
 def test_a_reader_that_is_overtaken_is_told_and_never_gets_less(log: Log, clock: Clock) -> None:
