@@ -184,6 +184,7 @@ def test_a_null_key_fails_the_lane_that_keeps_state(site: Site, how: str) -> Non
     error = site.deployed(job).failure()
     operator = {"agg": "agg 'counts'", "stream": "partition_by 'by-d'", "spark": "partition_by 'by-d'"}[how]
     assert f"the key is null in a row that reached {operator} (test_jobs.py:" in error
+    assert "of partition 0 at offset 1 of embedded/in\n" in error
     assert 'set [job] on_null_key = "dead-letter" or "drop"' in error
     assert site.all_records("out") == []
 

@@ -29,6 +29,7 @@ class DrainHook:
         with self._lock:
             self._drained.add(lane.id)
             others = [each for each in self._lanes() if each.stage == lane.stage and each.id not in self._drained]
+            still_run = {name for each in others for name in each.tasks}
             for name in lane.tasks:
-                if not any(name in each.tasks for each in others):
+                if name not in still_run:
                     self._function(DrainedTask(job=lane.job, stage=lane.stage, name=name))

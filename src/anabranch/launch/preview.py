@@ -29,10 +29,11 @@ from anabranch.planning.plan import Plan
 from anabranch.planning.stages import Stage
 from anabranch.spark.functions.wrap import Rejecting
 from anabranch.spark.internals import running_context
-from anabranch.spark.operators import frames_of_operators, lookups
+from anabranch.spark.operators import faulty_rows, frames_of_operators, lookups
+from anabranch.spark.operators.faulty_rows import Fault
 from anabranch.spark.operators.frames_of_operators import Context, Workers
 from anabranch.spark.operators.labels import label
-from anabranch.spark.query import dead_letters, ownership, records, resolution, sql_errors
+from anabranch.spark.query import dead_letters, ownership, records, resolution
 from anabranch.spark.query.dead_letters import WorkerDeadLetters
 from anabranch.spark.session import session
 from anabranch.spark.values import decoding, meta_column
@@ -167,12 +168,8 @@ class _Batch:
         null = frames_of_operators.keyless()
         if self.settings.job.on_null_key != _FAIL:
             return moved.where(~null)
-        cure = 'filter such rows before, or set [job] on_null_key = "dead-letter" or "drop"'
-        before = f"the key is null in a row that reached {label(node)}, of partition "
-        failing = sql_errors.for_record(
-            before, F.lit(""), cure, meta_column.field("partition"), meta_column.field("offset")
-        )
-        return moved.where(F.when(null, failing).otherwise(F.lit(True)))
+        keyless = Fault(null, "the key is null", "on_null_key", None)
+        return faulty_rows.without(moved, label(node), [keyless], context.workers.inputs)
 
     def _rejecting(self, spark: SparkSession, policy: str) -> Rejecting | None:
         """A function that leaves rejected records out, even if the job would write them as dead letters. None if a

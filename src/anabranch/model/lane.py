@@ -201,11 +201,7 @@ class Lane(Document, frozen=True, kw_only=True):
         """The start offsets of whole partitions, as far as they depend on other lanes. In some buckets, the lane may
         begin at a later offset.
         """
-        found: dict[SSP, int] = {}
-        for position in self.starting:
-            whole = position.ssp.whole
-            found[whole] = min(position.offset, found.get(whole, position.offset))
-        return found
+        return lowest(self.starting)
 
     def streams_of(self, stream: str) -> tuple[str, ...]:
         """The streams of a ``read``. ``stream`` is the job's name for its input."""
@@ -214,6 +210,15 @@ class Lane(Document, frozen=True, kw_only=True):
     def system(self, stream: str) -> str:
         """The system of a stream that the lane writes."""
         return self.systems.get(stream, DEFAULT_SYSTEM)
+
+
+def lowest(positions: Iterable[Position]) -> dict[SSP, int]:
+    """The lowest offset in each whole partition."""
+    found: dict[SSP, int] = {}
+    for position in positions:
+        whole = position.ssp.whole
+        found[whole] = min(position.offset, found.get(whole, position.offset))
+    return found
 
 
 def open_lanes(lanes: Iterable[Lane]) -> list[Lane]:

@@ -4,36 +4,12 @@ while the job is locked."""
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from types import FrameType
 
 import pytest
 
-import anabranch
+from tests.support.costs import ALLOWED, calls
 from tests.unit.planning.test_transition_histories import World
-
-OURS = str(Path(anabranch.__file__).parent)
-ALLOWED = 2.7
-"""What twice the size may cost: some work is sorting, and some lies within the ten factors."""
-
-
-def calls(work: Callable[[], object]) -> int:
-    """How many functions our code calls, its own and those of others."""
-    count = 0
-
-    def called(frame: FrameType, event: str, _: object) -> None:
-        nonlocal count
-        if event in {"call", "c_call"} and frame.f_code.co_filename.startswith(OURS):
-            count += 1
-
-    sys.setprofile(called)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def costs(partitions: int, factor: int, containers: int) -> dict[str, int]:

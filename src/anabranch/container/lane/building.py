@@ -101,13 +101,14 @@ class QueryBuilder:
         given = dict(begins)
         if not lane.ran:  # otherwise, its folder says where it continues
             self._hold(lane, {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)} - given.keys())
+        fresh = set(lane.fresh)
         reads = [n for n in self.job.graph.nodes if n.kind == "read" and n.args["start"] == "latest"]
         latest = {stream for n in reads for stream in lane.streams_of(n.args["stream"])}
         places: dict[tuple[str, bool], dict[int, int]] = {}
         for ssp in (*lane.ssps, *lane.broadcast):
             if ssp.whole in given:
                 continue
-            at_end = ssp.stream in latest and ssp.whole not in lane.fresh
+            at_end = ssp.stream in latest and ssp.whole not in fresh
             if (ssp.stream, at_end) not in places:
                 system = self.lane_folders.systems.named(ssp.system)
                 places[ssp.stream, at_end] = system.ends(ssp.stream) if at_end else system.starts(ssp.stream)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Collection, Mapping
 
 import msgspec
@@ -42,7 +43,7 @@ def check_whole(start: StartRequest, known: Collection[str]) -> None:
     """Raises StateError if the parts of a plan don't fit together, and UsageError if a seat's name isn't allowed.
     ``known`` contains the ids of existing lanes."""
     job, seats = start.graph.job, {container.seat for container in start.model.containers}
-    ids = [lane.id for lane in start.lanes]
+    ids = Counter(lane.id for lane in start.lanes)
     for seat in seats:
         check_name("seat", seat)
     faults = [
@@ -54,7 +55,7 @@ def check_whole(start: StartRequest, known: Collection[str]) -> None:
             for before in (*lane.predecessors, *lane.upstream)
             if before not in ids and before not in known
         ),
-        *(f"two lanes are {one}" for one in set(ids) if ids.count(one) > 1),
+        *(f"two lanes are {one}" for one, count in ids.items() if count > 1),
         *([f"its model is of job {start.model.job!r}"] if start.model.job != job else []),
     ]
     if faults:

@@ -15,8 +15,8 @@ from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.errors import AnabranchError
 from anabranch.model.deployment_state import DeploymentState
-from anabranch.model.lane import Lane, open_lanes
-from anabranch.model.ssp import SSP, parsed
+from anabranch.model.lane import Lane, lowest, open_lanes
+from anabranch.model.ssp import SSP, wholes
 from anabranch.planning import stages
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.systems.readers import Readers
@@ -46,11 +46,12 @@ def still_to_read(
     reading = open_lanes(lanes) or [lane for lane in lanes if lane.id not in followed]
     if not reading:
         return None
+    next_offsets = _NextOffsets(known, reports)
     found: dict[tuple[str, str], dict[int, int]] = {}
     unknown: set[SSP] = set()
     for lane in reading:
-        for ssp in {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}:
-            of_stream, at = found.setdefault((ssp.system, ssp.stream), {}), _position(lane, ssp, known, reports)
+        for ssp in next_offsets.read_by(lane):
+            of_stream, at = found.setdefault((ssp.system, ssp.stream), {}), next_offsets.of(lane, ssp)
             if at is None:
                 unknown.add(ssp)
             else:
@@ -60,34 +61,47 @@ def still_to_read(
     return found
 
 
-def _position(lane: Lane, ssp: SSP, known: Mapping[str, Lane], reports: Mapping[str, LaneReport]) -> int | None:
-    """The lowest offset of a partition that a lane or one of its successors can read next; None if unknown."""
-    report = reports.get(lane.id)
-    at = None if report is None else parsed(report.progress.positions).get(ssp)
-    if at is not None and report is not None and (lane.rewind is None or report.progress.batch >= lane.first_batch):
-        return at
-    at = min((position.offset for position in lane.final if position.ssp.whole == ssp), default=None)
-    if at is not None:
-        return at
-    places = _of_predecessors(lane, ssp, known, reports)
-    if ssp in lane.begins:
-        places = [lane.begins[ssp]]
-    if lane.rewind is not None and str(ssp) in lane.rewind.to:
-        places.append(lane.rewind.to[str(ssp)])
-    return None if None in places else min((place for place in places if place is not None), default=None)
+class _NextOffsets:
+    """The lowest offsets that lanes or their successors can read next. Each lane is looked through only once, although
+    it may read thousands of partitions."""
 
+    def __init__(self, known: Mapping[str, Lane], reports: Mapping[str, LaneReport]) -> None:
+        self._known = known
+        self._reports = reports
+        self._read: dict[str, frozenset[SSP]] = {}
+        self._begins: dict[str, Mapping[SSP, int]] = {}
+        self._ends: dict[str, Mapping[SSP, int]] = {}
 
-def _of_predecessors(
-    lane: Lane, ssp: SSP, known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
-) -> list[int | None]:
-    """The positions, in a partition, of those of a lane's predecessors that read it. If the lane undoes a rewind, also
-    the positions of the predecessors' predecessors.
-    """
-    former = [known[name] for name in lane.predecessors if name in known]
-    if lane.rewind is not None and lane.rewind.back:
-        former += [known[name] for each in former for name in each.predecessors if name in known]
-    reading = [each for each in former if ssp in {of.whole for of in (*each.ssps, *each.broadcast)}]
-    return [_position(each, ssp, known, reports) for each in reading]
+    def read_by(self, lane: Lane) -> frozenset[SSP]:
+        """The whole partitions that a lane reads."""
+        if lane.id not in self._read:
+            self._read[lane.id] = frozenset((*wholes(lane.ssps), *lane.broadcast))
+        return self._read[lane.id]
+
+    def of(self, lane: Lane, ssp: SSP) -> int | None:
+        """The lowest offset of a partition that a lane or one of its successors can read next; None if unknown."""
+        report = self._reports.get(lane.id)
+        at = None if report is None else report.progress.positions.get(str(ssp))
+        if at is not None and report is not None and (lane.rewind is None or report.progress.batch >= lane.first_batch):
+            return at
+        if lane.id not in self._begins:
+            self._begins[lane.id], self._ends[lane.id] = lane.begins, lowest(lane.final)
+        begins, ends = self._begins[lane.id], self._ends[lane.id]
+        if ssp in ends:
+            return ends[ssp]
+        places = [begins[ssp]] if ssp in begins else self._of_predecessors(lane, ssp)
+        if lane.rewind is not None and str(ssp) in lane.rewind.to:
+            places.append(lane.rewind.to[str(ssp)])
+        return None if None in places else min((place for place in places if place is not None), default=None)
+
+    def _of_predecessors(self, lane: Lane, ssp: SSP) -> list[int | None]:
+        """The offsets of those of a lane's predecessors that read a partition. If the lane undoes a rewind, also those
+        of the predecessors' predecessors.
+        """
+        former = [self._known[name] for name in lane.predecessors if name in self._known]
+        if lane.rewind is not None and lane.rewind.back:
+            former += [self._known[name] for each in former for name in each.predecessors if name in self._known]
+        return [self.of(each, ssp) for each in former if ssp in self.read_by(each)]
 
 
 def common(before: Mapping[int, int], now: Mapping[int, int]) -> dict[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
@@ -35,15 +35,19 @@ class Fault:
     by: Rejecting | None
 
 
-def without(frame: DataFrame, what: str, faults: Sequence[Fault]) -> DataFrame:
-    """The DataFrame without the rows that have any of the faults. ``what`` is the name of the operator that the rows
-    reach. Rows for the same receiver are rejected together, because each receiver writes once in a Spark task.
+def without(frame: DataFrame, what: str, faults: Sequence[Fault], inputs: Mapping[int, str]) -> DataFrame:
+    """The DataFrame without the rows that have any of the faults. Rows for the same receiver are rejected together,
+    because each receiver writes once in a Spark task.
+
+    Args:
+        what: the name of the operator that the rows reach.
+        inputs: the streams by source number, for messages.
     """
     for by in dict.fromkeys(fault.by for fault in faults):
         its = [fault for fault in faults if fault.by is by]
         if by is None:
             for fault in its:
-                frame = frame.where(F.when(fault.wrong, _failing(what, fault)).otherwise(F.lit(True)))
+                frame = frame.where(F.when(fault.wrong, _failing(what, fault, inputs)).otherwise(F.lit(True)))
             continue
         number = F.lit(0)
         for index, fault in reversed([*enumerate(its, 1)]):
@@ -55,7 +59,10 @@ def without(frame: DataFrame, what: str, faults: Sequence[Fault]) -> DataFrame:
     return frame
 
 
-def _failing(what: str, fault: Fault) -> Column:
+def _failing(what: str, fault: Fault, inputs: Mapping[int, str]) -> Column:
     cure = f'filter such rows before, or set [job] {fault.setting} = "dead-letter" or "drop"'
     origin = meta_column.field("partition"), meta_column.field("offset")
-    return sql_errors.for_record(f"{fault.error} in a row that reached {what}, of partition ", F.lit(""), cure, *origin)
+    source = meta_column.field("source")
+    streams = [F.when(source == number, F.lit(f" of {stream}")) for number, stream in inputs.items()]
+    before = f"{fault.error} in a row that reached {what}, of partition "
+    return sql_errors.for_record(before, F.coalesce(*streams, F.lit("")), cure, *origin)

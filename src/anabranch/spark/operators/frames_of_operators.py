@@ -277,7 +277,7 @@ def _shuffle(node: Node, frame: DataFrame, context: Context) -> DataFrame:
     key = stage_key(frame, node.args["columns"])
     zero = F.lit(0)
     keyed = frame.withColumn(meta_column.NAME, F.col(meta_column.NAME).withField("key", key).withField("task", zero))
-    checked = faulty_rows.without(keyed, label(node), [_keyless(context)])
+    checked = faulty_rows.without(keyed, label(node), [_keyless(context)], context.workers.inputs)
     return checked.repartition(context.shuffle_partitions, meta_column.field("key"))
 
 
@@ -384,11 +384,12 @@ def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> 
     :class:`anabranch.spark.query.rejections.Rejections` rejects their records, and rows without a key are only left out
     here, or fail the lane if the settings say so.
     """
-    fault = _keyless(context)
+    fault, streams = _keyless(context), context.workers.inputs
     if not any(i in context.changed for i in node.inputs):
-        return frame.where(~fault.wrong) if fault.by is not None else faulty_rows.without(frame, label(node), [fault])
+        left = [fault] if fault.by is None else []
+        return faulty_rows.without(frame if left else frame.where(~fault.wrong), label(node), left, streams)
     faults = [replace(fault, wrong=stage_key(frame, context.keys[before].columns).isNull())]
     if is_windowed(node) or node.kind == "join":
         time = F.col(codec.quoted(context.times[before].column))
         faults.append(Fault(time.isNull(), "the event time is null", "on_error", context.on_error))
-    return faulty_rows.without(frame, label(node), faults)
+    return faulty_rows.without(frame, label(node), faults, streams)

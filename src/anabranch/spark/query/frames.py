@@ -65,7 +65,7 @@ class LaneFrames:
                 routed=routing.before(self.plan.group),
                 line=self.workers.line,
                 message_seconds=self.plan.message_limit,
-                inputs={source.number: f"{source.system.name}/{source.stream}" for source in self.sources.all},
+                inputs=self.sources.streams,
             ),
             shuffle_partitions=self.plan.lane.state_partitions,
             factor=self.plan.lane.factor,

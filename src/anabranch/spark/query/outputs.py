@@ -263,9 +263,8 @@ class LaneOutputs:
             return None
         if self.plan.group.stateful is not None:
             return {}
-        return {
-            (s.number, ssp.partition): self.plan.lane.slots.index(str(ssp)) for s in self.sources.all for ssp in s.ssps
-        }
+        slots = {ssp: number for number, ssp in enumerate(self.plan.lane.slots)}
+        return {(s.number, ssp.partition): slots[str(ssp)] for s in self.sources.all for ssp in s.ssps}
 
     @property
     def slotted_partitions(self) -> dict[int, tuple[int, int]]:
@@ -297,7 +296,7 @@ class LaneOutputs:
         boundaries = {s.number: s.node for s in self.sinks.values() if is_boundary(s.node)}
         keyless, faulty = self.rejecting(job.on_null_key), self.rejecting(job.on_error)
         refusals = {
-            number: Refusal(label(node), keyless, faulty, self._times.get(node.id, ""))
+            number: Refusal(label(node), keyless, faulty, self._times.get(node.id, ""), self.sources.streams)
             for number, node in boundaries.items()
         }
         wanted = stages.timed(self.plan.graph)

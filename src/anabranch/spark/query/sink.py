@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -43,12 +43,14 @@ class Refusal:
             the lane.
         untimed: receives the rows that need an event time and have none. If it is None, such a row fails the lane.
         time: the event-time column; empty if rows need no event time.
+        inputs: the streams by source number, for messages.
     """
 
     operator: str
     keyless: Rejecting | None
     untimed: Rejecting | None = None
     time: str = ""
+    inputs: Mapping[int, str] = field(default_factory=dict)
 
     def taken_out(self, rows: pa.RecordBatch, rejects: dict[Rejecting, Rejects]) -> pa.RecordBatch:
         """The rows with a key; the other rows are rejected.
@@ -66,8 +68,12 @@ class Refusal:
             what, setting = ("event time", "on_error") if is_untimed else ("key", "on_null_key")
             by = self.untimed if is_untimed else self.keyless
             if by is None:
+                stream = self.inputs.get(row["source"])  # None if the row is from state
+                where = (
+                    "" if stream is None else f", of partition {row['partition']} at offset {row['origin']} of {stream}"
+                )
                 raise OperatorError(
-                    f"the {what} is null in a row that reached {self.operator}",
+                    f"the {what} is null in a row that reached {self.operator}{where}",
                     f'filter such rows before, or set [job] {setting} = "dead-letter" or "drop"',
                 )
             if by not in rejects:

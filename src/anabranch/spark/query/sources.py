@@ -48,6 +48,11 @@ class LaneSources:
             numbers[node.id] = mine.union(*(numbers.get(i, frozenset()) for i in inputs))
         return {label(node): numbers[node.id] for node in self.plan.group.nodes if rule(node).function}
 
+    @property
+    def streams(self) -> dict[int, str]:
+        """The stream of each source as ``system/stream``, by the source's number."""
+        return {source.number: f"{source.system.name}/{source.stream}" for source in self.all}
+
     def ranges_by_source(self, batch: Batch) -> dict[tuple[int, int], tuple[int, int]]:
         """What a batch reads, as in :meth:`ranges`, but by source number and partition."""
         return {

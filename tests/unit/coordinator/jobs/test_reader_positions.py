@@ -26,6 +26,7 @@ from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.systems.embedded import LaneWriter, Log
 from anabranch.systems.systems import Systems
+from tests.support.costs import ALLOWED, calls
 from tests.support.reports import lane_report
 from tests.unit.coordinator import workers
 from tests.unit.coordinator.helpers import Clock
@@ -111,6 +112,19 @@ def test_what_lanes_have_still_to_read(
     found = reader_positions.still_to_read(lanes, known, {each.lane: each for each in reports})
     assert found is not None
     assert found[IN] == expected
+
+
+@pytest.mark.parametrize("reports", [True, False], ids=["running", "stopped"])
+def test_twice_the_partitions_are_not_four_times_the_work(reports: bool) -> None:
+    def cost(partitions: int) -> int:
+        ssps = [SSP.parse(f"embedded/in/{number}") for number in range(partitions)]
+        final = tuple(Position(ssp=ssp, offset=3) for ssp in ssps)
+        lanes = [lane("a", *ssps, state=LaneState.CLOSED, final=final), lane("b", *ssps, predecessors=("a",))]
+        its = {"b": report("b", **{f"p{number}": 5 for number in range(partitions)})} if reports else {}
+        known = {each.id: each for each in lanes}
+        return calls(lambda: reader_positions.still_to_read(lanes, known, its))
+
+    assert cost(400) < ALLOWED * cost(200)
 
 
 def test_without_lanes_nothing_is_known() -> None:

@@ -148,7 +148,10 @@ def test_a_fork_ends_with_its_client_and_the_client_with_its_fork(folder: Path, 
 def test_a_fork_ends_with_a_client_that_is_killed_before_it_has_read_that_it_was_begun(folder: Path) -> None:
     words, environment = (
         [b"-m", b"sleeps"],
-        [f"{name}={value}".encode() for name, value in {"PYTHONPATH": folder, **fork_client.SPARKS}.items()],
+        [
+            f"{name}={value}".encode()
+            for name, value in {**os.environ, "PYTHONPATH": folder, **fork_client.SPARKS}.items()
+        ],
     )
     told = b"\0".join([bytes(folder), b"%d" % len(words), *words, *environment])
     reads, writes = os.pipe()
