@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
@@ -10,19 +11,22 @@ import msgspec
 from anabranch.coordinator.jobs import job_events
 from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.store import Event, Store, address, stored_jobs
-from anabranch.errors import ConflictError, NotFoundError, NotLeadingError
+from anabranch.errors import ConflictError, NotFoundError, NotLeadingError, StoreUnavailableError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState, open_lanes
 
-__all__ = ["alone", "begun", "lanes", "needed_folders", "replaced", "unneeded"]
+__all__ = ["RENEW_EVERY", "alone", "begun", "lanes", "needed_folders", "replaced", "unneeded"]
 
+RENEW_EVERY = 2.0
+"""The seconds between two renewals of the lease during exclusive work."""
 _WHO = "compact"
 
 
 @contextmanager
 def alone(store_url: str, job: str) -> Iterator[Store]:
     """The store, for exclusive work on a job inside ``with``. If the store is in a file, no other process can serve the
-    job meanwhile. If the store is on a server, a coordinator can take over the lead; further writes here then fail.
+    job meanwhile. If the store is on a server, no coordinator can lead meanwhile, unless this process is frozen, or cut
+    off from the store, for longer than a lease; further writes here then fail.
 
     Raises:
         NotFoundError: there is no store; or the store is on a server, and no coordinator has ever led there.
@@ -45,12 +49,35 @@ def alone(store_url: str, job: str) -> Iterator[Store]:
                 "end the coordinators of this store with SIGTERM, or Ctrl-C, first; the jobs that run go on",
             )
         try:
-            yield store
+            with _renewed(store):
+                yield store
         finally:
             with suppress(NotLeadingError):  # meanwhile, a coordinator has started and leads
                 store.resign()
     finally:
         store.close()
+
+
+@contextmanager
+def _renewed(store: Store) -> Iterator[None]:
+    """Renew the lease of a store until the end of ``with``: to copy folders can take much longer than a lease."""
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(RENEW_EVERY):
+            with suppress(StoreUnavailableError, ConflictError):
+                try:
+                    store.renew()
+                except NotLeadingError:
+                    return
+
+    thread = threading.Thread(target=renew, name="anabranch-renew", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def lanes(store: Store, job: str) -> list[Lane]:

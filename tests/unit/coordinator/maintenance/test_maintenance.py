@@ -10,12 +10,14 @@ import pytest
 from anabranch.cli import compact
 from anabranch.coordinator.jobs import plans
 from anabranch.coordinator.leadership import endpoint
+from anabranch.coordinator.leadership.election import Election
 from anabranch.coordinator.maintenance import stopped_job
 from anabranch.coordinator.store import Store
+from anabranch.deadlines import wait_until
 from anabranch.errors import ConflictError, NotFoundError, NotLeadingError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState
-from tests.unit.coordinator.helpers import FIRST, SECOND, lane, plan
+from tests.unit.coordinator.helpers import FIRST, SECOND, Clock, lane, plan
 from tests.unit.coordinator.store.helpers import event
 
 JOB = "delays"
@@ -148,3 +150,25 @@ def test_on_a_server_no_coordinator_may_lead(postgresql_url: str) -> None:
             stopped_job.replaced(alone, [(begun, "")], 6.0)
     assert store.lanes(JOB)[SECOND].folder_epoch == 1
     store.close()
+
+
+def test_on_a_server_no_coordinator_leads_however_long_it_takes(
+    postgresql_url: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stopped_job, "RENEW_EVERY", 0.02)
+    store, others = stored(postgresql_url), Store(postgresql_url)
+    store.stand_by()
+    assert store.claim(None, "http://here:1")
+    store.resign()
+    election = Election(others, "http://there:1", clock, lease=10.0, grace=2.0)
+    with stopped_job.alone(postgresql_url, JOB) as alone:
+        for _ in range(5):
+            assert not election.step()
+            seen = alone.leader()
+            wait_until(
+                lambda seen=seen: alone.leader() != seen or None, 30.0, lambda: AssertionError("not renewed"), 0.01
+            )
+            clock.at += 60.0
+    assert election.step()
+    store.close()
+    others.close()
