@@ -143,6 +143,15 @@ def test_what_was_predicted_stays_beside_what_was_measured(played: Played, visit
     expect(figures).to_have_text(["1.2 s", "1.6 s"])
 
 
+def test_predictions_and_measurements_are_compared_in_one_picture(played: Played, visit: Visit) -> None:
+    now = played.coordinator.registry.now()
+    page = visit(f"{played.url}#/jobs/delays/changes")
+    for at in (now - 60, now):
+        played.store.note([*scaling.begun("delays", at), *scaling.done("delays", at)])
+    picture = page.get_by_role("img", name="2 of 2 pauses came within 30 % or 0.5 s of the prediction")
+    expect(picture.locator("circle")).to_have_count(2)
+
+
 def test_a_pause_that_is_not_measured_yet_is_said_not_to_be(played: Played, visit: Visit) -> None:
     now = played.coordinator.registry.now()
     played.store.note([*scaling.begun("delays", now), *scaling.done("delays", now)[:1]])

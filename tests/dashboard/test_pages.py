@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import random
 import re
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from playwright.sync_api import Page, Request, expect
 
 from anabranch.protocol.commands import ScaleRequest
 from tests.dashboard.conftest import PAGES, SLOWEST, Visit, settled, until
-from tests.dashboard.played import EVENT_TIME, Played
+from tests.dashboard.played import EVENT_TIME, Container, Played
 
 expect.set_options(timeout=SLOWEST)
 AXE = Path(__file__).parents[2] / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
@@ -458,6 +459,42 @@ def test_the_table_of_the_matrix_has_what_the_job_model_has(played: Played, visi
     first = model.stages[0].tasks[0].name.split("-")[0]
     here = next((row[3] for row in cells if row[:2] == [first, "1"]), "0")
     assert f"{here} of 4" in shown
+    with page.expect_download() as saving:
+        page.get_by_role("button", name="save as CSV").click()
+    rows = list(csv.reader(Path(saving.value.path()).read_text().splitlines()))
+    assert [row[:2] + row[3:] for row in rows[1:]] == [row[:2] + row[3:] for row in cells]
+    assert rows[0] == ["partition", "container's seat", "rack", "buckets of 4"]
+
+
+def test_what_is_saved_is_no_formula(played: Played, visit: Visit) -> None:
+    rack = '=HYPERLINK("http://evil.example")'
+    played.coordinator.fence(played.containers.pop().me.container, "out of order")
+    for fence in played.coordinator.fences():
+        played.coordinator.fenced(fence.lane)
+    played.containers.append(Container(played.coordinator, "delays", "1", host="another", rack=rack))
+    page = visit(f"{played.url}#/jobs/delays/matrix?view=table")
+    with page.expect_download() as saving:
+        page.get_by_role("button", name="save as CSV").click()
+    rows = list(csv.reader(Path(saving.value.path()).read_text().splitlines()))
+    assert {row[2] for row in rows if row[1] == "1"} == {f"'{rack}"}
+
+
+def test_a_matrix_that_is_partly_in_sight_has_a_map_on_which_one_jumps(played: Played, visit: Visit) -> None:
+    page = visit(f"{played.url}#/jobs/delays/matrix")
+    expect(page.get_by_role("application")).to_be_visible()
+    small = page.locator("canvas.map")
+    expect(small).to_be_hidden()  # all is in sight
+    page.set_viewport_size({"width": 900, "height": 300})
+    for _ in range(12):
+        page.locator(".canvas").dispatch_event("wheel", {"deltaY": -1, "ctrlKey": True, "bubbles": True})
+    expect(small).to_be_visible()
+    page.locator(".canvas").hover(position={"x": 140, "y": 50})
+    facts = page.locator("aside dd").first
+    expect(facts).to_have_text("Partition_0")
+    small.scroll_into_view_if_needed()
+    small.click(position={"x": 5, "y": 148})
+    page.locator(".canvas").hover(position={"x": 142, "y": 52})
+    expect(facts).not_to_have_text("Partition_0")
 
 
 def test_numbers_beyond_what_javascript_counts_are_shown_digit_for_digit(played: Played, visit: Visit) -> None:

@@ -60,12 +60,37 @@ function All({ job }: { job: string }) {
             />
           )}
         </Loaded>
+        <Loaded of={found}>{({ changes }) => <Scatter of={changes} />}</Loaded>
         <p class="dim">
           Drains aren't in this list: <a href={link(["jobs", job, "drain"])}>the drain's page</a>,{" "}
           <a href={link(["jobs", job, "events"], { kind: "drain" })}>events of drains</a>
         </p>
       </Panel>
     </>
+  );
+}
+
+const SIDE = 180;
+const NEAR = { share: 0.3, seconds: 0.5 };
+
+/** Predicted against measured pauses: on the line, a prediction came true. The table above has the figures. */
+function Scatter({ of }: { of: Change[] }) {
+  const known = of.flatMap((each) => (each.predictedPause !== null && each.measuredPause ? [[each.predictedPause, each.measuredPause] as const] : []));
+  if (known.length < 2) return null;
+  const most = Math.max(...known.flat());
+  const place = (value: number) => 10 + (SIDE - 20) * (value / most);
+  const near = known.filter(([predicted, measured]) => Math.abs(predicted - measured) <= Math.max(NEAR.seconds, NEAR.share * measured)).length;
+  const sentence = `${near} of ${counted(known.length, "pause")} came within 30 % or 0.5 s of the prediction; the longest was ${seconds(most)}`;
+  return (
+    <figure class="scatter">
+      <svg viewBox={`0 0 ${SIDE} ${SIDE}`} width={SIDE} height={SIDE} role="img" aria-label={sentence}>
+        <line x1={place(0)} y1={SIDE - place(0)} x2={place(most)} y2={SIDE - place(most)} />
+        {known.map(([predicted, measured], at) => (
+          <circle key={at} cx={place(predicted)} cy={SIDE - place(measured)} r="3.5" />
+        ))}
+      </svg>
+      <figcaption class="dim">measured (up) against predicted (right): {sentence}</figcaption>
+    </figure>
   );
 }
 

@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { Empty, Facts, Loaded, Panel, Text } from "../parts/basics";
-import { clamped, coloursOf, draw, hit, LEFT, TOP, type View, width } from "../parts/canvas";
+import { clamped, coloursOf, draw, hit, inSight, jumped, LEFT, MINI, MiniMap, TOP, type View, width } from "../parts/canvas";
 import { Table } from "../parts/table";
 import { jobPath, liveOf } from "../data";
 import { count, counted, percent, shown } from "../format";
@@ -148,6 +148,7 @@ function AsTable({ place }: { place: Placement }) {
       id={(row) => `${row.partition} ${row.seat}`}
       text={(row) => `${row.partition} ${row.seat} ${row.rack ?? ""}`}
       empty="The stage has no tasks."
+      csv={`stage-${place.stage}`}
     />
   );
 }
@@ -163,10 +164,13 @@ function Picture({ place, sentence, busy, model }: { place: Placement; sentence:
   const marked = useRef(at);
   marked.current = at;
   const plan = useRef<() => void>(() => {});
+  const map = useRef<HTMLCanvasElement>(null);
+  const [partly, setPartly] = useState(false);
 
   useEffect(() => {
     const element = canvas.current!;
     const context = element.getContext("2d")!;
+    const mini = new MiniMap(map.current!.getContext("2d", { willReadFrequently: true })!, place, coloursOf(element));
     let planned = 0;
     const paint = () => {
       planned = 0;
@@ -179,6 +183,10 @@ function Picture({ place, sentence, busy, model }: { place: Placement; sentence:
       }
       view.current = clamped(place, view.current, wide, high);
       draw(context, place, view.current, { wide, high, ratio }, coloursOf(element), marked.current, busy ? (seat) => busy[seat] ?? 0 : null);
+      const seen = inSight(place, view.current, wide, high);
+      const some = seen[0] > 0 || seen[1] > 0 || seen[2] < 1 || seen[3] < 1;
+      setPartly(some);
+      if (some) mini.draw(view.current, wide, high);
     };
     plan.current = () => {
       if (!planned) planned = requestAnimationFrame(paint);
@@ -221,6 +229,13 @@ function Picture({ place, sentence, busy, model }: { place: Placement; sentence:
     if (under?.join() !== marked.current?.join() && under) setAt(under);
   };
 
+  const jump = (event: PointerEvent) => {
+    if (event.buttons !== 1) return;
+    const { clientWidth: wide, clientHeight: high } = box.current!;
+    view.current = jumped(place, view.current, wide, high, event.offsetX, event.offsetY);
+    plan.current();
+  };
+
   const keys = (event: KeyboardEvent) => {
     const step: Record<string, [number, number]> = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], PageDown: [20, 0], PageUp: [-20, 0] };
     const by = step[event.key];
@@ -254,7 +269,10 @@ function Picture({ place, sentence, busy, model }: { place: Placement; sentence:
       >
         <canvas ref={canvas} role="img" aria-label={sentence} />
       </div>
-      <aside aria-live="polite">{at && at[0] < place.partitions.length ? <Cell place={place} at={at} model={model} busy={busy} /> : <p class="dim">Point at a cell, or use the arrow keys.</p>}</aside>
+      <div class="beside">
+        <canvas ref={map} class={partly ? "map" : "map hidden"} width={MINI} height={MINI} aria-hidden="true" onPointerDown={jump} onPointerMove={jump} />
+        <aside aria-live="polite">{at && at[0] < place.partitions.length ? <Cell place={place} at={at} model={model} busy={busy} /> : <p class="dim">Point at a cell, or use the arrow keys.</p>}</aside>
+      </div>
     </div>
   );
 }

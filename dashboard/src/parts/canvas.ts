@@ -35,6 +35,51 @@ export function coloursOf(element: Element): Colours {
   };
 }
 
+export const MINI = 150;
+
+/** The whole matrix on a small canvas, which is painted once, with a frame around what is in sight. */
+export class MiniMap {
+  private whole: ImageData | null = null;
+
+  constructor(
+    private readonly context: CanvasRenderingContext2D,
+    private readonly of: Placement,
+    private readonly colours: Colours,
+  ) {}
+
+  draw(view: View, wide: number, high: number): void {
+    const { context, of } = this;
+    if (this.whole === null) {
+      context.fillStyle = this.colours.back;
+      context.fillRect(0, 0, MINI, MINI);
+      context.fillStyle = this.colours.cells[2]!;
+      const [across, tall] = [MINI / of.seats.length, MINI / of.partitions.length];
+      of.cells.forEach((cells, row) => {
+        for (let each = 0; each < cells.length; each += 2) context.fillRect(cells[each]! * across, row * tall, Math.max(1, across), Math.max(1, tall));
+      });
+      this.whole = context.getImageData(0, 0, MINI, MINI);
+    }
+    context.putImageData(this.whole, 0, 0);
+    const [x, y, right, bottom] = inSight(of, view, wide, high);
+    context.strokeStyle = this.colours.mark;
+    context.lineWidth = 2;
+    context.strokeRect(MINI * x + 1, MINI * y + 1, MINI * (right - x) - 2, Math.max(3, MINI * (bottom - y) - 2));
+  }
+}
+
+/** What is in sight: left, top, right and bottom, as parts of the whole. */
+export function inSight(of: Placement, view: View, wide: number, high: number): [number, number, number, number] {
+  const [across, down] = [of.seats.length * width(view), of.partitions.length * view.cell];
+  const part = (value: number, whole: number) => Math.min(1, whole > 0 ? value / whole : 1);
+  return [part(view.x, across), part(view.y, down), part(view.x + wide - LEFT, across), part(view.y + high - TOP, down)];
+}
+
+/** The view in whose middle a point of the small map is. */
+export function jumped(of: Placement, view: View, wide: number, high: number, x: number, y: number): View {
+  const [across, down] = [of.seats.length * width(view), of.partitions.length * view.cell];
+  return clamped(of, { ...view, x: (x / MINI) * across - (wide - LEFT) / 2, y: (y / MINI) * down - (high - TOP) / 2 }, wide, high);
+}
+
 /** The cell under a point of the canvas, as row and column; null beside them. */
 export function hit(of: Placement, view: View, x: number, y: number): [number, number] | null {
   const column = Math.floor((x - LEFT + view.x) / width(view));

@@ -30,6 +30,8 @@ interface Props<R> {
   text?: (row: R) => string;
   selected?: string | undefined;
   empty: ComponentChildren;
+  /** The name of the file that the rows can be saved in; none: they can't. */
+  csv?: string;
   /** Names of the query's parts, where a page has several tables. */
   prefix?: string;
 }
@@ -62,6 +64,11 @@ export function Table<R>(props: Props<R>) {
             {find && `${count(seen.length)} of `}
             {counted(rows.length, props.name.replace(/s$/, ""), props.name)}
           </span>
+          {props.csv && (
+            <button type="button" onClick={() => save(`${props.csv}.csv`, asCsv(seen, columns))}>
+              save as CSV
+            </button>
+          )}
         </div>
       )}
       {seen.length === 0 ? (
@@ -108,6 +115,28 @@ export function Table<R>(props: Props<R>) {
       )}
     </div>
   );
+}
+
+/** What rows have in the columns that can be sorted by, exactly, with a line of headings. */
+export function asCsv<R>(rows: R[], columns: Column<R>[]): string {
+  const known = columns.filter((each) => each.by);
+  const lines = [known.map((each) => each.title), ...rows.map((row) => known.map((each) => each.by!(row)))];
+  return lines.map((line) => `${line.map(field).join(",")}\r\n`).join("");
+}
+
+/** Texts that a spreadsheet would take for a formula get an apostrophe: they come from outside. */
+function field(value: Value): string {
+  if (typeof value === "number") return String(value);
+  const text = (value ?? "").replace(/^[=+\-@\t\r]/, "'$&");
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+function save(name: string, content: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([content], { type: "text/csv" }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
 function Heading<R>({ column, sort, prefix, first }: { column: Column<R>; sort: string; prefix: string; first: string }) {
