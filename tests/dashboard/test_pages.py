@@ -233,7 +233,6 @@ def test_rows_that_change_places_keep_who_has_the_focus(played: Played, visit: V
         assert page.evaluate("document.activeElement.closest('[data-row]')?.dataset.row") == first
 
 
-@pytest.mark.long
 def test_whatever_is_chosen_is_the_same_in_another_browser(played: Played, visit: Visit) -> None:
     """Of generated filters; and back and forth through them."""
     lane, other = (each.id for each in played.lanes)
