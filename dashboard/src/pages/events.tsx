@@ -169,7 +169,6 @@ function Picked({ job, id, known }: { job: string; id: string; known: JobEvent[]
   );
 }
 
-/** A moment to type, in the zone of the page; the URL has it in UTC. */
 /** Spans that end now, on the coordinator's clock. */
 function Latest({ job }: { job: string }) {
   const at = liveOf(job).data.value?.at ?? null;
@@ -185,6 +184,7 @@ function Latest({ job }: { job: string }) {
   );
 }
 
+/** A moment to type, in the zone of the page; the URL has it in UTC. */
 function Span({ name, value }: { name: "from" | "to"; value: string }) {
   const ms = Date.parse(value);
   const local = Number.isNaN(ms) ? "" : moment(ms).replace(" ", "T");

@@ -118,7 +118,7 @@ export function Table<R>(props: Props<R>) {
 }
 
 /** What rows have in the columns that can be sorted by, exactly, with a line of headings. */
-export function asCsv<R>(rows: R[], columns: Column<R>[]): string {
+function asCsv<R>(rows: R[], columns: Column<R>[]): string {
   const known = columns.filter((each) => each.by);
   const lines = [known.map((each) => each.title), ...rows.map((row) => known.map((each) => each.by!(row)))];
   return lines.map((line) => `${line.map(field).join(",")}\r\n`).join("");
