@@ -42,17 +42,10 @@ PLANS_EVERY = 5.0
 FIRST_LOOK = 5 / 30
 """When the first heap is taken, as a part of the whole time: each page has been updated often by then."""
 ALLOWED_HEAP_MB, ALLOWED_GROWTH, ALLOWED_SHARE, ALLOWED_P99_MS = 150.0, 1.1, 0.02, 50.0
-ALLOWED_MORE_MB = 1.0
-"""What a heap may gain at any rate: the plots of a page fill with the history of the first hours."""
 
 
 def heaps(tabs: list[Tab]) -> list[float]:
     return [tab.heap_mb() for tab in tabs]
-
-
-def growth(then: float, now: float) -> float:
-    """By what factor a heap has grown, without what it may gain at any rate."""
-    return max(then, now - ALLOWED_MORE_MB) / then
 
 
 def kept_open(tabs: list[Tab], seconds: float) -> list[float]:
@@ -108,7 +101,7 @@ def opened(served: Served, load: Load, seconds: float) -> bool:
     )
     found = {
         "largest heap, in MB": (max(last), ALLOWED_HEAP_MB),
-        "largest growth of a heap": (max(map(growth, first, last)), ALLOWED_GROWTH),
+        "largest growth of a heap": (max(now / then for then, now in zip(first, last, strict=True)), ALLOWED_GROWTH),
         "p99 of beats, in ms": (at(0.99, latencies), ALLOWED_P99_MS),
         "share of a core for a page": ((share - without) / len(PAGES), ALLOWED_SHARE),
     }

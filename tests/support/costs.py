@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 
 import anabranch
 
-__all__ = ["ALLOWED", "calls"]
+__all__ = ["ALLOWED", "calls", "too_dear"]
 
 ALLOWED = 2.7
 """How many times as much twice the size may cost: some work is sorting."""
@@ -31,3 +31,9 @@ def calls(work: Callable[[], object]) -> int:
     finally:
         sys.setprofile(None)
     return count
+
+
+def too_dear(small: Mapping[str, int], large: Mapping[str, int]) -> dict[str, float]:
+    """What costs more than it may at twice the size, with how many times as much it costs."""
+    ratios = {name: round(large[name] / small[name], 2) for name in small}
+    return {name: ratio for name, ratio in ratios.items() if ratio > ALLOWED}

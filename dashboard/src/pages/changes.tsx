@@ -40,6 +40,7 @@ function All({ job }: { job: string }) {
       <Panel title="What was changed">
         <Loaded of={found} >
           {({ changes }) => (
+            <>
             <Table
               name="changes"
               caption="Changes, the newest first"
@@ -58,9 +59,10 @@ function All({ job }: { job: string }) {
               text={(row) => `${row.kind} ${row.who} ${row.why} ${row.reason}`}
               empty="The job runs as it was started."
             />
+            <Scatter of={changes} />
+            </>
           )}
         </Loaded>
-        <Loaded of={found}>{({ changes }) => <Scatter of={changes} />}</Loaded>
         <p class="dim">
           Drains aren't in this list: <a href={link(["jobs", job, "drain"])}>the drain's page</a>,{" "}
           <a href={link(["jobs", job, "events"], { kind: "drain" })}>events of drains</a>

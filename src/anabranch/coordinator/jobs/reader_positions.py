@@ -69,8 +69,7 @@ class _NextOffsets:
         self._known = known
         self._reports = reports
         self._read: dict[str, frozenset[SSP]] = {}
-        self._begins: dict[str, Mapping[SSP, int]] = {}
-        self._ends: dict[str, Mapping[SSP, int]] = {}
+        self._begins_and_ends: dict[str, tuple[Mapping[SSP, int], Mapping[SSP, int]]] = {}
 
     def read_by(self, lane: Lane) -> frozenset[SSP]:
         """The whole partitions that a lane reads."""
@@ -84,9 +83,9 @@ class _NextOffsets:
         at = None if report is None else report.progress.positions.get(str(ssp))
         if at is not None and report is not None and (lane.rewind is None or report.progress.batch >= lane.first_batch):
             return at
-        if lane.id not in self._begins:
-            self._begins[lane.id], self._ends[lane.id] = lane.begins, lowest(lane.final)
-        begins, ends = self._begins[lane.id], self._ends[lane.id]
+        if lane.id not in self._begins_and_ends:
+            self._begins_and_ends[lane.id] = lane.begins, lowest(lane.final)
+        begins, ends = self._begins_and_ends[lane.id]
         if ssp in ends:
             return ends[ssp]
         places = [begins[ssp]] if ssp in begins else self._of_predecessors(lane, ssp)

@@ -65,11 +65,12 @@ def _renewed(store: Store) -> Iterator[None]:
 
     def renew() -> None:
         while not ended.wait(RENEW_EVERY):
-            with suppress(StoreUnavailableError, ConflictError):
-                try:
-                    store.renew()
-                except NotLeadingError:
-                    return
+            try:
+                store.renew()
+            except NotLeadingError:
+                return
+            except (StoreUnavailableError, ConflictError):
+                continue  # the lease lasts longer than a few attempts
 
     thread = threading.Thread(target=renew, name="anabranch-renew", daemon=True)
     thread.start()

@@ -93,8 +93,8 @@ def _positions(lane: Lane, whole: SSP) -> dict[Virtual, Position]:
         ahead.setdefault(int(number), {})[part] = offset
     found = {}
     for task, buckets in owned(lane).items():
-        parts = [FormerPosition(Position(ssp=whole, offset=0, parts=ahead[task]), 1)] if task in ahead else []
-        former = Former(parts)
+        left = Position(ssp=whole, offset=0, parts=ahead.get(task, {}))
+        former = Former([FormerPosition(left, 1)] if left.parts else ())
         for bucket in sorted(buckets):
             found[task, bucket] = former.begin(_as_of(whole, lane, bucket), lane.factor, begun.offset)
     return found

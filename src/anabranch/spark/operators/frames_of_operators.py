@@ -386,8 +386,9 @@ def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> 
     """
     fault, streams = _keyless(context), context.workers.inputs
     if not any(i in context.changed for i in node.inputs):
-        left = [fault] if fault.by is None else []
-        return faulty_rows.without(frame if left else frame.where(~fault.wrong), label(node), left, streams)
+        if fault.by is not None:
+            return frame.where(~fault.wrong)
+        return faulty_rows.without(frame, label(node), [fault], streams)
     faults = [replace(fault, wrong=stage_key(frame, context.keys[before].columns).isNull())]
     if is_windowed(node) or node.kind == "join":
         time = F.col(codec.quoted(context.times[before].column))
