@@ -36,6 +36,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "attributes src/anabranch/planning/plan/planned.py PlannedLane": _SHOWN,
     "attributes src/anabranch/protocol/status.py JobStatus": _SHOWN,
     "attributes src/anabranch/protocol/status.py LaneSizing": _SHOWN,
+    "attributes src/anabranch/views/changes.py ChangeRecord": _SHOWN,
     "attributes src/anabranch/views/live.py Live": _SHOWN,
     "attributes src/anabranch/views/overview.py JobOverview": _SHOWN,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from typing import Any
@@ -40,6 +41,9 @@ new MutationObserver(() => {
         if (!(each in window.seen) && document.querySelector(each)) window.seen[each] = performance.now();
 }).observe(document, {childList: true, subtree: true});"""
 """Notes when what one waits for appears. To ask from outside takes the page's own time, most of all if it is slowed."""
+
+
+_NOT_KEPT = {"code", "native"}
 
 
 class Tab:
@@ -84,6 +88,26 @@ class Tab:
     def heap_mb(self) -> float:
         self._protocol.send("HeapProfiler.collectGarbage")
         return self.metrics()["JSHeapUsedSize"] / 1e6
+
+    def kept_mb(self) -> float:
+        """What the page's script keeps: objects, texts, arrays. Its heap has machine code as well, which the browser
+        compiles again and again of what runs often, and lets go when it likes."""
+        chunks: list[str] = []
+        self._protocol.on("HeapProfiler.addHeapSnapshotChunk", listener := lambda event: chunks.append(event["chunk"]))
+        self._protocol.send("HeapProfiler.collectGarbage")
+        self._protocol.send("HeapProfiler.takeHeapSnapshot", {"reportProgress": False})
+        self._protocol.remove_listener("HeapProfiler.addHeapSnapshotChunk", listener)
+        found = json.loads("".join(chunks))
+        fields, nodes = found["snapshot"]["meta"]["node_fields"], found["nodes"]
+        kinds = found["snapshot"]["meta"]["node_types"][fields.index("type")]
+        each_kind, sizes = nodes[fields.index("type") :: len(fields)], nodes[fields.index("self_size") :: len(fields)]
+        # What the browser itself keeps of a page is native; the protocol, which is there to measure, has most of that.
+        return sum(size for kind, size in zip(each_kind, sizes, strict=True) if kinds[kind] not in _NOT_KEPT) / 1e6
+
+    def nodes_alive(self) -> float:
+        """DOM nodes, with those that are no longer in the page and that something still holds."""
+        self._protocol.send("HeapProfiler.collectGarbage")
+        return float(self._protocol.send("Memory.getDOMCounters")["nodes"])
 
     def nodes(self) -> float:
         return float(self.page.evaluate("document.querySelectorAll('*').length"))

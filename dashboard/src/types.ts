@@ -141,6 +141,7 @@ export interface Change {
   starting: number | null;
   predictedPause: number | null;
   measuredPause: number | null;
+  pausedLane: string | null;
   reason: string;
 }
 
@@ -268,7 +269,15 @@ export interface Sizing {
   verdict: { factor: number | null; why: string; lane: string; load: number } | null;
   proposed: number;
   targetLagSeconds: number;
+  forecasts: FactorForecast[];
   advice: string[];
+}
+
+export interface FactorForecast {
+  factor: number;
+  lane: string;
+  utilisation: number;
+  catchUp: number | null;
 }
 
 export interface Traffic {

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, Request, expect
 
 from anabranch.protocol.commands import ScaleRequest
 from tests.dashboard.conftest import PAGES, SLOWEST, Visit, settled, until
-from tests.dashboard.played import EVENT_TIME, Container, Played
+from tests.dashboard.played import EVENT_TIME, FACTOR, Container, Played
 
 expect.set_options(timeout=SLOWEST)
 AXE = Path(__file__).parents[2] / "dashboard" / "node_modules" / "axe-core" / "axe.min.js"
@@ -107,6 +107,23 @@ def test_the_reasoning_of_the_autosizer(tmp_path: Path, visit: Visit) -> None:
         expect(facts).to_contain_text(re.compile(r"autosizer\s*lane 0-00000001: "))
     finally:
         played.close()
+
+
+def test_what_each_factor_would_give_can_be_planned(played: Played, visit: Visit) -> None:
+    busy = {"span": 30.0, "working": 0.9, "busy": 0.95, "arriving": 10.0, "ends_known": True}
+    played.fields = {0: busy, 1: busy}
+    played.beat()
+    page = visit(f"{played.url}#/jobs/delays/sizing")
+    table = page.get_by_role("table", name="What each factor would give")
+    rows = table.locator("[data-row]")
+    known = played.coordinator.sizing("delays").forecasts
+    expect(rows).to_have_count(len(known))
+    for each in known:
+        row = table.locator(f"[data-row='{each.factor}']")
+        expect(row).to_contain_text(f"{each.utilisation * 100:.0f} %")
+        expect(row).to_contain_text("as it is" if each.factor == FACTOR else "plan it")
+    table.locator(f"[data-row='{2 * FACTOR}']").get_by_role("link", name="plan it").click()
+    page.wait_for_url(f"**/changes/new?kind=scale&factor={2 * FACTOR}")
 
 
 def test_each_page_is_reached_under_a_prefix_that_a_proxy_takes_off(tmp_path: Path, visit: Visit) -> None:

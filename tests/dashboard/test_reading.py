@@ -100,6 +100,33 @@ def test_the_last_minutes_are_one_click(played: Played, visit: Visit) -> None:
     expect(log).to_contain_text("long ago")
 
 
+def test_events_that_repeat_each_other_are_one_row(played: Played, visit: Visit) -> None:
+    now = played.coordinator.registry.now()
+
+    def noted(*said: str) -> None:
+        played.store.note(
+            Event(kind="other", job="delays", at=now + at, who="somebody", what=what) for at, what in enumerate(said)
+        )
+
+    noted("lane 0-aa1 waits 1 s", "lane 0-aa2 waits 2 s", "lane 0-aa1 waits 3 s", "no more", "lane 0-aa1 waits 4 s")
+    page = visit(f"{played.url}#/jobs/delays/events")
+    rows = page.locator(".log [data-row]").filter(has_text="somebody")
+    expect(rows).to_have_count(3)
+    expect(rows.nth(2)).to_contain_text("waits 3 s")
+    repeats = rows.nth(2).get_by_role("button", name="2 like it")
+    repeats.click()
+    expect(rows).to_have_count(5)
+    expect(rows.nth(4)).to_contain_text("waits 1 s")
+    link = rows.nth(4).get_by_role("link").first
+    link.click()
+    expect(page.locator(".log .selected")).to_contain_text("waits 1 s")
+    again = visit(page.url)
+    expect(again.locator(".log .selected")).to_contain_text("waits 1 s")  # it isn't hidden behind its like
+    expect(repeats).to_have_attribute("aria-expanded", "true")
+    repeats.click()
+    expect(rows).to_have_count(3)
+
+
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_no_page_keeps_anybody_out(played: Played, visit: Visit, scheme: str) -> None:
     """Nothing that axe calls serious, in either theme."""

@@ -101,6 +101,8 @@ def test_a_scale_is_what_the_plan_said_and_its_pause_is_the_one_of_the_outputs(t
                 assert change.measured_pause is not None
                 assert change.predicted_pause is not None
                 until(lambda: fact(page, "measured") == f"{change.measured_pause:.1f} s")
+                assert change.paused_lane in {each.lane.id for each in client.status("slow").lanes}
+                assert fact(page, "longest for") == f"lane {change.paused_lane}"
                 assert fact(page, "predicted") == f"{change.predicted_pause:.1f} s"
                 seen = stopwatch(workspace, "done", client, before)
                 assert abs(change.measured_pause - seen) < NEAR, (change, seen)

@@ -1,5 +1,6 @@
 // Changes: what did they do, and how long did they take? A new one begins with a plan.
 
+import type { ComponentChildren } from "preact";
 import { BothZones, Command, Empty, Facts, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
 import { Table } from "../parts/table";
 import { jobPath, liveOf } from "../data";
@@ -162,6 +163,7 @@ function Record({ job, of }: { job: string; of: Change }) {
           of={[
             ["predicted", seconds(of.predictedPause)],
             ["measured", of.measuredPause === null ? "not known: not all followers have written yet" : of.measuredPause === 0 ? "no records arrived meanwhile" : seconds(of.measuredPause)],
+            ...(of.pausedLane ? [["longest for", <a href={link(["jobs", job, "lanes", of.pausedLane])}>lane <Text of={of.pausedLane} /></a>] as [string, ComponentChildren]] : []),
           ]}
         />
       </Panel>

@@ -1,5 +1,6 @@
 // Events: what happened, when, and why?
 
+import { type ComponentChildren, Fragment } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { BothZones, Empty, Loaded, Moment, Panel, Text } from "../parts/basics";
 import { Plot, points, since } from "../parts/plots";
@@ -13,6 +14,7 @@ import { Choice } from "./lanes";
 const FIRST = 500;
 const KINDS = ["state", "change", "lane", "seat", "fence", "drain", "launcher", "autoscale", "input", "other"];
 const MOST = 10_000;
+const MOST_ROWS = 1_000;
 const LATEST: [string, number][] = [["last 20 minutes", 20], ["last 3 hours", 180], ["last day", 1440]];
 
 export function Events({ job }: { job: string }) {
@@ -53,6 +55,26 @@ export function chosen(events: JobEvent[], query: Record<string, string>): JobEv
   );
 }
 
+/** Events in a row that say the same of the same, but for names and numbers. */
+export interface Repeated {
+  newest: JobEvent;
+  /** The others, the newest first. */
+  others: JobEvent[];
+}
+
+/** Rows, the newest first, with those in a row that repeat each other as one from the third on. */
+export function folded(rows: JobEvent[]): Repeated[] {
+  const found: (Repeated & { said: string })[] = [];
+  for (const each of rows) {
+    const said = `${each.kind} ${each.who} ${each.what} ${each.why}`.replace(/\S*\d\S*/g, "#");
+    const last = found.at(-1);
+    if (last?.said === said) last.others.push(each);
+    else found.push({ newest: each, others: [], said });
+  }
+  const alone = (newest: JobEvent): Repeated => ({ newest, others: [] });
+  return found.flatMap((each) => (each.others.length > 1 ? [each] : [each.newest, ...each.others].map(alone)));
+}
+
 /** The lag of the last day, with what was changed: a span of it is chosen by dragging over it. */
 function Night({ job }: { job: string }) {
   const at = liveOf(job).data.value?.at ?? null;
@@ -89,6 +111,8 @@ function Log({ job, events, limit }: { job: string; events: JobEvent[]; limit: n
   const at = events.findIndex((each) => identity(each) === seen);
   const fresh = at < 0 ? 0 : events.length - 1 - at;
   const rows = chosen(at < 0 ? events : events.slice(0, at + 1), query).reverse();
+  const shownRows = rows.slice(0, MOST_ROWS);
+  const [opened, setOpened] = useState<ReadonlyMap<string, boolean>>(new Map());
   useEffect(() => {
     if (newest?.id && newest.id !== lastKnown.current) {
       lastKnown.current = newest.id;
@@ -110,6 +134,9 @@ function Log({ job, events, limit }: { job: string; events: JobEvent[]; limit: n
         <Span name="from" value={query.from ?? ""} />
         <Span name="to" value={query.to ?? ""} />
         <Latest job={job} />
+        <label>
+          <input type="checkbox" checked={!query.each} onChange={(event) => setQuery({ each: event.currentTarget.checked ? "" : "1" })} /> fold repeats
+        </label>
         <span class="dim">
           {count(rows.length)} of {query.from || query.to ? "" : "the last "}
           {count(events.length)}
@@ -126,29 +153,55 @@ function Log({ job, events, limit }: { job: string; events: JobEvent[]; limit: n
         <Empty>{asked.trim() === String(limit) && !query.find ? "Nothing has happened to this job." : "No event fits the filters."}</Empty>
       ) : (
         <ul class="log">
-          {rows.slice(0, 1_000).map((each) => (
-            <li key={identity(each)} data-row={identity(each)} class={identity(each) === query.event ? "selected" : ""}>
-              <a href={link(["jobs", job, "events"], { ...query, event: identity(each) })}>
-                <Moment ms={each.at * 1000} />
-              </a>{" "}
-              {each.kind && each.kind !== "other" && <span class="tag">{shown(each.kind)}</span>}{" "}
-              <span class="dim">
-                <Text of={each.who} />
-              </span>{" "}
-              <Text of={each.what} />
-              {each.why && <>: <Text of={each.why} /></>}
-              {each.lane && <> <a href={link(["jobs", job, "lanes", each.lane])}>→ lane</a></>}
-            </li>
-          ))}
+          {(query.each ? shownRows.map((newest) => ({ newest, others: [] })) : folded(shownRows)).map(({ newest, others }) => {
+            // New ones join at its head, so it goes by its oldest.
+            const group = identity(others.at(-1) ?? newest);
+            const isOpen = opened.get(group) ?? others.some((each) => identity(each) === query.event);
+            const toggle = () => setOpened(new Map([...opened, [group, !isOpen]]));
+            return (
+              <Fragment key={group}>
+                <Row job={job} of={newest}>
+                  {others.length > 0 && (
+                    <>
+                      {" "}
+                      <button type="button" class="repeats" aria-expanded={isOpen} onClick={toggle}>
+                        {count(others.length)} like it {isOpen ? "▾" : "▸"}
+                      </button>
+                    </>
+                  )}
+                </Row>
+                {isOpen && others.map((each) => <Row key={identity(each)} job={job} of={each} />)}
+              </Fragment>
+            );
+          })}
         </ul>
       )}
-      {rows.length > 1_000 && <p class="dim">{count(rows.length - 1_000)} older ones aren't shown: choose a span.</p>}
+      {rows.length > MOST_ROWS && <p class="dim">{count(rows.length - MOST_ROWS)} older ones aren't shown: choose a span.</p>}
       {events.length >= limit && limit < MOST && (
         <button type="button" onClick={() => setQuery({ last: String(Math.min(MOST, limit * 4)) }, true)}>
           show earlier ones
         </button>
       )}
     </Panel>
+  );
+}
+
+function Row({ job, of, children }: { job: string; of: JobEvent; children?: ComponentChildren }) {
+  const query = route.value.query;
+  return (
+    <li data-row={identity(of)} class={identity(of) === query.event ? "selected" : ""}>
+      <a href={link(["jobs", job, "events"], { ...query, event: identity(of) })}>
+        <Moment ms={of.at * 1000} />
+      </a>{" "}
+      {of.kind && of.kind !== "other" && <span class="tag">{shown(of.kind)}</span>}{" "}
+      <span class="dim">
+        <Text of={of.who} />
+      </span>{" "}
+      <Text of={of.what} />
+      {of.why && <>: <Text of={of.why} /></>}
+      {of.lane && <> <a href={link(["jobs", job, "lanes", of.lane])}>→ lane</a></>}
+      {children}
+    </li>
   );
 }
 
@@ -227,7 +280,7 @@ function Markdown({ job, rows }: { job: string; rows: JobEvent[] }) {
     if (text) field.current?.select();
   }, [text]);
   const copy = () => {
-    const made = asMarkdown(job, rows.slice(0, 1_000));
+    const made = asMarkdown(job, rows.slice(0, MOST_ROWS));
     setText(made);
     navigator.clipboard?.writeText(made).catch(() => {});
   };

@@ -8,7 +8,7 @@ import { brief, count, percent, rate, seconds } from "../format";
 import { useResource } from "../poll";
 import { link } from "../router";
 import { mayChange } from "../session";
-import type { JobEvent, LaneSizing, Sizing as Found } from "../types";
+import type { FactorForecast, JobEvent, LaneSizing, Sizing as Found } from "../types";
 
 const columns = (job: string): Column<LaneSizing>[] => [
   { id: "lane", title: "lane", cell: (row) => <a href={link(["jobs", job, "lanes", row.lane])}><Text of={row.lane} /></a>, by: (row) => row.lane },
@@ -77,6 +77,7 @@ export function Sizing({ job }: { job: string }) {
               )}
               <Command line={`anabranch sizing ${job}`} />
             </Panel>
+            {data.forecasts.length > 1 && <Forecasts job={job} of={data} />}
             <Decisions job={job} on={data.autoscale !== ""} />
             <Panel title="Lanes">
               <Table
@@ -94,6 +95,42 @@ export function Sizing({ job }: { job: string }) {
         )}
       </Loaded>
     </>
+  );
+}
+
+/** With the load as it is. */
+function Forecasts({ job, of }: { job: string; of: Found }) {
+  const columns: Column<FactorForecast>[] = [
+    { id: "factor", title: "factor", number: true, cell: (row) => row.factor, by: (row) => row.factor },
+    {
+      id: "is",
+      title: "",
+      cell: (row) =>
+        row.factor === of.factor ? (
+          "as it is"
+        ) : (
+          <>
+            {row.factor === of.proposed && "what figures ask for "}
+            {mayChange() && <a href={link(["jobs", job, "changes", "new"], { kind: "scale", factor: String(row.factor) })}>plan it</a>}
+          </>
+        ),
+    },
+    { id: "busy", title: "busy", cell: (row) => <><Bar part={Math.min(1, row.utilisation)} label={`busy ${percent(row.utilisation)}`} /> {percent(row.utilisation)}</>, by: (row) => row.utilisation },
+    { id: "clears", title: "caught up in", number: true, cell: (row) => (row.catchUp === null ? "never" : seconds(row.catchUp)), by: (row) => row.catchUp ?? Infinity },
+    { id: "lane", title: "slowest lane", cell: (row) => <a href={link(["jobs", job, "lanes", row.lane])}><Text of={row.lane} /></a>, by: (row) => row.lane },
+  ];
+  return (
+    <Panel title="What each factor would give" note="for the slowest lane, with the load as it is; with the pause of the change">
+      <Table
+        name="factors"
+        prefix="f"
+        caption="What each factor would give"
+        columns={columns}
+        rows={of.forecasts}
+        id={(row) => String(row.factor)}
+        empty="Nothing is known yet."
+      />
+    </Panel>
   );
 }
 

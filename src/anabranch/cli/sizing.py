@@ -47,10 +47,23 @@ def sizing(
             console.print(rates(lane, found))
     for text in found.advice:
         console.print(text)
+    if len(found.forecasts) > 1:
+        console.print(_forecasts(found))
     if found.autoscale:
         console.print(f"autoscale: {found.autoscale}")
     if len(found.allowed) == 1:
         console.print("the job's factor can only be 1")
+
+
+def _forecasts(found: Sizing) -> Table:
+    table = Table(title="with the present load")
+    for column in ("factor", "busy", "caught up in", "slowest lane"):
+        table.add_column(column, justify="left" if column == "slowest lane" else "right")
+    for each in found.forecasts:
+        factor = f"{each.factor}, as it is" if each.factor == found.factor else str(each.factor)
+        wait = "never" if each.catch_up is None else f"{each.catch_up:,.0f} s"
+        table.add_row(factor, f"{each.utilisation:,.0%}", wait, each.lane)
+    return table
 
 
 def rates(lane: LaneSizing, job: Sizing) -> str:

@@ -158,6 +158,23 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     """
 
 
+class FactorForecast(Document, frozen=True, kw_only=True):
+    """How the slowest lane would cope with the current load if the job had another factor. The slowest lane is the one
+    that would take longest to catch up; of several such lanes, the busiest.
+    """
+
+    factor: int
+    lane: str
+    utilisation: float
+    """The share of the time that the lane would spend on arriving records; above 1 if they are more than it can do.
+    Unless more records wait than usual, only the time of functions counts.
+    """
+    catch_up: float | None
+    """The seconds until the lane's backlog would be worked off, including the pause of a change of the factor; None if
+    it would never be.
+    """
+
+
 class AutoscaleLimits(Document, frozen=True, kw_only=True):
     """The settings in ``[job.autoscale]``, including defaults."""
 
@@ -204,6 +221,8 @@ class Sizing(Document, frozen=True, kw_only=True):
     """The factor that the current load requires, regardless of the autosizer's waiting times; 0 if unknown."""
     target_lag_seconds: float = 0.0
     """The lag at which ``proposed`` aims."""
+    forecasts: tuple[FactorForecast, ...] = ()
+    """What each allowed factor would give; empty if nothing can be concluded from the current figures."""
     advice: tuple[str, ...] = ()
     """What would help if no factor is sufficient."""
 

@@ -44,6 +44,8 @@ class ChangeRecord(Document, frozen=True, kw_only=True):
     """How many seconds output paused: 0.0 if no records arrived, and None if the duration isn't known, or not known
     yet.
     """
+    paused_lane: str | None = None
+    """The new lane that ended ``measured_pause``, the longest of all lanes; None if unknown."""
     reason: str = ""
     """Why the change failed, or was undone."""
 

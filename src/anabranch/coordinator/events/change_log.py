@@ -15,6 +15,8 @@ from anabranch.views.changes import ChangeRecord
 
 __all__ = ["records"]
 
+_FIGURES = ("closing", "starting", "predicted_pause", "measured_pause", "paused_lane")
+
 
 def records(events: Iterable[Event], deployment: int = 0) -> list[ChangeRecord]:
     """The changes that events describe, in the order of the events.
@@ -61,5 +63,5 @@ def _after(change: ChangeRecord, event: Event, step: ChangeStep) -> ChangeRecord
             seconds=event.at - change.began if step.seconds is None else step.seconds,
             reason=event.why if step.outcome == "failed" else "",
         )
-    figures = {name: getattr(step, name) for name in ("closing", "starting", "predicted_pause", "measured_pause")}
+    figures = {name: getattr(step, name) for name in _FIGURES}
     return msgspec.structs.replace(change, **{name: each for name, each in figures.items() if each is not None})

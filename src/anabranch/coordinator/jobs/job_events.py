@@ -58,9 +58,9 @@ def predicted(job: str, at: float, result: ChangeResult) -> list[Event]:
     return [event] if closing else []
 
 
-def measured(job: str, at: float, pause: float, expected: float) -> Event:
+def measured(job: str, at: float, pause: float, expected: float, lane: str = "") -> Event:
     """The event about a change's measured and expected pause, in seconds. The measured one is 0.0 if no pause was seen,
-    normally because no records arrived."""
+    normally because no records arrived. ``lane`` ended the measured one."""
     pause, expected = max(0.1, round(pause, 1)) if pause else 0.0, round(expected, 1)
     return Event(
         kind="change",
@@ -69,7 +69,7 @@ def measured(job: str, at: float, pause: float, expected: float) -> Event:
         who="coordinator",
         what=f"output paused for {pause:.1f} s" if pause else "no records arrived during the change",
         why=f"{expected:.1f} s was expected",
-        change=ChangeStep(measured_pause=pause, predicted_pause=expected),
+        change=ChangeStep(measured_pause=pause, predicted_pause=expected, paused_lane=lane if pause else None),
     )
 
 

@@ -310,8 +310,9 @@ class MeasuredChange:
             elif report.progress.first_output and not self.closing.isdisjoint(lane.predecessors):
                 self._first[lane.id] = report.progress.first_output
 
-    def measured(self, lanes: Iterable[Lane], since: float, whole: float = math.inf) -> float | None:
-        """The longest pause of any lane, in seconds; 0.0 if no pause was seen, None if it isn't known yet.
+    def measured(self, lanes: Iterable[Lane], since: float, whole: float = math.inf) -> tuple[float, str] | None:
+        """The longest pause of any lane, in seconds, and the new lane that ended it. 0.0 and "" if no pause was seen;
+        None if this isn't known yet.
 
         Args:
             since: the seconds for which all lanes have been running.
@@ -321,12 +322,12 @@ class MeasuredChange:
         if since < _PATIENCE and any(lane.id not in self._first for lane in followers):
             return None
         pauses = [
-            self._first[lane.id] - max(map(self._began, lane.predecessors))
+            (self._first[lane.id] - max(map(self._began, lane.predecessors)), lane.id)
             for lane in followers
             if lane.id in self._first
         ]
         longest = whole + self.spent + _IN_STEP
-        return max((pause for pause in pauses if 0.0 < pause <= longest), default=0.0)
+        return max((each for each in pauses if 0.0 < each[0] <= longest), default=(0.0, ""))
 
     def _began(self, before: str) -> float:
         last = self._last.get(before, self.at)

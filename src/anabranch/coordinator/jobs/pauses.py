@@ -34,10 +34,10 @@ def foretold(job: RunningJob, change: R, at: float, hasty: bool) -> R:
     return msgspec.structs.replace(change, pause=pause)
 
 
-def measured(job: RunningJob, now: float) -> tuple[float, float] | None:
-    """The measured and the predicted pause of the last change, in seconds; None if there was no change, if the pause
-    isn't known yet, or if it has already been returned. The measured pause is 0.0 if none was seen, normally because no
-    records arrived.
+def measured(job: RunningJob, now: float) -> tuple[float, float, str] | None:
+    """The measured and the predicted pause of the last change, in seconds, and the new lane that ended the measured
+    one. None if there was no change, if the pause isn't known yet, or if it has already been returned. The measured
+    pause is 0.0 if none was seen, normally because no records arrived.
     """
     progress = job.progress
     watched = progress.pause
@@ -46,10 +46,11 @@ def measured(job: RunningJob, now: float) -> tuple[float, float] | None:
     watched.hear(job.known.values(), job.reports)
     if job.state is not DeploymentState.RUNNING:
         return None
-    pause = watched.measured(job.known.values(), now - progress.unchanged_since, now - progress.changing_since)
-    if pause is None:
+    found = watched.measured(job.known.values(), now - progress.unchanged_since, now - progress.changing_since)
+    if found is None:
         return None
+    pause, lane = found
     progress.pause = None
     if pause:
         progress.shown = progress.shown.after(watched, pause)
-    return pause, watched.foretold
+    return pause, watched.foretold, lane

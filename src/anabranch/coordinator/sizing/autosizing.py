@@ -81,6 +81,7 @@ class Assessment:
     Args:
         unknown: why nothing can be concluded. If this isn't empty, the fields below have their defaults.
         needs: the need of each lane in ``loads``.
+        seen: the experience with factors that each need is based on.
         span: for how many seconds there are figures of every lane.
         pause: how many seconds a change would pause the output.
     """
@@ -89,6 +90,7 @@ class Assessment:
     unknown: str = ""
     loads: tuple[LaneLoad, ...] = ()
     needs: tuple[FactorNeed, ...] = ()
+    seen: tuple[Scalability, ...] = ()
     span: float = 0.0
     pause: float = 0.0
 
@@ -210,9 +212,10 @@ def looked(
         seen[key] = seen.get(key, UNKNOWN).seen(status.factor, load.steady_hot, now)
         if load.crowd:
             seen[key] = seen[key].crowded(load.crowd)
-    needs = tuple(need_of(load, seen.get(key, UNKNOWN), aim) for key, load in loads)
+    known = tuple(seen.get(key, UNKNOWN) for key, _ in loads)
+    needs = tuple(need_of(load, its, aim) for (_, load), its in zip(loads, known, strict=True))
     span = min(each.report.load.span for each in status.lanes if each.report is not None)
-    look = Assessment(status.factor, "", tuple(load for _, load in loads), needs, span, pause)
+    look = Assessment(status.factor, "", tuple(load for _, load in loads), needs, known, span, pause)
     wanted = look.most.factor
     rising = _since(after.rising, wanted > status.factor, now)
     falling = _since(after.falling, wanted < status.factor, now)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from anabranch.config import AutoscaleSettings
+from anabranch.coordinator.sizing import lane_load
 from anabranch.coordinator.sizing.autosizing import Assessment, Verdict, cooldown_seconds
 from anabranch.coordinator.sizing.lane_load import LaneLoad
 from anabranch.coordinator.sizing.needed_factor import FactorNeed
@@ -15,6 +16,7 @@ from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.protocol.status import (
     AutoscaleLimits,
     AutoscaleVerdict,
+    FactorForecast,
     JobStatus,
     LaneSizing,
     LaneStatus,
@@ -34,6 +36,7 @@ def of(
         verdict: the autosizer's verdict; None if the autosizer is off.
     """
     lag = limits.target_lag_seconds
+    allowed = FACTORS if scalable else (1,)
     needs = {load.lane: (load, need) for load, need in zip(look.loads, look.needs, strict=True)}
     lanes = [lane for lane in status.lanes if lane.lane.state is not LaneState.CLOSING]
     return Sizing(
@@ -42,7 +45,7 @@ def of(
         generation=status.generation,
         factor=status.factor,
         containers=status.seats,
-        allowed=FACTORS if scalable else (1,),
+        allowed=allowed,
         lanes=tuple(
             _lane(
                 each,
@@ -57,8 +60,19 @@ def of(
         verdict=None if verdict is None else _verdict(verdict, look, lag),
         proposed=look.most.factor if look.needs and scalable else 0,
         target_lag_seconds=lag,
+        forecasts=tuple(_forecast(look, factor) for factor in allowed if look.needs),
         advice=look.advice,
     )
+
+
+def _forecast(look: Assessment, factor: int) -> FactorForecast:
+    pause = 0.0 if factor == look.factor else look.pause
+    found = (
+        (lane_load.catch_up(load, factor, pause, seen), lane_load.utilisation(load, factor, seen), load.lane)
+        for load, seen in zip(look.loads, look.seen, strict=True)
+    )
+    wait, used, lane = max(found, key=lambda each: each[:2])
+    return FactorForecast(factor=factor, lane=lane, utilisation=used, catch_up=_finite(wait))
 
 
 def _lane(status: LaneStatus, report: LaneReport, known: tuple[LaneLoad, FactorNeed] | None, lag: float) -> LaneSizing:

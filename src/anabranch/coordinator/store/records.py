@@ -122,6 +122,7 @@ class ChangeStep(Document, frozen=True, kw_only=True):
     starting: int | None = None
     predicted_pause: float | None = None
     measured_pause: float | None = None
+    paused_lane: str | None = None
 
 
 class Event(LoggedEvent, frozen=True, kw_only=True):

@@ -43,12 +43,13 @@ def test_a_change_has_what_was_predicted_and_what_was_measured() -> None:
             event(2, ChangeStep(closing=8, starting=8, predicted_pause=1.3)),
             event(3, None),
             event(5, DONE),
-            event(9, ChangeStep(measured_pause=1.6, predicted_pause=1.2)),
+            event(9, ChangeStep(measured_pause=1.6, predicted_pause=1.2, paused_lane="0-b")),
         ],
         deployment=3,
     )
     assert (only.id, only.deployment, only.generation, only.kind, only.who) == (1, 3, 7, "scale", "autoscale")
     assert (only.predicted_pause, only.measured_pause, only.seconds) == (1.2, 1.6, 4.1)
+    assert only.paused_lane == "0-b"
     assert (only.closing, only.starting, only.outcome, only.ended) == (8, 8, "done", 105.0)
 
 

@@ -281,15 +281,15 @@ def test_a_pause_is_measured_once_all_that_follow_have_committed_something() -> 
     assert watched.measured(lanes, 1.0) is None
     watched.hear(lanes, {"b": lane_report(lane="b", phase=LanePhase.ENDED, last_output=101.0)})
     watched.hear(lanes, {"d": lane_report(lane="d", phase=LanePhase.RUNNING, first_output=102.0)})
-    assert watched.measured(lanes, 1.0) == pytest.approx(3.5)
+    assert watched.measured(lanes, 1.0) == (pytest.approx(3.5), "c")
 
 
 def test_lanes_that_have_had_nothing_to_read_for_a_minute_do_not_count() -> None:
     watched = MeasuredChange(1.0, frozenset({"a", "b"}), at=100.0)
     lanes = [lane("a"), lane("b"), lane("c", predecessors=("a",)), lane("d", predecessors=("b",))]
-    assert watched.measured(lanes, 61.0) == 0.0
+    assert watched.measured(lanes, 61.0) == (0.0, "")
     watched.hear(lanes, {"c": lane_report(lane="c", phase=LanePhase.RUNNING, first_output=102.5)})
-    assert watched.measured(lanes, 61.0) == pytest.approx(2.5), "from when it was accepted: none had come out before"
+    assert watched.measured(lanes, 61.0) == (pytest.approx(2.5), "c"), "from when it was accepted: none came out before"
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_a_pause_begins_with_the_last_output_if_there_was_something_to_read(
     watched = MeasuredChange(1.0, frozenset({"a"}), at=100.0, spent=spent)
     lanes = [lane("a"), lane("c", predecessors=("a",))]
     watched.hear(lanes, told("a", last_output=last) | told("c", first_output=102.0))
-    assert watched.measured(lanes, since=1.0, whole=2.5) == pytest.approx(pause)
+    assert watched.measured(lanes, since=1.0, whole=2.5) == (pytest.approx(pause), "c")
 
 
 def test_the_events_of_a_job_say_what_was_foretold_and_what_was_measured() -> None:

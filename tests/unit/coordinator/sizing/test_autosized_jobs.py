@@ -55,6 +55,41 @@ def test_a_job_is_scaled_by_itself(store: Store, clock: Clock) -> None:
     assert len(decisions(coordinator)) == 6
 
 
+def test_what_each_factor_would_give_is_forecast(store: Store, clock: Clock) -> None:
+    coordinator = coordinator_of(store, clock)
+    worker = started(coordinator)
+    worker.working = 1.0
+    passed(worker, clock, 8)
+    sizing = coordinator.sizing(JOB)
+    forecasts = {each.factor: each for each in sizing.forecasts}
+    assert tuple(forecasts) == sizing.allowed
+    assert forecasts[1].utilisation == pytest.approx(1.0), "as it is"
+    assert sizing.verdict is not None
+    assert forecasts[1].lane == sizing.verdict.lane
+    used = [each.utilisation for each in sizing.forecasts]
+    assert used == sorted(used, reverse=True)
+    assert 0.5 <= forecasts[2].utilisation < 0.6
+    assert forecasts[1].catch_up == 0.0, "no record waits"
+
+
+def test_a_forecast_tells_the_backlog_and_the_pause_of_the_change(store: Store, clock: Clock) -> None:
+    coordinator = coordinator_of(store, clock)
+    coordinator.start(workers.start())
+    assert coordinator.sizing(JOB).forecasts == (), "nothing is known of lanes that don't run yet"
+    worker = Slow(coordinator)
+    worker.turns(8)
+    forecasts = {each.factor: each for each in coordinator.sizing(JOB).forecasts}
+    lanes = coordinator.sizing(JOB).lanes
+    present = forecasts[coordinator.status(JOB).factor]
+    assert present.catch_up == pytest.approx(max(lane.catch_up or 0.0 for lane in lanes))
+    waits = [each.catch_up for each in forecasts.values()]
+    assert None not in waits
+    assert waits[0] == max(each for each in waits if each is not None)
+    assert waits[3] is not None
+    assert waits[0] is not None
+    assert waits[3] < 0.5 * waits[0]
+
+
 class Slow(Coping):
     """A container whose functions take 2 ms a record, with so many records of each lane there when it starts."""
 
