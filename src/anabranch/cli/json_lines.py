@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from anabranch.errors import AnabranchError
 from anabranch.systems.contract import Offsets
-from anabranch.systems.records import RECORD_SCHEMA
+from anabranch.systems.records import RECORD_SCHEMA, iso_text, to_dicts
 
 __all__ = ["batches", "key_bytes", "records", "text", "values"]
 
@@ -107,13 +107,15 @@ def values(batch: pa.RecordBatch, *, keys: bool) -> Iterator[bytes]:
 
 
 def text(batch: pa.RecordBatch, partition: int, offsets: Offsets) -> Iterator[bytes]:
-    """A JSON object for each record. Keys, values and header values that aren't UTF-8 become ``{"base64": …}``."""
-    for offset, record in zip(offsets.tolist(), batch.to_pylist(), strict=True):
+    """A JSON object for each record. Keys, values and header values that aren't UTF-8 become ``{"base64": …}``.
+    A timestamp outside the years 1 to 9999 becomes the number of microseconds since 1970, as text.
+    """
+    for offset, record in zip(offsets.tolist(), to_dicts(batch), strict=True):
         yield msgspec.json.encode(
             {
                 "partition": partition,
                 "offset": offset,
-                "timestamp": record["timestamp"].isoformat(timespec="microseconds"),
+                "timestamp": iso_text(record["timestamp"]),
                 "key": _readable(record["key"]),
                 "value": _readable(record["value"]),
                 "headers": [

@@ -32,6 +32,13 @@ _ATTEMPTS = 20
 """How many times a commit is tried if other commits conflict with it. Commits of other programs can conflict with it,
 and so can a fence of the same lane. Commits of other lanes don't.
 """
+_UNSUPPORTED = "unsupported table features"
+_MAPPING = "delta.columnMapping.mode"
+_CONSTRAINT = "delta.constraints."
+_RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
+"""Metadata of columns whose values a writer must check or compute. The library does neither for a commit that names
+finished files.
+"""
 
 
 class DeltaOptions(options.FolderOptions):
@@ -74,9 +81,10 @@ class DeltaFolder:
         for _ in range(_ATTEMPTS):
             table = self._table()
             mark = marks.fenced(self._mark(table, owner.job, owner.lane), owner, str(self), new)
-            if mark is None or self._committed(table, owner, mark, []):
+            conflict = "" if mark is None else self._commit(table, owner, mark, [])
+            if not conflict:
                 return
-        raise self._busy()
+        raise self._busy(conflict)
 
     def last(self, job: str, lane: str) -> int:
         mark = self._mark(self._table(), job, lane)
@@ -87,7 +95,9 @@ class DeltaFolder:
         return []
 
     def writer(self, owner: Owner, schema: pa.Schema) -> Rows:
-        return Rows(FileWriter(self._store, schema, self._target))
+        held = self._table().schema().fields
+        required = [field.name for field in held if not field.nullable and field.name in schema.names]
+        return Rows(FileWriter(self._store, schema, self._target), str(self), required)
 
     def commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
         refs = files.named(parts)
@@ -104,10 +114,11 @@ class DeltaFolder:
                     joined = files.merged(self._store, refs, self._target)
             for ref in joined[:1]:
                 self._check(table, files.columns(self._store, ref))  # other programs may have changed its columns
-            if self._committed(table, owner, Mark(owner.epoch, batch), joined):
+            conflict = self._commit(table, owner, Mark(owner.epoch, batch), joined)
+            if not conflict:
                 break
         else:
-            raise self._busy()
+            raise self._busy(conflict)
         crash_points.reach(crash_points.NAMED, owner.lane, batch)
         self._drop([ref for ref in refs if ref not in joined])
 
@@ -134,6 +145,7 @@ class DeltaFolder:
                 f"{self} is partitioned by {', '.join(partitions)}, which anabranch can't write",
                 "write to a table without partitions",
             )
+        self._check_rules(table)
         wanted = deltalake.Schema.from_arrow(schema)
         held = {field.name: field for field in table.schema().fields}
         for field in wanted.fields:
@@ -154,12 +166,38 @@ class DeltaFolder:
                 f"{self} has a column {needed!r} that may not be null, and the job doesn't write it", "write it"
             )
 
+    def _check_rules(self, table: Any) -> None:
+        """Raise ConflictError for a table that has rules for writers which a commit of finished files breaks."""
+        properties = table.metadata().configuration
+        mapping = properties.get(_MAPPING, "none")
+        if mapping != "none":
+            raise ConflictError(
+                f"{self} has the property {_MAPPING} = {mapping!r}, with which anabranch can't write it",
+                "write to a table without column mapping",
+            )
+        constraint = next((name for name in properties if name.startswith(_CONSTRAINT)), None)
+        if constraint is not None:
+            raise ConflictError(
+                f"{self} has a constraint, {constraint} = {properties[constraint]!r}, which anabranch can't check",
+                "drop the constraint and check it in the job, or write to a table without constraints",
+            )
+        for field in table.schema().fields:
+            text = field.to_json()  # with its nested fields
+            rule = next((name for name in _RULES if f'"{name}":' in text), None)
+            if rule is not None:
+                raise ConflictError(
+                    f"{self} has a column {field.name!r} with {rule}, which anabranch can't check or compute",
+                    "write to a table whose columns have no such rules, and compute the column in the job",
+                )
+
     def _mark(self, table: Any, job: str, lane: str) -> Mark | None:
         batch, epoch = (table.transaction_version(each) for each in _ids(job, lane))
         return None if epoch is None else Mark(epoch, NOTHING if batch is None else batch)
 
-    def _committed(self, table: Any, owner: Owner, mark: Mark, refs: Sequence[FileRef]) -> bool:
-        """Commit, based on the version that was read. Returns False if a conflicting commit came first."""
+    def _commit(self, table: Any, owner: Owner, mark: Mark, refs: Sequence[FileRef]) -> str:
+        """Commit, based on the version that was read. Returns an empty string or, if a conflicting commit came first,
+        the conflict.
+        """
         of_batch, of_epoch = _ids(owner.job, owner.lane)
         named = [Transaction(of_epoch, mark.epoch), *([Transaction(of_batch, mark.batch)] if mark.batch >= 0 else [])]
         now = time.time_ns() // 1_000_000
@@ -172,21 +210,26 @@ class DeltaFolder:
                 table.schema(),
                 commit_properties=CommitProperties(custom_metadata=about, app_transactions=named),
             )
-        except exceptions.CommitFailedError:
-            return False
         except (exceptions.DeltaError, OSError) as error:
+            if _UNSUPPORTED in str(error).lower():
+                raise ConflictError(
+                    f"{self} can't be written: {_line(error)}", "write to a table without these features"
+                ) from error
+            failed = isinstance(error, exceptions.CommitFailedError)
+            if failed and self._table().version() > table.version():
+                return _line(error)
             raise AnabranchError(
                 f"{self} can't be written: {_line(error)}", "the batch is written again, and nothing is lost"
             ) from error
-        return True
+        return ""
 
     def _drop(self, refs: Sequence[FileRef]) -> None:
         for ref in refs:
             self._store.remove(ref.name)
 
-    def _busy(self) -> AnabranchError:
+    def _busy(self, conflict: str) -> AnabranchError:
         return AnabranchError(
-            f"{self} is being changed by somebody else: {_ATTEMPTS} commits in a row failed",
+            f"{self} is being changed by somebody else: {_ATTEMPTS} commits in a row failed: {conflict}",
             "see the table's history for who; the batch is written again, and nothing is lost",
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch import own_files
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, ConflictError
 
 __all__ = [
     "GROUP_ROWS",
@@ -167,11 +167,21 @@ class FileWriter:
 
 @dataclass(frozen=True)
 class Rows:
-    """Writes the rows of one Spark task to files that readers don't see until a commit names them."""
+    """Writes the rows of one Spark task to files that readers don't see until a commit names them. Raises ConflictError
+    for a null in a ``required`` column. ``where`` is the table's name in messages.
+    """
 
     files: FileWriter
+    where: str
+    required: Collection[str] = ()
 
     def write(self, rows: pa.RecordBatch) -> None:
+        for name in self.required:
+            if rows.column(name).null_count:
+                raise ConflictError(
+                    f"{self.where} doesn't take a row: {name!r} is null, which it may not be",
+                    "fix the job, or make the column optional",
+                )
         self.files.write(rows)
 
     def close(self) -> list[bytes]:

@@ -146,20 +146,12 @@ class _Data:
 
 @dataclass(frozen=True)
 class _Rows(Rows):
-    """Writes rows, cast to the types of the table's columns. Raises ConflictError for a null in a required column."""
-
-    where: str
+    """Writes rows, cast to the types of the table's columns."""
 
     def write(self, rows: pa.RecordBatch) -> None:
-        schema, columns = self.files.schema, []
-        for field, column in zip(schema, rows.columns, strict=True):
-            if column.null_count and not field.nullable:
-                raise ConflictError(
-                    f"{self.where} doesn't take a row: {field.name!r} is null, which it may not be",
-                    "fix the job, or make the column optional",
-                )
-            columns.append(column.cast(field.type))
-        self.files.write(pa.RecordBatch.from_arrays(columns, schema=schema))
+        schema = self.files.schema
+        columns = [column.cast(field.type) for field, column in zip(schema, rows.columns, strict=True)]
+        super().write(pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
 class IcebergTable:
@@ -212,7 +204,8 @@ class IcebergTable:
         self._check(table, schema)
         held = io.schema_to_pyarrow(table.schema())
         mine = pa.schema([held.field(name) for name in schema.names])
-        return _Rows(FileWriter(_Data(table, owner), mine, self._target), str(self))
+        required = [field.name for field in mine if not field.nullable]
+        return _Rows(FileWriter(_Data(table, owner), mine, self._target), str(self), required)
 
     def commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
         refs = files.named(parts)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from anabranch.config import wrong_values
 from anabranch.config.headings import heading
 from anabranch.errors import ConfigError
 
@@ -59,5 +60,4 @@ def checked(kind: type[Kind], name: str, given: Mapping[str, Any]) -> Kind:
             raise ConfigError(f"unknown setting {where!r}", cure) from None
         if first["type"] == "missing":
             raise ConfigError(f"{where} isn't set", f"set {heading('outputs', name)} {setting}") from None
-        why = first["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"{where} has the value {first.get('input')!r}: {why}", "set an allowed value") from None
+        raise ConfigError(wrong_values.explanation(where, first), "set an allowed value") from None

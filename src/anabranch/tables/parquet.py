@@ -123,7 +123,7 @@ class ParquetFolder:
         return [lane for lane in lanes if self.last(job, lane) > NOTHING]
 
     def writer(self, owner: Owner, schema: pa.Schema) -> Rows:
-        return Rows(FileWriter(Folder(self._staged(owner), _PART), schema, self._target))
+        return Rows(FileWriter(Folder(self._staged(owner), _PART), schema, self._target), str(self))
 
     def commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
         with files.told(str(self)):

@@ -88,11 +88,10 @@ class _Rows:
     def write(self, rows: pa.RecordBatch) -> None:
         numbers = pa.array(range(self._count, self._count + rows.num_rows), pa.int64())
         self._count += rows.num_rows
-        columns = [
-            pa.repeat(pa.scalar(self._attempt), rows.num_rows),
-            numbers,
-            *map(postgresql_columns.text, rows.columns),
-        ]
+        texts = [postgresql_columns.text(column) for column in rows.columns]
+        for name, column, text in zip(self.columns, rows.columns, texts, strict=True):
+            postgresql_columns.check_text(name, column, text, self.where)
+        columns = [pa.repeat(pa.scalar(self._attempt), rows.num_rows), numbers, *texts]
         names = ["attempt", "n", *rows.schema.names]
         sink = pa.BufferOutputStream()
         csv.write_csv(pa.table(columns, names), sink, csv.WriteOptions(include_header=False, quoting_style="needed"))
@@ -219,10 +218,9 @@ class PostgresqlTable:
                 f"of {wanted} rows that tasks have just written beside {self}, {count} are there",
                 "PostgreSQL was restarted after a crash, maybe; the batch is written again, and nothing is lost",
             )
-        held = self._columns(connection)
         names = wrote[0].columns
         columns = sql.SQL(", ").join(map(sql.Identifier, names))
-        values = sql.SQL(", ").join(sql.SQL("{}::{}").format(_column(name), sql.SQL(held[name].type)) for name in names)
+        values = self._values(connection, owner, names)
         order = sql.SQL("array_position(%(attempts)s, attempt)")
         if self._given.mode == "append":
             text = "insert into {} ({}) select {} from {} where {} order by {}, n"
@@ -243,6 +241,17 @@ class PostgresqlTable:
             self._at(self._table), columns, values, key, stage, named, key, order, key, conflict, action
         )
         connection.execute(whole, {"attempts": attempts})
+
+    def _values(self, connection: psycopg.Connection[Any], owner: Owner, names: Sequence[str]) -> sql.Composable:
+        """What to insert from the staging table into these columns. Raises ConflictError if the table doesn't accept
+        them any more, because another program has changed it.
+        """
+        held = self._columns(connection)
+        stage = self._regclass(connection, self._stage(owner))
+        _, _, *staged = postgresql_columns.columns_of(connection, stage).values()  # the first two aren't the job's
+        wanted = {name: sql.SQL(each.type) for name, each in zip(names, staged, strict=True)}
+        postgresql_columns.check(held, wanted, str(self), self._given.table)
+        return sql.SQL(", ").join(postgresql_columns.assigned(_column(name), held[name]) for name in names)
 
     def _make(self, connection: psycopg.Connection[Any], wanted: Mapping[str, sql.SQL]) -> None:
         connection.execute("select pg_advisory_xact_lock(%s)", [_number(_MARKS)])
@@ -297,12 +306,7 @@ class PostgresqlTable:
                 f"{self} doesn't exist",
                 "restore it; only a new job creates it. To start over, give the job another name",
             )
-        query = """
-            select attname, format_type(atttypid, atttypmod), attnotnull and not atthasdef and attidentity = ''
-            from pg_attribute where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped order by attnum
-        """
-        rows = connection.execute(query, [self._regclass(connection, self._table)]).fetchall()
-        return {name: Column(kind, needed) for name, kind, needed in rows}
+        return postgresql_columns.columns_of(connection, self._regclass(connection, self._table))
 
     def _found(self, connection: psycopg.Connection[Any], job: str, lane: str) -> Mark | None:
         query = sql.SQL("select epoch, batch from {} where relation = %s and job = %s and lane = %s")

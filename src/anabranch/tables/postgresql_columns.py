@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
 
 from anabranch.errors import ConflictError
 
-__all__ = ["Column", "check", "text", "type_of"]
+__all__ = ["Column", "assigned", "check", "check_text", "columns_of", "text", "type_of"]
 
 _TYPES = {
     pa.bool_(): "boolean",
@@ -40,6 +42,14 @@ _ALSO = {
 """For some of the types that anabranch gives to new columns, the names, without lengths and precisions, of other types
 that an existing column can have instead.
 """
+_NO_ASSIGNMENT = ("uuid",)
+"""Types to which PostgreSQL converts text only by an explicit cast."""
+_NUMERIC = re.compile(r"numeric\((\d+),(-?\d+)\)")
+_NUL = "\0"
+_NUL_IN_JSON = r"(^|[^\\])(\\\\)*\\u0000"
+"""Finds a NUL in JSON text. An escaped backslash before ``u0000`` is no NUL."""
+_SHOWN = 60
+"""The largest number of characters of a value in a message."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,23 @@ class Column:
 def _bare(kind: str) -> str:
     """The name of a type, without its length or precision. An array keeps them: it fits no column of a job."""
     return kind if kind.endswith("]") else kind.partition("(")[0]
+
+
+def columns_of(connection: psycopg.Connection[Any], table: str) -> dict[str, Column]:
+    """The columns of a table, whose name is given in SQL."""
+    query = """
+        select attname, format_type(atttypid, atttypmod), attnotnull and not atthasdef and attidentity = ''
+        from pg_attribute where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped order by attnum
+    """
+    rows = connection.execute(query, [table]).fetchall()
+    return {name: Column(kind, needed) for name, kind, needed in rows}
+
+
+def assigned(staged: sql.Identifier, held: Column) -> sql.Composable:
+    """The value of a column of the staging table, to be inserted into the column ``held``. There is no explicit cast
+    where PostgreSQL converts the value by itself, because a cast would shorten texts that are too long.
+    """
+    return sql.SQL("{}::{}").format(staged, sql.SQL(held.type)) if held.type in _NO_ASSIGNMENT else staged
 
 
 def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str, table: str) -> None:
@@ -76,12 +103,29 @@ def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str,
                 f"the job writes {name!r} as {kind}; in {shown} it is {held[name].type}",
                 "cast it in the job, or change the column's type",
             )
+        if not _holds(held[name].type, kind):
+            raise ConflictError(
+                f"the job writes {name!r} as {kind}; in {shown} it is {held[name].type}, which has too few digits",
+                "cast it in the job, or change the column's type",
+            )
     needed = next((name for name, each in held.items() if name not in wanted and each.needed), None)
     if needed is not None:
         raise ConflictError(
             f"{shown} has a column {needed!r} that may not be null and has no default, and the job doesn't write it",
             "write it, or give it a default",
         )
+
+
+def _holds(held: str, written: str) -> bool:
+    """Whether a numeric column has enough digits, before and after the point, for all numbers of the type ``written``.
+    True for all other types.
+    """
+    mine, its = _NUMERIC.fullmatch(written), _NUMERIC.fullmatch(held)
+    if mine is None or its is None:
+        return True
+    precision, scale = map(int, mine.groups())
+    most, most_scale = map(int, its.groups())
+    return most_scale >= scale and most - most_scale >= precision - scale
 
 
 def type_of(column: pa.Field, shown: str) -> sql.SQL:
@@ -108,6 +152,29 @@ def text(column: pa.Array) -> pa.Array:
         plain = [_plain(each, column.type) for each in column.to_pylist()]
         return pa.array([None if each is None else json.dumps(each) for each in plain], pa.string())
     return column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
+
+
+def check_text(name: str, column: pa.Array, texts: pa.Array, shown: str) -> None:
+    """Check that no text in a column contains U+0000, which PostgreSQL can't store. ``texts`` is what :func:`text`
+    returned for the column. ``shown`` is the table's name in messages.
+
+    Raises:
+        ConflictError: a text contains it. The message shows the beginning of the value.
+    """
+    if pa.types.is_string(column.type):
+        bad = pc.match_substring(texts, _NUL)
+    elif pa.types.is_nested(column.type):
+        bad = pc.match_substring_regex(texts, _NUL_IN_JSON)
+    else:
+        return
+    first = pc.index(bad, True).as_py()
+    if first >= 0:
+        value = repr(texts[first].as_py())
+        value = value if len(value) <= _SHOWN else f"{value[: _SHOWN - 1]}…"
+        raise ConflictError(
+            f"{shown} doesn't take a row: {name!r} contains U+0000, a character that PostgreSQL can't store: {value}",
+            "replace it in the job, for example in SQL: replace(text, chr(0), '')",
+        )
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:

@@ -21,13 +21,15 @@ from anabranch.systems.embedded import LaneWriter, Log, SegmentWriter, read_slic
 from anabranch.systems.embedded.append import PUT_JOB
 from anabranch.systems.kafka.cluster import Cluster
 from anabranch.systems.kafka.system import KafkaSystem
-from anabranch.systems.records import RECORD_SCHEMA
+from anabranch.systems.records import RECORD_SCHEMA, nearest_datetime, to_dicts
 from anabranch.testing.messages import Encoded
 
 __all__ = ["EmbeddedStreams", "KafkaStreams", "Streams"]
 
 Found = Iterator[tuple[int, int, dict[str, Any]]]
-"""Records, partition by partition, in order: the partition, the offset, and the columns of ``RECORD_SCHEMA``."""
+"""Records, partition by partition, in order: the partition, the offset, and the columns of ``RECORD_SCHEMA``, with the
+timestamp as :func:`nearest_datetime` returns it.
+"""
 
 _Delete = Callable[[AdminClient, list[str]], Mapping[str, Future[None]]]
 
@@ -96,7 +98,7 @@ class EmbeddedStreams:
             offset = starts[number].offset
             for piece in self._log.slices(stream, number, offset, tail.end):
                 for batch in read_slice(piece):
-                    for record in batch.to_pylist():
+                    for record in _rows(batch):
                         yield number, offset, record
                         offset += 1
 
@@ -145,7 +147,7 @@ class KafkaStreams:
         starts = self._system.starts(stream)
         for number, end in self._system.high_watermarks(stream).items():
             for offsets, batch in self._system.read(stream, number, [(starts[number], end)]):
-                yield from ((number, offset, record) for offset, record in zip(offsets, batch.to_pylist(), strict=True))
+                yield from ((number, offset, record) for offset, record in zip(offsets, _rows(batch), strict=True))
 
     def clear(self, begin: str) -> None:
         """Delete all topics whose names begin with ``begin``, and all consumer groups whose names contain ``begin``.
@@ -211,6 +213,10 @@ def _queued(producer: Producer, topic: str, message: Encoded) -> bool:
 
 def _unix_ms(at: datetime) -> int:
     return max(1, int(at.timestamp() * 1000))  # the client takes 0 for "now"
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    return ({**row, "timestamp": nearest_datetime(row["timestamp"])} for row in to_dicts(batch))
 
 
 def _batch(messages: Sequence[Encoded]) -> pa.RecordBatch:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -18,6 +19,7 @@ from anabranch.cli.stream import app
 from anabranch.errors import AnabranchError, ConflictError, NotFoundError, UsageError
 from anabranch.model.hashing import partition_for
 from anabranch.systems.embedded import LaneWriter, Log, SegmentWriter
+from anabranch.systems.records import RECORD_SCHEMA
 from tests.support.disks import mounted
 from tests.unit.systems.embedded.helpers import contents, records
 
@@ -116,6 +118,21 @@ def test_cat_shows_what_is_no_text(run: Run, log: Log) -> None:
     assert [(record["key"], record["value"]) for record in shown] == [
         ({"base64": "AIA="}, {"base64": "/w=="}),
         (None, None),
+    ]
+
+
+def test_cat_shows_records_of_any_time(run: Run, log: Log) -> None:
+    log.create("s", 1)
+    writer = SegmentWriter(log.root, "s", 0, 0)
+    batch = records([b"1", b"2", b"3"])
+    times = pa.array([1_700_000_000_123_456, 2**62, -(2**62)], pa.timestamp("us", "UTC"))
+    writer.write(batch.set_column(batch.schema.get_field_index("timestamp"), RECORD_SCHEMA.field("timestamp"), times))
+    LaneWriter(log, "job", "lane", 1).publish("s", 0, 0, [writer.close()])
+    shown = [json.loads(line) for line in run("cat", "s", "--json").splitlines()]
+    assert [(record["value"], record["timestamp"]) for record in shown] == [
+        ("1", "2023-11-14T22:13:20.123456+00:00"),
+        ("2", "4611686018427387904"),
+        ("3", "-4611686018427387904"),
     ]
 
 

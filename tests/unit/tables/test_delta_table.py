@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 import deltalake
@@ -25,6 +28,30 @@ def opened(path: Path, **settings: object) -> DeltaFolder:
     return DeltaFolder("orders", {"path": str(path / "table"), **settings})
 
 
+def column(name: str, kind: object, **metadata: object) -> dict[str, object]:
+    return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+
+
+ID, NAME, AT = column("id", "long"), column("name", "string"), column("at", "timestamp")
+
+
+def made_by_others(
+    path: Path, *columns: dict[str, object], protocol: Mapping[str, object], properties: Mapping[str, str] | None = None
+) -> DeltaFolder:
+    """A table of which there is only the log."""
+    about = {
+        "id": "11111111-1111-1111-1111-111111111111",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": columns}),
+        "partitionColumns": [],
+        "configuration": properties or {},
+    }
+    log = path / "table" / "_delta_log" / f"{0:020}.json"
+    log.parent.mkdir(parents=True)
+    log.write_text("\n".join(json.dumps(action) for action in ({"protocol": protocol}, {"metaData": about})))
+    return opened(path)
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> DeltaFolder:
     made = opened(tmp_path)
@@ -42,6 +69,7 @@ def test_a_fence_between_the_look_and_the_commit_is_met(
 ) -> None:
     """The protocol's own check: both name the lane's id, and the one that comes late has not seen the other."""
     committed(table, owner(1), 0, [1])
+    parts = written(table, owner(1), [2])
     look = deltalake.DeltaTable
 
     def slowly(path: Path) -> deltalake.DeltaTable:
@@ -52,7 +80,7 @@ def test_a_fence_between_the_look_and_the_commit_is_met(
 
     monkeypatch.setattr(deltalake, "DeltaTable", slowly)
     with pytest.raises(FencedError, match="epoch 2 has taken over"):
-        committed(table, owner(1), 1, [2])
+        table.commit(owner(1), 1, parts)
     assert ids(tmp_path) == [1]
 
 
@@ -90,29 +118,46 @@ def test_a_table_that_others_change_all_the_time_is_told(
     """It may be better the next time: the error isn't final."""
 
     def loses(*_: object, **__: object) -> None:
+        deltalake.DeltaTable(tmp_path / "table").alter.set_table_description("others were here")
         raise CommitFailedError("others were first")
 
     parts = written(table, owner(1), [1])
     with monkeypatch.context() as patch:
         patch.setattr(deltalake.DeltaTable, "create_write_transaction", loses)
-        with pytest.raises(AnabranchError, match="is being changed by somebody else") as caught:
+        told = "is being changed by somebody else: 20 commits in a row failed: others were first"
+        with pytest.raises(AnabranchError, match=told) as caught:
             table.commit(owner(1), 0, parts)
     assert not is_final(caught.value)
     table.commit(owner(1), 0, parts)
     assert ids(tmp_path) == [1]
 
 
-@pytest.mark.parametrize(("text", "told"), [("no room\nat all", "no room"), ("", "DeltaError")])
-def test_an_error_of_a_commit_is_told(
-    table: DeltaFolder, monkeypatch: pytest.MonkeyPatch, text: str, told: str
+@pytest.mark.parametrize(
+    ("error", "told", "final"),
+    [
+        (DeltaError("no room\nat all"), "no room", False),
+        (DeltaError(""), "DeltaError", False),
+        (CommitFailedError("no room\nat all"), "no room", False),
+        (CommitFailedError("Unsupported table features required: [RowTracking]"), r".*\[RowTracking\]", True),
+    ],
+)
+def test_an_error_of_a_commit_is_told_at_once(
+    table: DeltaFolder, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str, final: bool
 ) -> None:
+    """Only if the table has a newer version did others come first."""
+    tries = 0
+
     def fails(*_: object, **__: object) -> None:
-        raise DeltaError(text)
+        nonlocal tries
+        tries += 1
+        raise error
 
     parts = written(table, owner(1), [1])
     monkeypatch.setattr(deltalake.DeltaTable, "create_write_transaction", fails)
-    with pytest.raises(AnabranchError, match=rf"can't be written: {told}\n"):
+    with pytest.raises(AnabranchError, match=rf"can't be written: {told}\n") as caught:
         table.commit(owner(1), 0, parts)
+    assert is_final(caught.value) is final
+    assert tries == 1
 
 
 def test_marks_outlive_checkpoints_and_compaction(table: DeltaFolder, tmp_path: Path) -> None:
@@ -179,6 +224,84 @@ def test_what_is_wrong_is_told(table: DeltaFolder, tmp_path: Path) -> None:
         DeltaFolder("orders", {"path": str(tmp_path / "file" / "table")}).prepare(SCHEMA, create=True)
     with pytest.raises(ConfigError, match="local and shared folders"):
         DeltaFolder("orders", {"path": "s3://bucket/table"})
+
+
+@pytest.mark.parametrize("mapping", ["name", "id"])
+def test_a_table_whose_files_name_columns_otherwise_is_refused(tmp_path: Path, mapping: str) -> None:
+    """Readers look for other names in the files, and find nothing but nulls."""
+    named = [{"delta.columnMapping.id": n, "delta.columnMapping.physicalName": f"col-{n}"} for n in range(1, 4)]
+    columns = [each | {"metadata": metadata} for each, metadata in zip((ID, NAME, AT), named, strict=True)]
+    properties = {"delta.columnMapping.mode": mapping, "delta.columnMapping.maxColumnId": "3"}
+    protocol = {"minReaderVersion": 2, "minWriterVersion": 5}
+    made = made_by_others(tmp_path, *columns, protocol=protocol, properties=properties)
+    with pytest.raises(ConflictError, match=rf"the property delta\.columnMapping\.mode = '{mapping}'"):
+        made.prepare(SCHEMA, create=False)
+
+
+INVARIANT = {"delta.invariants": "length(name) < 9"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "properties", "told"),
+    [
+        ((NAME,), {"delta.constraints.short": "id < 9"}, "a constraint, delta.constraints.short = 'id < 9'"),
+        ((column("name", "string", **INVARIANT),), {}, "a column 'name' with delta.invariants"),
+        (
+            (NAME, column("more", {"type": "struct", "fields": [column("x", "string", **INVARIANT)]})),
+            {},
+            "a column 'more' with delta.invariants",
+        ),
+        (
+            (NAME, column("more", "long", **{"delta.generationExpression": "id + 1"})),
+            {},
+            "a column 'more' with delta.generationExpression",
+        ),
+        (
+            (NAME, column("more", "long", **{"delta.identity.start": 1, "delta.identity.step": 1})),
+            {},
+            "a column 'more' with delta.identity.start",
+        ),
+    ],
+)
+def test_a_table_with_rules_that_only_writers_keep_is_refused(
+    tmp_path: Path, columns: tuple[dict[str, object], ...], properties: dict[str, str], told: str
+) -> None:
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 4}
+    made = made_by_others(tmp_path, ID, *columns, AT, protocol=protocol, properties=properties)
+    with pytest.raises(ConflictError, match=re.escape(told)):
+        made.prepare(SCHEMA, create=False)
+
+
+def test_a_table_that_gets_a_constraint_while_the_job_runs(table: DeltaFolder, tmp_path: Path) -> None:
+    parts = written(table, owner(1), [1])
+    deltalake.DeltaTable(tmp_path / "table").alter.add_constraint({"large": "id > 5"})
+    with pytest.raises(ConflictError, match=r"a constraint, delta\.constraints\.large = 'id > 5'"):
+        table.commit(owner(1), 0, parts)
+    assert ids(tmp_path) == []
+
+
+@pytest.mark.parametrize("feature", ["rowTracking", "identityColumns", "ofTheFuture"])
+def test_a_table_that_needs_more_than_the_library_has_is_told(tmp_path: Path, feature: str) -> None:
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [feature, "domainMetadata"]}
+    made = made_by_others(tmp_path, ID, NAME, AT, protocol=protocol)
+    with pytest.raises(ConflictError, match=rf"(?i)can't be written: .*{feature}") as caught:
+        made.fence(owner(1), new=True)
+    assert caught.value.cure == "write to a table without these features"
+
+
+def test_a_null_where_none_may_be_is_told(tmp_path: Path) -> None:
+    schema = pa.schema([field.with_nullable(field.name != "name") for field in SCHEMA])
+    properties = {"delta.columnMapping.mode": "none"}  # the same as none at all
+    deltalake.DeltaTable.create(tmp_path / "table", deltalake.Schema.from_arrow(schema), configuration=properties)
+    made = opened(tmp_path)
+    made.prepare(SCHEMA, create=False)
+    made.fence(owner(1), new=True)
+    writer = made.writer(owner(1), SCHEMA)
+    writer.write(rows([1]))
+    with pytest.raises(ConflictError, match=r"the Delta table .*table doesn't take a row: 'name' is null"):
+        writer.write(pa.RecordBatch.from_pylist([{"id": 2}], schema=SCHEMA))
+    committed(made, owner(1), 0, [3])
+    assert ids(tmp_path) == [3]
 
 
 def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,24 @@ def test_nested_values_are_written_as_json(kind: pa.DataType, value: Any, writte
     assert second is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.string(), "\\0 \\u0000"),
+        (pa.list_(pa.string()), ["\\u0000", "\\\\u0000"]),
+        (pa.list_(pa.binary()), [b"\0"]),
+        (pa.binary(), b"\0"),
+    ],
+)
+def test_text_that_only_looks_like_u0000_is_stored(postgresql_url: str, kind: pa.DataType, value: Any) -> None:
+    column = pa.array([None, value], kind)
+    texts = postgresql_columns.text(column)
+    postgresql_columns.check_text("x", column, texts, "the table")
+    name = postgresql_columns.type_of(pa.field("x", kind), "the table").as_string()
+    with psycopg.connect(postgresql_url) as connection:
+        assert connection.execute(f"select %s::{name} is not null".encode(), [texts[1].as_py()]).fetchone() == (True,)
+
+
 def test_postgresql_casts_back_what_json_lacks(postgresql_url: str) -> None:
     value = {"raw": b"\x00\xff", "real": float("-inf"), "price": Decimal("12.30"), "at": AT}
     kind = pa.struct([*INNER, ("price", pa.decimal128(10, 2)), ("at", pa.timestamp("us", tz="UTC"))])

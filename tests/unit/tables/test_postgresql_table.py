@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -261,6 +262,117 @@ def test_what_is_wrong_is_told(url: str, connection: psycopg.Connection[Any], mo
     connection.execute("alter table away rename to orders")
     committed(made, owner(1), 0, [1])
     assert connection.execute("select id from orders").fetchall() == [(1,)]
+
+
+UUID = "0190f5fa-7e35-7000-8000-000000000001"
+
+
+@pytest.mark.parametrize(
+    ("kind", "held", "value", "found"),
+    [
+        (pa.int8(), "bigint", 5, "5"),
+        (pa.int32(), "bigint", 2**31 - 1, "2147483647"),
+        (pa.float32(), "double precision", 0.5, "0.5"),
+        (pa.string(), "uuid", UUID, UUID),
+        (pa.string(), "varchar(3)", "äbc", "äbc"),
+        (pa.string(), "char(3)", "abc", "abc"),
+        (pa.list_(pa.int32()), "json", [1, None], "[1, null]"),
+        (pa.decimal128(10, 2), "numeric", Decimal("12.30"), "12.30"),
+        (pa.decimal128(10, 2), "numeric(12,4)", Decimal("12.30"), "12.3000"),
+        (pa.decimal128(10, 2), "numeric(10,2)", Decimal("-99999999.99"), "-99999999.99"),
+        (pa.string(), "varchar(3)", "abcd", None),
+        (pa.string(), "char(3)", "abcd", None),
+        (pa.string(), "uuid", "abcd", None),
+    ],
+)
+@pytest.mark.parametrize("settings", [{}, {"mode": "upsert", "key": ["id"]}], ids=["append", "upsert"])
+def test_values_get_into_a_column_of_another_type_whole_or_not_at_all(
+    url: str,
+    connection: psycopg.Connection[Any],
+    kind: pa.DataType,
+    held: str,
+    value: object,
+    found: str | None,
+    settings: dict[str, object],
+) -> None:
+    connection.execute(f"create table orders (id bigint primary key, x {held})".encode())
+    schema = pa.schema([("id", pa.int64()), ("x", kind)])
+    made = opened(url, **settings)
+    made.prepare(schema, create=True)
+    made.fence(owner(1), new=True)
+    parts = wrote(made, schema, {"id": 1, "x": value})
+    if found is None:
+        with pytest.raises(ConflictError, match=r"doesn't take a row: .*(too long|invalid input)"):
+            made.commit(owner(1), 0, parts)
+        assert connection.execute("select count(*) from orders").fetchone() == (0,)
+        return
+    made.commit(owner(1), 0, parts)
+    assert connection.execute("select x::text from orders").fetchall() == [(found,)]
+
+
+@pytest.mark.parametrize("held", ["numeric(10,2)", "numeric(14,6)", "numeric(18,4)", "numeric(6,-3)"])
+def test_a_numeric_column_with_fewer_digits_is_refused(
+    url: str, connection: psycopg.Connection[Any], held: str
+) -> None:
+    """PostgreSQL would round some of the numbers, or not take them."""
+    connection.execute(f"create table orders (price {held})".encode())
+    with pytest.raises(ConflictError, match=re.escape(f"it is {held}, which has too few digits")) as caught:
+        opened(url).prepare(pa.schema([("price", pa.decimal128(16, 6))]), create=False)
+    assert caught.value.cure == "cast it in the job, or change the column's type"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("alter column name type numeric(4,0)", r"writes 'name' as numeric\(10,2\); in .* it is numeric\(4,0\)"),
+        ("alter column at type date", "writes 'at' as timestamp with time zone; in .* it is date"),
+        ("drop column name", r"writes a column 'name' \(numeric\(10,2\)\), which .* doesn't have"),
+    ],
+)
+def test_a_table_that_another_program_changes_while_the_job_runs(
+    url: str, connection: psycopg.Connection[Any], change: str, told: str
+) -> None:
+    """PostgreSQL would cut values without saying so."""
+    schema = pa.schema([("name", pa.decimal128(10, 2)), ("at", pa.timestamp("us", tz="UTC"))])
+    made = opened(url)
+    made.prepare(schema, create=True)
+    made.fence(owner(1), new=True)
+    parts = wrote(made, schema, {"name": Decimal("12.34"), "at": datetime(2026, 1, 2, 3, tzinfo=UTC)})
+    connection.execute(f"alter table orders {change}".encode())
+    with pytest.raises(ConflictError, match=told):
+        made.commit(owner(1), 0, parts)
+    assert made.last("orders", LANE) == -1
+
+
+def wrote(made: PostgresqlTable, schema: pa.Schema, *found: dict[str, object]) -> list[bytes]:
+    writer = made.writer(owner(1), schema)
+    writer.write(pa.RecordBatch.from_pylist(list(found), schema=schema))
+    return writer.close()
+
+
+TEXTS = pa.list_(pa.string())
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "shown"),
+    [
+        (pa.string(), "a\0b", r"'a\x00b'"),
+        (pa.string(), "a" * 100 + "\0", "'" + "a" * 58 + "…"),
+        (TEXTS, ["a", "\0"], r"""'["a", "\\u0000"]'"""),
+        (TEXTS, ["\\\0"], r"""'["\\\\\\u0000"]'"""),
+        (pa.map_(pa.string(), pa.int32()), [("\0", 1)], r"""'{"\\u0000": 1}'"""),
+    ],
+)
+def test_a_character_that_postgresql_lacks_is_told_with_its_column(
+    url: str, kind: pa.DataType, value: object, shown: str
+) -> None:
+    made = opened(url)
+    schema = pa.schema([("id", pa.int64()), ("x", kind)])
+    made.prepare(schema, create=True)
+    told = f"'x' contains U+0000, a character that PostgreSQL can't store: {shown}\n"
+    with pytest.raises(ConflictError, match=re.escape(told)) as caught:
+        wrote(made, schema, {"id": 1}, {"id": 2, "x": value})
+    assert "replace(text, chr(0), '')" in caught.value.cure
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,8 @@ def test_wrong_settings_are_refused(tmp_path: Path, text: str, told: str) -> Non
         ({"url": "postgresql://me:open@db/shop"}, False),
         ({"url": "postgresql://me:${env:PASSWORD}@db/shop"}, True),
         ({"url": "postgresql://db/shop"}, True),
+        ({"url": "postgresql://db/shop?user=me&password=open"}, False),
+        ({"url": "postgresql://db/shop?user=me&password=${env:PASSWORD}"}, True),
         ({"options": {"AWS_SECRET_ACCESS_KEY": "open"}}, False),
         ({"options": {"AWS_SECRET_ACCESS_KEY": "${env:KEY}"}}, True),
     ],

@@ -14,6 +14,7 @@ from anabranch.coordinator.store import Store, stored_jobs
 from anabranch.coordinator.streams.stream_reading import StreamOpener
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.model.lane import Lane
+from anabranch.systems import records
 from anabranch.systems.contract import System
 from anabranch.systems.systems import Systems
 from anabranch.views.dead_letters import Content, DeadLetter, DeadLetters, Origin
@@ -108,7 +109,7 @@ class DeadLetterReader:
                 read = [
                     letter(partition, at, row)
                     for offsets, batch in system.read(stream, partition, [(low, high)])
-                    for at, row in zip(offsets.tolist(), batch.to_pylist(), strict=True)
+                    for at, row in zip(offsets.tolist(), records.to_dicts(batch), strict=True)
                 ]
                 left -= sum(map(_size, read))
                 its, high = [*read, *its], low
@@ -135,13 +136,15 @@ def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
 
 
 def letter(partition: int, offset: int, row: Mapping[str, Any]) -> DeadLetter:
-    """The dead letter in a record of a dead-letter stream. The record's headers contain the origin and the reason."""
+    """The dead letter in a record of a dead-letter stream, as :func:`records.to_dicts` returns it. The record's headers
+    contain the origin and the reason.
+    """
     headers = {each["key"]: each["value"] or b"" for each in row["headers"] or ()}
     ours = {name.removeprefix(_PREFIX): _text(value) for name, value in headers.items() if name.startswith(_PREFIX)}
     return DeadLetter(
         partition=partition,
         offset=offset,
-        at=round(row["timestamp"].timestamp() * 1000),
+        at=row["timestamp"] // 1000,
         error=ours.get("error", ""),
         operator=ours.get("operator", ""),
         origin=_origin(ours),

@@ -14,6 +14,7 @@ from anabranch.coordinator.streams.dead_letters import content_of
 from anabranch.coordinator.streams.stream_reading import StreamOpener
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.model.lane import Lane
+from anabranch.systems import records
 from anabranch.systems.contract import System
 from anabranch.systems.systems import Systems
 from anabranch.views.early_output import EarlyOutput, EarlyRow
@@ -85,8 +86,8 @@ class EarlyOutputReader:
                     looked_at += len(batch)
                     maybe = pc.fill_null(pc.match_substring(batch.column("value"), f'"{_MARK}"'), False)
                     places = offsets[maybe.to_numpy(zero_copy_only=False)].tolist()
-                    records = zip(places, batch.filter(maybe).to_pylist(), strict=True)
-                    part += [_row(partition, at, record) for at, record in records if is_marked(record["value"])]
+                    found = zip(places, records.to_dicts(batch.filter(maybe)), strict=True)
+                    part += [_row(partition, at, record) for at, record in found if is_marked(record["value"])]
                 marked, high = [*part, *marked], low
             partly = partly or high > starts[partition]
             total += len(marked)
@@ -119,7 +120,7 @@ def _row(partition: int, offset: int, record: dict[str, Any]) -> EarlyRow:
     return EarlyRow(
         partition=partition,
         offset=offset,
-        at=round(record["timestamp"].timestamp() * 1000),
+        at=record["timestamp"] // 1000,
         key=content_of(record["key"]),
         value=content_of(record["value"]),
     )

@@ -172,7 +172,7 @@ def _headers(column: pa.Array) -> list[_Headers]:
 
 
 def _size(batch: pa.RecordBatch, row: int) -> int:
-    cells = batch.slice(row, 1).to_pylist()[0]
+    cells = batch.select(["key", "value", "headers"]).slice(row, 1).to_pylist()[0]  # Python may not have its time
     pairs = cells["headers"] or []
     parts = [
         cells["key"],

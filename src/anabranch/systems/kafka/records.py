@@ -17,13 +17,16 @@ from anabranch.systems.fetching import NEAR
 from anabranch.systems.kafka.topics import Topics
 from anabranch.systems.records import RECORD_SCHEMA
 
-__all__ = ["Reader", "read"]
+__all__ = ["Reader", "read", "record_batch"]
 
 _MOST_ROWS = 50_000
 _MOST_QUEUED = 1_000_000
 _MOST_QUEUED_KIB = 131_072
 _QUEUED_KIB_PER_RECORD = 4
 _STEP_SECONDS = 0.1
+
+_MOST_MS = np.iinfo(np.int64).max // 1000
+"""The highest timestamp, in ms, that fits into ``RECORD_SCHEMA``, whose timestamps are in microseconds."""
 
 _HEADERS = RECORD_SCHEMA.field("headers").type
 _PASSED_OVER = {
@@ -170,10 +173,11 @@ def _in_ranges(messages: list[Message], bounds: np.ndarray[Any, np.dtype[np.int6
         rows = np.flatnonzero(np.searchsorted(bounds, offsets, side="right") % 2)
         offsets, messages = offsets[rows], [messages[row] for row in rows]
     if messages:
-        yield offsets, _batch(messages)
+        yield offsets, record_batch(messages)
 
 
-def _batch(messages: list[Message]) -> pa.RecordBatch:
+def record_batch(messages: Sequence[Message]) -> pa.RecordBatch:
+    """Messages in the columns of ``RECORD_SCHEMA``. A timestamp that doesn't fit becomes the nearest one that does."""
     headers = [message.headers() for message in messages]
     if any(headers):
         rows = [None if not row else [{"key": key, "value": value} for key, value in _pairs(row)] for row in headers]
@@ -181,13 +185,13 @@ def _batch(messages: list[Message]) -> pa.RecordBatch:
     else:
         packed = pa.nulls(len(messages), _HEADERS)
     times = [message.timestamp() for message in messages]
-    unix_ms = [0 if kind == TIMESTAMP_NOT_AVAILABLE else at for kind, at in times]
+    unix_ms = np.array([0 if kind == TIMESTAMP_NOT_AVAILABLE else at for kind, at in times], dtype=np.int64)
     return pa.record_batch(
         [
             pa.array([message.key() for message in messages], pa.binary()),
             pa.array([message.value() for message in messages], pa.binary()),
             packed,
-            pa.array(np.array(unix_ms, dtype=np.int64) * 1000, pa.timestamp("us", "UTC")),
+            pa.array(unix_ms.clip(-_MOST_MS, _MOST_MS) * 1000, pa.timestamp("us", "UTC")),
         ],
         schema=RECORD_SCHEMA,
     )

@@ -104,6 +104,17 @@ def test_what_is_in_it_is_text_or_bytes_and_bounded(
     assert only.value.bytes == len(value)
 
 
+def test_a_letter_of_a_time_beyond_all_calendars_hides_no_other(embedded: System, coordinator: Coordinator) -> None:
+    """Of a producer that writes microseconds where Kafka wants milliseconds."""
+    put(embedded, row(1), row(2) | {"timestamp": 1_700_000_002_000_000_999}, row(3) | {"timestamp": -(2**62)})
+    letters = coordinator.dead_letters("delays").letters
+    assert [(each.error, each.at) for each in letters] == [
+        ("ValueError: 2", 1_700_000_002_000_000),
+        ("ValueError: 1", 1_700_000_001_000),
+        ("ValueError: 3", -4_611_686_018_427_388),
+    ]
+
+
 def test_another_programs_headers_are_no_origin(embedded: System, coordinator: Coordinator) -> None:
     put(embedded, row(1, offset="-1"), row(2, partition="x"))
     assert [each.origin for each in coordinator.dead_letters("delays").letters] == [None, None]

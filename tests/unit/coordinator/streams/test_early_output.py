@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
@@ -51,13 +51,14 @@ def coordinator(systems: Systems) -> Iterator[Coordinator]:
     store.close()
 
 
-def put(system: System, *values: dict[str, Any]) -> None:
+def put(system: System, *values: dict[str, Any], at: Sequence[int] = ()) -> None:
+    """``at``: the rows' timestamps in microseconds, if they matter."""
     rows = [
         {
             "key": str(number % 7).encode(),
             "value": json.dumps(value).encode(),
             "headers": [],
-            "timestamp": datetime.fromtimestamp(1_700_000_000 + number, UTC),
+            "timestamp": at[number] if at else datetime.fromtimestamp(1_700_000_000 + number, UTC),
         }
         for number, value in enumerate(values)
     ]
@@ -73,6 +74,12 @@ def test_only_rows_of_windows_that_were_cut_are_there_newest_first(embedded: Sys
     assert [value["n"] for value in values] == [93, 83, 73, 63]
     assert (found.total, found.looked_at, found.partly) == (10, 100, False)
     assert {row.partition for row in found.rows} <= {0, 1}
+
+
+def test_a_row_of_a_time_beyond_all_calendars_hides_no_other(embedded: System, coordinator: Coordinator) -> None:
+    put(embedded, {"drained": True}, {"drained": True}, at=[2**62, 1_700_000_000_000_999])
+    found = coordinator.early_output("delays")
+    assert [row.at for row in found.rows] == [2**62 // 1000, 1_700_000_000_000]
 
 
 def test_a_table_is_no_stream(embedded: System, tmp_path: Path) -> None:
