@@ -160,12 +160,16 @@ class MemoryStore:
         changed: Iterable[Lane],
         event: Event,
         noted: Sequence[Event] = (),
+        gone: str = "",
     ) -> None:
         self.check_leads()
-        self._move(start.graph.job, start.model.replaces, former, None, event.at)
+        job = start.graph.job
+        self._move(job, start.model.replaces, former, None, event.at)
         self._put(changed)
         self.create_deployment(start, state, event)
         self.note(noted)
+        if gone:
+            self._leave(gone, lambda one: one.job == job)
 
     def resume_deployment(
         self, deployment: DeploymentRecord, state: DeploymentState, changed: Iterable[Lane], gone: str, event: Event

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeGuard
 
 from anabranch.api.processor import Processor
 from anabranch.api.table import Table
@@ -34,8 +34,8 @@ def plausible_times(event_time: str | None, wanted: tuple[str, str]) -> list[Any
         )
     try:
         earliest, ahead = wanted
-        dt.date.fromisoformat(earliest)
-        return [earliest, durations.parse(ahead)]
+        # Python takes other forms of ISO 8601, too, which Spark doesn't.
+        return [dt.date.fromisoformat(earliest).isoformat(), durations.parse(ahead)]
     except (TypeError, ValueError) as error:
         raise GraphError(
             f"read at {caller()} has event_time_range={wanted!r}: {error}",
@@ -58,6 +58,8 @@ def watermark_delay(event_time: str | None, watermark: str | None) -> int | None
                 f"read at {caller()} has watermark={watermark!r} but no event_time", 'name the column: event_time="at"'
             )
         return None
+    if not isinstance(event_time, str) or not event_time:
+        raise GraphError(f"read at {caller()} has event_time={event_time!r}", 'name the column: event_time="at"')
     if watermark is None:
         raise GraphError(
             f"read at {caller()} has event_time={event_time!r} but no watermark",
@@ -180,25 +182,34 @@ def declared(processor: Processor) -> dict[str, dict[str, str]]:
 
 def row_limit(n: object) -> int:
     """``n``, checked to be an int from 1 to the largest ``long``, the type of the state that counts the rows."""
-    if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= _MOST_ROWS:
+    if not _is_count(n) or n > _MOST_ROWS:
         raise GraphError(
             f"limit_per_key at {caller()} has n={n!r}", "give a whole number of rows from 1 on, as in limit_per_key(3)"
         )
-    return int(n)
+    return n
 
 
-def check_partition_by(columns: Sequence[str], via: object, partitions: int | None) -> None:
-    """Raises GraphError if there are no columns, ``via`` is unknown, or ``partitions`` is less than 1 or is given with
-    ``via="spark"``.
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def check_partition_by(columns: Sequence[object], via: object, partitions: object) -> None:
+    """Raises GraphError if there are no columns, one isn't a name, ``via`` is unknown, or ``partitions`` isn't an int
+    from 1 on or is given with ``via="spark"``.
     """
     if not columns:
         raise GraphError(f"partition_by at {caller()} names no column", 'write partition_by("dest")')
+    other = [each for each in columns if not isinstance(each, str) or not each]
+    if other:
+        raise GraphError(
+            f"partition_by at {caller()} was given {other[0]!r}, not a column", 'write partition_by("origin", "dest")'
+        )
     if via not in ("stream", "spark"):
         raise GraphError(f"partition_by at {caller()} has via={via!r}", 'use via="stream" or via="spark"')
-    if partitions is not None and (via == "spark" or partitions < 1):
+    if partitions is not None and (via == "spark" or not _is_count(partitions)):
         raise GraphError(
-            f"partition_by at {caller()} has partitions={partitions}",
-            'give a number from 1 on, and only with via="stream"',
+            f"partition_by at {caller()} has partitions={partitions!r}",
+            'give a whole number from 1 on, and only with via="stream"',
         )
 
 

@@ -86,7 +86,7 @@ class Job:
             The function itself.
 
         Raises:
-            GraphError: the job has an ``on_drain`` function already.
+            GraphError: the job has an ``on_drain`` function already, or this isn't a function.
 
         Example:
             ```python
@@ -97,7 +97,7 @@ class Job:
         """
         if ON_DRAIN in self.functions:
             raise GraphError(f"on_drain at {caller()} is the second one", "call both from one function")
-        self.functions[ON_DRAIN] = function
+        self.functions[ON_DRAIN] = arguments.function("on_drain", function)
         return function
 
     def read(

@@ -12,7 +12,10 @@ _UNITS = {
     "day": 86_400_000,
     "week": 604_800_000,
 }
-_WHOLE = re.compile(r"\s*(?:\d+\s*[a-z]+\s*)+")
+_WHOLE = re.compile(r"\s*(?:[0-9]+\s*[a-z]+\s*)+")
+_DIGITS = 15
+_LONGEST = 10_000 * 366 * _UNITS["day"]
+"""In milliseconds: ten thousand years, more than there are between any two moments."""
 
 
 def parse(text: object) -> int:
@@ -29,5 +32,9 @@ def parse(text: object) -> int:
         known = unit if unit in _UNITS else unit.removesuffix("s")
         if known not in _UNITS:
             raise ValueError(told)
+        if len(number) > _DIGITS:
+            raise ValueError(f"{text[:60]!r} is longer than 10,000 years")
         total += int(number) * _UNITS[known]
+    if total > _LONGEST:
+        raise ValueError(f"{text!r} is longer than 10,000 years")
     return total

@@ -44,7 +44,7 @@ def found(
         NotFoundError: no stream's name matches; or a stream that the job has read through a pattern is gone, or doesn't
             match any more.
     """
-    named = {str(node.args["stream"]) for node in graph.nodes if node.kind == "read"} - patterns.keys()
+    named = _named(graph, patterns.keys())
     before = {} if known is None else of_model(known)
     result = {}
     for node in graph.nodes:
@@ -81,15 +81,22 @@ def coming(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> list[str
     """Those existing streams in ``counts``, by ``system/stream``, that match one of the job's patterns, but that the
     job neither reads yet nor writes.
     """
-    patterns = of_model(model).values()
+    bound = of_model(model)
+    patterns = bound.values()
     if not patterns:
         return []
-    has, mine = {name for stage in model.stages for name in stage.inputs}, own(graph)
+    has, left_out = {name for stage in model.stages for name in stage.inputs}, own(graph) | _named(graph, bound)
     return [
         name
         for name, count in sorted(counts.items())
-        if count and name not in has and name.split("/")[1] not in mine and any(p.matches(name) for p in patterns)
+        if count and name not in has and name.split("/")[1] not in left_out and any(p.matches(name) for p in patterns)
     ]
+
+
+def _named(graph: Graph, bound: Collection[str]) -> set[str]:
+    """The streams that the job reads by their names, so that no pattern takes them in. ``bound`` are the job's names
+    for inputs that are bound to patterns."""
+    return {str(node.args["stream"]) for node in graph.nodes if node.kind == "read"} - set(bound)
 
 
 def widened(stage: StageModel, new: Collection[str]) -> StageModel:

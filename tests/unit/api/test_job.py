@@ -99,7 +99,7 @@ def test_a_given_name_stands_and_a_derived_one_gives_way() -> None:
     assert [node.named for node in job.graph.nodes] == [True, False, True, True]
 
 
-@given(st.lists(st.text(max_size=12), min_size=1, max_size=4))
+@given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=4))
 def test_a_derived_name_is_always_one_that_could_be_given(columns: list[str]) -> None:
     job = Job("j")
     stream = job.read("in")

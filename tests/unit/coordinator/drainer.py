@@ -47,8 +47,10 @@ class Drainer(Worker):
     Each lane's boundary streams end at 40.
     """
 
-    def __init__(self, coordinator: Coordinator, pid: int = 1, places: Mapping[str, int] | None = None) -> None:
-        super().__init__(coordinator, pid=pid)
+    def __init__(
+        self, coordinator: Coordinator, pid: int = 1, places: Mapping[str, int] | None = None, seat: str = "0"
+    ) -> None:
+        super().__init__(coordinator, seat, pid)
         self.read = 10
         self.places = dict(places or {})
         self.slow: set[str] = set()

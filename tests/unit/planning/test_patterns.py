@@ -46,6 +46,14 @@ def test_one_that_is_read_by_its_name_is_not_read_twice() -> None:
     assert found(made, "in-a", "in-b") == ("in-a",)
 
 
+def test_one_that_is_read_by_its_name_from_another_system_does_not_come_later() -> None:
+    """The plan leaves it out, so what comes while the job runs has to, or the next plan would miss it."""
+    made = job()
+    made.read("in-b", schema="n int").write("bs")
+    model = planned(job(), in_a=2).model
+    assert patterns.coming(made.graph, model, {"embedded/in-b": 2, "embedded/in-c": 2}) == ["embedded/in-c"]
+
+
 def test_streams_that_come_are_the_last_ones() -> None:
     model = planned(job(), in_b=2, in_c=2).model
     assert found(job(), "in-a", "in-b", "in-c", known=model) == ("in-b", "in-c", "in-a")

@@ -102,7 +102,7 @@ def test_new_tasks_of_a_broadcast_are_refused() -> None:
     rows.merge(made.read("rules", schema="n int", key="k string", broadcast=True)).write("out")
     plan = planning.make(made.graph, around(**{"in": 2, "rules": 1}))
     lanes = {lane.id: lane for lane in planning.lanes_of(plan, 4, new_id)}
-    with pytest.raises(AnabranchError, match="would have new tasks, but it reads the broadcast embedded/rules"):
+    with pytest.raises(AnabranchError, match="would have other tasks, but it reads the broadcast embedded/rules"):
         expand.expanded(made.graph, plan.model, lanes, {"embedded/in": 4}, new_id)
     wider = expand.expanded(made.graph, plan.model, lanes, {"embedded/rules": 2}, new_id)
     (lane,) = wider.lanes

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import msgspec
 
 from anabranch.coordinator.commands import off_lock
 from anabranch.coordinator.commands.context import Context
-from anabranch.coordinator.jobs import next_deployment, transitions
+from anabranch.coordinator.jobs import job_events, loading, next_deployment, reports, transitions
 from anabranch.coordinator.jobs.next_deployment import CurrentDeployment, NextDeployment
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.transitions import Generation
@@ -51,7 +52,8 @@ def change(
     applies nothing, and no plan is made if the request has already been carried out.
 
     Raises:
-        ConflictError: the job had changed each time a plan was ready. Also raises the errors of :func:`present`,
+        ConflictError: the job had changed each time a plan was ready, or it doesn't run here and another process has
+            it. Also raises the errors of :func:`present`,
             :func:`check`, ``planned`` and :func:`off_lock.check_expected`.
     """
     registry = context.registry
@@ -67,7 +69,8 @@ def change(
         heads = len(follow.heads(found.lanes))
         if request.dry:
             return off_lock.response(following.result, basis, request, heads)
-        with registry.locked_all():
+        owned = registry.owning(job) if found.running_job is None else nullcontext()
+        with owned, registry.locked_all():
             if _is_still(registry, found):
                 return off_lock.response(apply(registry, found, following, request), basis, request, heads)
     raise off_lock.always_changes(job)
@@ -120,11 +123,18 @@ def check(found: CurrentDeployment) -> None:
     if found.stored.state is DeploymentState.RESET:
         raise ConflictError(f"job {job!r} was reset: there is nothing to continue", "start it: anabranch start JOB.py")
     if found.running_job is None:
-        if found.stored.drain is not None and found.stored.drain.last:
+        drain = found.stored.drain
+        if drain is not None and drain.last:
             raise ConflictError(
                 f"job {job!r} was stopped while it drained, and some of its lanes have drained already: what they "
                 "kept has been emitted, and no version can continue from it",
                 f"let it finish: anabranch start {job}; then start the next version: anabranch start JOB.py",
+            )
+        if drain is not None:
+            raise ConflictError(
+                f"job {job!r} was stopped while it drained: it continues to drain when it is started",
+                f"start it: anabranch start {job}; then let it finish, or take the drain back (anabranch cancel {job}) "
+                "and deploy",
             )
         return
     transitions.check_changeable(found.running_job)
@@ -146,10 +156,27 @@ def apply(
     if found.running_job is not None:
         registry.replace(registry.jobs[found.stored.job], planned, request.now)
         return planned.result
-    store, former = registry.store, found.stored
-    event = registry.event("state", former.job, planned.who, f"planned {planned.what}", planned.why)
-    state, left = DeploymentState.PLANNED, former.state
-    registry.write(store.replace_deployment, planned.start, state, left, planned.ending, event)
-    stored = stored_jobs.deployment(store, former.job)
-    registry.serve(msgspec.structs.replace(stored, until_caught_up=False))
+    _start(registry, found, planned)
     return planned.result
+
+
+def _start(registry: JobRegistry, found: CurrentDeployment, planned: NextDeployment) -> None:
+    """Store the next deployment of a job that doesn't run, and start it, in one step: a coordinator that takes over
+    finds either the former deployment or one that it has to serve.
+    """
+    store, job, model = registry.store, found.stored.job, planned.start.model
+    before = store.lanes(job)
+    new = {lane.id: lane for lane in planned.start.lanes}
+    lanes = reports.all_restarted({**before, **{lane.id: lane for lane in planned.ending}, **new}, model.run_id)
+    start = msgspec.structs.replace(planned.start, lanes=tuple(lanes[name] for name in new))
+    planning, state = DeploymentState.PLANNED, DeploymentState.STARTING
+    events = (
+        registry.event("state", job, planned.who, f"planned {planned.what}", planned.why),
+        job_events.moved(job, registry.now(), planning, state, "the user started it"),
+    )
+    changed = [lane for name, lane in lanes.items() if name not in new and lane != before.get(name)]
+    why = job_events.STARTED_AGAIN
+    registry.write(store.replace_deployment, start, state, found.stored.state, changed, events[0], events[1:], why)
+    registry.jobs[job] = loading.loaded(registry, stored_jobs.deployment(store, job), model, state, lanes)
+    registry.advance(registry.jobs[job])
+    registry.announce()

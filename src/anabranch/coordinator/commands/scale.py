@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anabranch.config import MOST_CONTAINERS
 from anabranch.coordinator.commands import off_lock
 from anabranch.coordinator.commands.context import Context, enter
 from anabranch.coordinator.jobs import racks, transitions
@@ -49,8 +50,8 @@ def check(running_job: RunningJob, present: Generation, factor: int, containers:
         alone: whether the coordinator and the only container are in one process.
     """
     check_factor(factor)
-    if containers < 1:
-        raise ConfigError(f"a job can't have {containers} containers", "give 1 or more")
+    if not 1 <= containers <= MOST_CONTAINERS:
+        raise ConfigError(f"a job can't have {containers:,} containers", f"give 1 to {MOST_CONTAINERS:,}")
     if containers > 1 and alone:
         raise ConflictError(
             f"job {running_job.job!r} runs in one process with its coordinator: it can't have {containers} containers",

@@ -9,7 +9,7 @@ from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs import plans
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.naming import check_name
-from anabranch.coordinator.store import DeploymentRecord
+from anabranch.coordinator.store import DeploymentRecord, stored_jobs
 from anabranch.errors import ConflictError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.planning.transition import expand as planned_expansion
@@ -58,7 +58,8 @@ def plan(registry: JobRegistry, start: StartRequest, stored: DeploymentRecord | 
     if stored.state.is_over:
         resets = start.reset_state or stored.state is DeploymentState.RESET
         start = msgspec.structs.replace(start, reset_state=resets)
-        return plans.after_drain(start, stored.id + 1, registry.store.lanes(stored.job))
+        store, former = registry.store, stored_jobs.model(registry.store, stored.job)
+        return plans.after_drain(start, stored.id + 1, store.lanes(stored.job), former)
     plans.check_same(stored, registry.store.graph(stored.job, stored.id), start)
     return None
 

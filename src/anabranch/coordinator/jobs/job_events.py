@@ -16,8 +16,10 @@ from anabranch.protocol.commands import ChangeResult
 from anabranch.views.events import EventKind
 from anabranch.views.lane_times import MarkKind
 
-__all__ = ["HASTE", "began", "hastened", "measured", "moved", "of_lane", "predicted", "stays"]
+__all__ = ["HASTE", "STARTED_AGAIN", "began", "hastened", "measured", "moved", "of_lane", "predicted", "stays"]
 
+STARTED_AGAIN = "the job was started again"
+"""Why the processes of a job that didn't run have no seats any more."""
 HASTE = "batches that are written at least once, or were given to foreach_batch, may be repeated"
 
 

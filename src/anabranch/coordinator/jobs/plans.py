@@ -62,12 +62,15 @@ def check_whole(start: StartRequest, known: Collection[str]) -> None:
         raise StateError(f"the plan of job {job!r} can't be started: {faults[0]}", "this is a bug in anabranch")
 
 
-def after_drain(start: StartRequest, deployment: int, known: Mapping[str, Lane]) -> StartRequest:
+def after_drain(
+    start: StartRequest, deployment: int, known: Mapping[str, Lane], former: JobModel | None = None
+) -> StartRequest:
     """Like :func:`numbered`, but the deployment begins where the drain of the previous one ended; after a reset, it
     begins like the first deployment of a job.
 
     Args:
         known: all lanes that the job has ever had, by id.
+        former: the model of the previous deployment, if ``start`` was planned anew.
 
     Raises:
         ConflictError: as for :func:`anabranch.planning.transition.after_drain.begun`.
@@ -75,9 +78,12 @@ def after_drain(start: StartRequest, deployment: int, known: Mapping[str, Lane])
         UsageError: as for :func:`numbered`.
     """
     new = numbered(start, deployment)
-    lanes = follow_drain.begun(new.lanes, start.graph, known, _new_id, start.reset_state)
+    model, planned = new.model, new.lanes
+    if former is not None and not start.reset_state:
+        model, planned = follow_drain.continuing(model, planned, start.graph, former, known, _new_id)
+    lanes = follow_drain.begun(planned, start.graph, known, _new_id, start.reset_state)
     return msgspec.structs.replace(
-        new, lanes=tuple(msgspec.structs.replace(lane, deployment=deployment) for lane in lanes)
+        new, model=model, lanes=tuple(msgspec.structs.replace(lane, deployment=deployment) for lane in lanes)
     )
 
 

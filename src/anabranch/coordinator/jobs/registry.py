@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
@@ -35,7 +35,7 @@ from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event
 from anabranch.errors import ConflictError, StoreUnavailableError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.graph import Graph
-from anabranch.model.lane import Lane, LaneState
+from anabranch.model.lane import Lane
 from anabranch.planning.transition import opening, rewind
 from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.drain import DrainProgress
@@ -58,6 +58,8 @@ class JobRegistry:
         leases: the lock for the data that a heartbeat changes even if it contains nothing but figures. Such a heartbeat
             doesn't wait for the jobs' lock, so never hold ``leases`` for long.
         polls: the clients that wait for new orders.
+        owning: takes a job from processes that may begin to serve it, and keeps it unless the body of ``with`` fails.
+            Enter it before the job is locked.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class JobRegistry:
         self._lock = threading.Condition()
         self._graphs: dict[str, tuple[int, Graph]] = {}
         self.first = first
+        self.owning: Callable[[str], AbstractContextManager[None]] = lambda job: nullcontext()
 
     @contextmanager
     def locked(self, job: str) -> Iterator[RunningJob]:
@@ -160,17 +163,14 @@ class JobRegistry:
         assert transition is not None
         model = self.store.model(job, stored.id, stored.generation)
         before = self.store.lanes(job)
-        its = [lane for lane in before.values() if lane.deployment == stored.id or lane.state is not LaneState.CLOSED]
-        over = {name for lane in its for name in lane.predecessors}
-        over |= {lane.id for lane in its if lane.deployment != stored.id}
-        lanes = before | {lane.id: reports.restarted(lane, lane.id in over) for lane in its}
+        lanes = reports.all_restarted(before, stored.id)
         event = job_events.moved(job, self.now(), stored.state, transition.to, transition.why)
         self.write(
             self.store.resume_deployment,
             stored,
             transition.to,
             [lane for lane in lanes.values() if lane != before[lane.id]],
-            "the job was started again",
+            job_events.STARTED_AGAIN,
             event,
         )
         stored = msgspec.structs.replace(stored, changed_at=event.at)

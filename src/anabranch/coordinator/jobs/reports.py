@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import attrgetter
 
 import msgspec
@@ -10,7 +11,16 @@ from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import parsed
 from anabranch.protocol.lane_report import PART_OF, PARTS, LanePhase, LaneReport
 
-__all__ = ["LAST_PHASES", "LIVE_PHASES", "applied", "awaits_otherwise", "begins_to_wait", "is_routine", "restarted"]
+__all__ = [
+    "LAST_PHASES",
+    "LIVE_PHASES",
+    "all_restarted",
+    "applied",
+    "awaits_otherwise",
+    "begins_to_wait",
+    "is_routine",
+    "restarted",
+]
 
 LIVE_PHASES = frozenset({LanePhase.STARTING, LanePhase.RUNNING})
 LAST_PHASES = frozenset({LanePhase.ENDED, LanePhase.FAILED})
@@ -111,6 +121,16 @@ def begins_to_wait(before: LaneReport | None, report: LaneReport) -> bool:
 def unheld(lane: Lane) -> Lane:
     """The lane as it should be stored once no process runs it."""
     return msgspec.structs.replace(lane, state=LaneState.PLANNED) if lane.state is LaneState.RUNNING else lane
+
+
+def all_restarted(lanes: Mapping[str, Lane], deployment: int) -> dict[str, Lane]:
+    """A job's lanes, by id, as they should be stored when this deployment of the job is started again. The open lanes
+    of former deployments run again, too.
+    """
+    its = [lane for lane in lanes.values() if lane.deployment == deployment or lane.state is not LaneState.CLOSED]
+    over = {name for lane in its for name in lane.predecessors}
+    over |= {lane.id for lane in its if lane.deployment != deployment}
+    return {**lanes, **{lane.id: restarted(lane, lane.id in over) for lane in its}}
 
 
 def restarted(lane: Lane, followed: bool) -> Lane:

@@ -57,6 +57,7 @@ class Leadership:
         self._election = election
         self._url = url
         self._locks = JobLocks(store_url, url)
+        coordinator.registry.owning = self._locks.taken
         self._fence = fence
         self._launcher = launcher
         self._led = False

@@ -90,6 +90,14 @@ def put_lanes(connection: sa.Connection, changed: Iterable[Lane]) -> None:
         connection.execute(sa.update(lanes).where(lanes.c.id == lane.id, lanes.c.job == lane.job).values(**row))
 
 
+def replace_deployment(
+    connection: sa.Connection, start: StartRequest, state: DeploymentState, former: DeploymentState, at: float
+) -> None:
+    """Add a new deployment, and give the one that it replaces the state ``former``."""
+    move_deployment(connection, start.graph.job, start.model.replaces, state=former, error=None, at=at)
+    add_deployment(connection, start, state, at)
+
+
 def move_deployment(
     connection: sa.Connection, job: str, deployment: int, *, state: DeploymentState, error: str | None, at: float
 ) -> None:

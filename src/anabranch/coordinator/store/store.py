@@ -242,15 +242,16 @@ class Store:
         changed: Iterable[Lane],
         event: Event,
         noted: Sequence[Event] = (),
+        gone: str = "",
     ) -> None:
-        """Like :meth:`create_deployment`, for a deployment that continues from the lanes of the deployment
-        ``start.model.replaces``. The replaced one gets the state ``former``, and its ``changed`` lanes are stored."""
+        """Like :meth:`create_deployment`, for a deployment that continues from that of ``start.model.replaces``. This
+        one gets the state ``former``, and ``changed`` lanes are stored. With ``gone``, all processes lose their seats.
+        """
         with self.writing(event, *noted) as connection:
-            rows.move_deployment(
-                connection, start.graph.job, start.model.replaces, state=former, error=None, at=event.at
-            )
+            rows.replace_deployment(connection, start, state, former, event.at)
             rows.put_lanes(connection, changed)
-            rows.add_deployment(connection, start, state, event.at)
+            if gone:
+                rows.mark_gone(connection, gone, containers.c.job == start.graph.job)
 
     def resume_deployment(
         self, deployment: DeploymentRecord, state: DeploymentState, changed: Iterable[Lane], gone: str, event: Event
@@ -258,15 +259,14 @@ class Store:
         """Start a deployment again, with ``program`` and ``until_caught_up`` of ``deployment``. The job's ``changed``
         lanes are stored, the deployment's error is removed, and all processes lose their seats for the reason ``gone``.
         """
+        job, number = deployment.job, deployment.id
         with self.writing(event) as connection:
-            rows.move_deployment(connection, deployment.job, deployment.id, state=state, error=None, at=event.at)
-            connection.execute(
-                sa.update(deployments)
-                .where(deployments.c.job == deployment.job, deployments.c.id == deployment.id)
-                .values(until_caught_up=deployment.until_caught_up, program=rows.program(deployment.program))
-            )
+            rows.move_deployment(connection, job, number, state=state, error=None, at=event.at)
+            again = {"until_caught_up": deployment.until_caught_up, "program": rows.program(deployment.program)}
+            its = (deployments.c.job == job, deployments.c.id == number)
+            connection.execute(sa.update(deployments).where(*its).values(**again))
             rows.put_lanes(connection, changed)
-            rows.mark_gone(connection, gone, containers.c.job == deployment.job)
+            rows.mark_gone(connection, gone, containers.c.job == job)
 
     def move_deployment(
         self,

@@ -8,13 +8,15 @@ import msgspec
 
 from anabranch.errors import ConflictError, StateError
 from anabranch.model.graph import Graph
+from anabranch.model.job_model import JobModel, StageModel
 from anabranch.model.lane import AfterDrain, Lane, Position
 from anabranch.model.ssp import SSP, wholes
+from anabranch.model.task import Task
 from anabranch.operators import rule
 from anabranch.planning import plan, stages
-from anabranch.planning.transition import follow
+from anabranch.planning.transition import deploy, follow
 
-__all__ = ["again", "begun", "keeps_state", "positions"]
+__all__ = ["again", "begun", "continuing", "keeps_state", "positions"]
 
 _SYSTEM_STATE = frozenset({"join"})
 """Kinds of operators whose state only waits for time to advance. After a drain, no such state is left."""
@@ -63,6 +65,60 @@ def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
     }
 
 
+def continuing(
+    model: JobModel,
+    planned: Sequence[Lane],
+    graph: Graph,
+    former: JobModel,
+    lanes: Mapping[str, Lane],
+    new_id: Callable[[], str],
+) -> tuple[JobModel, tuple[Lane, ...]]:
+    """A plan for the deployment after a drain, in which each stage with an operator that keeps its state has the tasks
+    that the stage had when it was drained, in the same seats. Partitions that were added meanwhile are left out; to
+    take them in is an expansion, which puts them into the task that has the state of their keys.
+
+    Args:
+        planned: the lanes as planned for the factor and the containers of the drained deployment.
+        former: the model of the drained deployment.
+        lanes: all lanes that the job ever had, by id.
+        new_id: returns 8 random hex digits per call.
+    """
+    seats = [container.seat for container in former.containers]
+    if model.factor != former.factor or [container.seat for container in model.containers] != seats:
+        return model, tuple(planned)
+    stages = [_as_drained(stage, planned, former, _kept(planned, graph, lanes)) for stage in model.stages]
+    tasks: dict[str, dict[str, list[Task]]] = {}
+    for stage, before in stages:
+        of, containers = (stage.stage, model.containers) if before is None else (before.stage, former.containers)
+        by_name = {task.name: task for task in stage.tasks}
+        tasks[stage.stage] = {each.seat: [by_name[name] for name in each.tasks.get(of, ())] for each in containers}
+    placed = [
+        msgspec.structs.replace(
+            each,
+            tasks={stage: tuple(task.name for task in of_seat[each.seat]) for stage, of_seat in tasks.items()},
+        )
+        for each in model.containers
+    ]
+    made = msgspec.structs.replace(model, stages=tuple(stage for stage, _ in stages), containers=tuple(placed))
+    if made == model:
+        return model, tuple(planned)
+    return made, deploy.lanes_of_groups(planned, (), made, tasks, new_id)
+
+
+def _as_drained(
+    stage: StageModel, planned: Sequence[Lane], former: JobModel, kept: Mapping[str, Sequence[Lane]]
+) -> tuple[StageModel, StageModel | None]:
+    """A planned stage and, if its tasks are those of a stage that was drained, that one."""
+    groups = {lane.group for lane in planned if lane.stage == stage.stage}
+    names = {lane.stage for group in groups & kept.keys() for lane in kept[group]}
+    alike = (stage.grouper, set(stage.inputs))
+    before = [each for each in former.stages if each.stage in names and (each.grouper, set(each.inputs)) == alike]
+    if len(names) != 1 or not before:
+        return stage, None
+    (its,) = before
+    return msgspec.structs.replace(stage, inputs=its.inputs, tasks=its.tasks, base=its.base), its
+
+
 def begun(
     planned: Sequence[Lane],
     graph: Graph,
@@ -89,12 +145,7 @@ def begun(
     last = max((lane.deployment for lane in lanes.values()), default=0)
     before = _last(lanes.values(), last)
     places = positions(lanes.values(), graph)
-    kept = {
-        group: [lane for lane in before if lane.group == group and lane.stateful]
-        for group in ({lane.group for lane in planned if lane.stateful} if not reset_state else ())
-        if keeps_state(graph, group)
-    }
-    kept = {group: several for group, several in kept.items() if several}
+    kept = {} if reset_state else _kept(planned, graph, lanes)
     new, become = _with_former(planned, kept, new_id)
     writers: dict[str, list[str]] = {}
     for each in lanes.values():
@@ -107,6 +158,15 @@ def begun(
         made = msgspec.structs.replace(lane, upstream=upstream, beside=beside)
         found.append(_begin(made, former, before, places, writers))
     return tuple(found)
+
+
+def _kept(planned: Sequence[Lane], graph: Graph, lanes: Mapping[str, Lane]) -> dict[str, list[Lane]]:
+    """The drained lanes with state that is kept, by group."""
+    last = max((lane.deployment for lane in lanes.values()), default=0)
+    before = _last(lanes.values(), last)
+    stateful = dict.fromkeys(lane.group for lane in planned if lane.stateful)
+    found = {group: [lane for lane in before if lane.group == group and lane.stateful] for group in stateful}
+    return {group: several for group, several in found.items() if several and keeps_state(graph, group)}
 
 
 def again(lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> tuple[Lane, ...]:
@@ -219,12 +279,15 @@ def _begin(
 ) -> Lane:
     read = [*zip(lane.ssps, wholes(lane.ssps), strict=True), *((ssp, ssp) for ssp in lane.broadcast)]
     starting = tuple(Position(ssp=ssp, offset=places[whole]) for ssp, whole in read if whole in places)
+    known = {(whole.system, whole.stream) for whole in places}
+    new = dict.fromkeys(whole for _, whole in read if whole not in places and (whole.system, whole.stream) in known)
     streams = {ssp.stream for ssp, _ in read}
     near = [former] if former is not None else _readers(before, streams)
     has_state = former is not None and former.folder_epoch > 0
     return msgspec.structs.replace(
         lane,
         starting=starting,
+        fresh=tuple(new),
         inherits={each.id: each.folder_epoch for each in near if each.folder_epoch},
         first_batch=former.last_batch + 1 if former is not None and has_state else 0,
         drained=AfterDrain(

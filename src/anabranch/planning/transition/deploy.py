@@ -20,7 +20,7 @@ from anabranch.planning.lane_split import spread
 from anabranch.planning.transition import rescale
 from anabranch.planning.transition.change import Change
 
-__all__ = ["NextVersion", "deployed", "left_behind"]
+__all__ = ["NextVersion", "deployed", "lanes_of_groups", "left_behind"]
 
 _Group = tuple[str, str]
 
@@ -58,7 +58,9 @@ def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_
     for planned in after.model.stages:
         found = _stage(planned, after, present, former)
         home = {name: seat for seat, names in found.home.items() for name in names}
-        seat_of = placement.place(found.model.tasks, seats, home)
+        # Tasks that are all seated stay where they are: racks may be the reason why a seat has more of them.
+        seated = all(task.name in home for task in found.model.tasks)
+        seat_of = home if seated else placement.place(found.model.tasks, seats, home)
         its: dict[str, list[Task]] = {seat: [] for seat in seats}
         for task in found.model.tasks:
             its[seat_of[task.name]].append(task)
@@ -79,13 +81,32 @@ def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_
         expands=(),
         replaces=present.run_id,
     )
-    lanes: dict[_Group, list[Lane]] = {}
-    for stage in stages:
-        for group in dict.fromkeys(_group(lane) for lane in after.lanes if lane.stage == stage.stage):
-            template = [lane for lane in after.lanes if _group(lane) == group]
-            lanes[group] = _lanes(template, former, stage, tasks[stage.stage], model, new_id)
     closing = tuple(lane.id for lane in former if lane.state is not LaneState.CLOSED)
-    return Change(model=model, closing=closing, lanes=tuple(_together(lanes, after.lanes)))
+    return Change(model=model, closing=closing, lanes=lanes_of_groups(after.lanes, former, model, tasks, new_id))
+
+
+def lanes_of_groups(
+    templates: Sequence[Lane],
+    former: Sequence[Lane],
+    model: JobModel,
+    tasks: Mapping[str, Mapping[str, list[Task]]],
+    new_id: Callable[[], str],
+) -> tuple[Lane, ...]:
+    """The lanes of all groups, each with its predecessors among the ``former`` lanes.
+
+    Args:
+        templates: lanes that say what the lanes of each group do. How many there are, and their tasks, don't count.
+        tasks: the tasks of each seat, by stage.
+
+    Raises:
+        ConflictError: it can't be determined where a new lane would begin.
+    """
+    lanes: dict[_Group, list[Lane]] = {}
+    for stage in model.stages:
+        for group in dict.fromkeys(_group(lane) for lane in templates if lane.stage == stage.stage):
+            template = [lane for lane in templates if _group(lane) == group]
+            lanes[group] = _lanes(template, former, stage, tasks[stage.stage], model, new_id)
+    return tuple(_together(lanes, templates))
 
 
 def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:

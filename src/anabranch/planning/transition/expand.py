@@ -83,14 +83,19 @@ def expanded(
         after.append(expansion.expanded(stage, inputs, factor, factor, containers) if mine else stage)
     for before, stage in zip(model.stages, after, strict=True):
         ssp = next((ssp for task in before.tasks for ssp in task.broadcast), None)
-        if ssp is not None and len(stage.tasks) > len(before.tasks):
+        if ssp is not None and _renumbered(before, stage):
             raise ConflictError(
-                f"stage {stage.stage} of job {model.job!r} would have new tasks, but it reads the broadcast "
+                f"stage {stage.stage} of job {model.job!r} would have other tasks, but it reads the broadcast "
                 f"{ssp.system}/{ssp.stream}, and it isn't defined from which offset new tasks would read it",
                 "the job continues unchanged; run it under another name",
             )
     change = follow.following(model, after, lanes, factor, new_id, placing or assignor.plain(containers))
     return msgspec.structs.replace(change, model=msgspec.structs.replace(change.model, expands=tuple(wanted)))
+
+
+def _renumbered(before: StageModel, after: StageModel) -> bool:
+    """Whether a stage gets other tasks, or a task has another number."""
+    return {task.index: task.name for task in before.tasks} != {task.index: task.name for task in after.tasks}
 
 
 def _check_together(stage: StageModel, had: int, inputs: tuple[Input, ...]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -89,26 +89,37 @@ def shares_of(
         concerned = [task for task in mine if present[0].broadcast or any(ssp.stream in streams for ssp in task.ssps)]
         virtual = virtual_of(concerned, factor)
         if virtual:
-            found.append(Share(seat, tuple(mine), factor, ssps, virtual, owning(virtual)))
+            found.append(Share(seat, tuple(mine), factor, ssps, virtual, owning(ssps, virtual)))
     return found
 
 
-def _owners(lanes: Sequence[Lane], factor: int) -> Callable[[Mapping[int, Collection[int]]], tuple[Lane, ...]]:
-    """A function that takes the parts of tasks that a new lane will own (as buckets at ``factor``), and returns those
-    of ``lanes`` that own any of these parts.
+def _owners(
+    lanes: Sequence[Lane], factor: int
+) -> Callable[[Sequence[SSP], Mapping[int, Collection[int]]], tuple[Lane, ...]]:
+    """A function that takes the SSPs and the parts of tasks that a new lane will own (as buckets at ``factor``), and
+    returns those of ``lanes`` that own any of them.
+
+    Normally, only SSPs count, because a stateless stage's tasks can get other numbers when a stream grows. But each
+    task reads a broadcast input up to an offset of its own, so if there is such an input, parts of tasks count, too.
     """
-    found: dict[int, dict[tuple[int, int], list[int]]] = {}
+    by_task = bool(lanes[0].broadcast)
+    found: dict[int, dict[tuple[object, int], list[int]]] = {}
+
+    def keys(ssps: Iterable[SSP], parts: Mapping[int, Collection[int]], least: int) -> set[tuple[object, int]]:
+        read = {((ssp.system, ssp.stream, ssp.partition), max(0, ssp.key_bucket) % least) for ssp in ssps}
+        return read | {(number, bucket % least) for number, buckets in parts.items() for bucket in buckets}
+
     for place, lane in enumerate(lanes):
         least = min(factor, lane.factor)
         places = found.setdefault(least, {})
-        for key in {(number, bucket % least) for number, buckets in owned(lane).items() for bucket in buckets}:
+        for key in keys(lane.ssps, owned(lane) if by_task else {}, least):
             places.setdefault(key, []).append(place)
 
-    def owning(virtual: Mapping[int, Collection[int]]) -> tuple[Lane, ...]:
+    def owning(ssps: Sequence[SSP], virtual: Mapping[int, Collection[int]]) -> tuple[Lane, ...]:
         its = {
             place
             for least, places in found.items()
-            for key in {(number, bucket % least) for number, buckets in virtual.items() for bucket in buckets}
+            for key in keys(ssps, virtual if by_task else {}, least)
             for place in places.get(key, ())
         }
         return tuple(lanes[place] for place in sorted(its))

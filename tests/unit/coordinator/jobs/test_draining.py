@@ -95,6 +95,16 @@ def test_time_ends_when_all_that_read_sources_are_there(coordinator: Coordinator
     assert coordinator.status(JOB).state == "drained"
 
 
+def test_a_job_that_was_starting_starts_on_when_its_drain_is_cancelled(coordinator: Coordinator) -> None:
+    coordinator.start(start())
+    coordinator.drain(JOB, said())
+    assert coordinator.status(JOB).state == "draining"
+    coordinator.cancel(JOB)
+    assert coordinator.status(JOB).state == "starting", "no container was ever there"
+    Drainer(coordinator).turns()
+    assert coordinator.status(JOB).state == "running"
+
+
 def test_it_is_cancelled_until_time_ends(coordinator: Coordinator, store: Store) -> None:
     worker = held_up(coordinator, store)
     coordinator.cancel(JOB)

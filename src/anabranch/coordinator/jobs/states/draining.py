@@ -1,5 +1,5 @@
 """Draining: lanes read their inputs up to the drain's end offsets, and finish stage by stage. If the drain is
-cancelled, the deployment runs again.
+cancelled, the deployment runs, or starts, again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ def step(snapshot: Snapshot) -> Transition | None:
     if not snapshot.lanes:
         return Transition(to=DeploymentState.DRAINED, why="all its lanes have drained")
     if not snapshot.drains:
-        return Transition(to=DeploymentState.RUNNING, why="the drain was cancelled")
+        to = DeploymentState.RUNNING if snapshot.up else DeploymentState.STARTING
+        return Transition(to=to, why="the drain was cancelled")
     if snapshot.failure is not None:
         # The lanes downstream would wait for the failed lane's output.
         return Transition(to=DeploymentState.STOPPING, why="a lane failed", error=snapshot.failure)
