@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from datetime import UTC, datetime
 from typing import Any
@@ -85,6 +86,11 @@ def _configure() -> None:
                 structlog.processors.JSONRenderer(ensure_ascii=False),
             ]
         )
+    else:
+        # structlog's default shows the local variables of each frame, and a request's contain its token.
+        colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        shown = structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback)
+        structlog.configure(processors=[*structlog.get_config()["processors"][:-1], shown])
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(_level[-1]),
         logger_factory=_Stderr,

@@ -23,7 +23,7 @@ from anabranch.coordinator.api.operations import OPERATIONS
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from tests.acceptance.harness import Workspace
-from tests.support.interruption import interruptible
+from tests.support.interruption import ended_if_interrupted, interruptible
 from tests.unit.coordinator.inputs import Counts, running
 from tests.unit.coordinator.workers import JOB
 
@@ -87,6 +87,7 @@ def _sent(operation: Any, mode: Any, role: str, url: str, each: int, number: int
     )
     @given(operation.as_strategy(generation_mode=mode), known)
     def ask(case: Any, path: dict[str, str] | None) -> None:
+        ended_if_interrupted()
         if path:
             case.path_parameters = {**(case.path_parameters or {}), **path}
         case.headers = {} if token is None else {"Authorization": f"Bearer {token}"}

@@ -56,6 +56,27 @@ def test_a_verb_that_only_asks_imports_nothing_to_log_with() -> None:
     assert done.stdout == "[]\n"
 
 
+BREAKS = """
+from anabranch import logs
+logs.to_stderr("warning", {form!r})
+def broken(headers):
+    raise ValueError("it broke")
+try:
+    broken({{"authorization": "planted" + "-token"}})
+except ValueError:
+    logs.get_logger().exception("a request failed")
+"""
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_traceback_has_no_values_of_variables(form: str) -> None:
+    """Those of a request have its token."""
+    done = subprocess.run([sys.executable, "-c", BREAKS.format(form=form)], capture_output=True, text=True, check=True)
+    assert "ValueError: it broke" in done.stderr
+    assert "in broken" in done.stderr
+    assert "planted-token" not in done.stderr
+
+
 JSON = 'logs.to_stderr("info", "json")'
 EVENTS = """
 import threading

@@ -36,7 +36,7 @@ def check(
     settings = configuration.load(config)
     with ExitStack() as stack:
         if repair:
-            store = stack.enter_context(stopped_job.alone(settings.coordinator.store, job))
+            store = stack.enter_context(stopped_job.alone(settings.coordinator, job, progress.say))
             status, its = stored_jobs.status(store, job), connect.stored_settings(settings, store, job)
         else:
             status, its = connect.status(settings.coordinator, job), connect.settings_of(settings, job)

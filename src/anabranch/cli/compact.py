@@ -4,7 +4,6 @@ belongs to tasks that other lanes own now.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ import typer
 from anabranch import config as configuration
 from anabranch.cli import connect, options, output, progress
 from anabranch.config.storage import local_folder
-from anabranch.coordinator.maintenance import stopped_job
+from anabranch.coordinator.maintenance import deletion, stopped_job
 from anabranch.coordinator.store import Store, stored_jobs
 from anabranch.model.lane import Lane
 
@@ -41,7 +40,7 @@ def compact(
     from anabranch.spark.session import session
 
     settings = configuration.load(config)
-    with stopped_job.alone(settings.coordinator.store, job) as store:
+    with stopped_job.alone(settings.coordinator, job, progress.say) as store:
         lanes = stopped_job.lanes(store, job)
         found: Sequence[Compaction] = ()
         its = connect.stored_settings(settings, store, job)
@@ -108,7 +107,7 @@ def cleared(store: Store, job: str, root: str) -> list[str]:
     there = [(path.parent.name, path.name) for path in home.glob("*/*") if path.is_dir()]
     removed = []
     for lane, name in stopped_job.unneeded(store.lanes(job), there):
-        shutil.rmtree(home / lane / name)
+        deletion.delete(home / lane / name, "", f"anabranch compact {job}")
         removed.append(f"{lane}/{name}")
         with suppress(OSError):  # the lane has other folders
             (home / lane).rmdir()

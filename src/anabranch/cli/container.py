@@ -10,9 +10,10 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 import typer
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from anabranch.container.reconciler import Container
     from anabranch.container.restarts import Restarts
 
+T = TypeVar("T")
 _ASK_AGAIN = 0.25
 STOPS_WITHIN = 60.0
 _TOLD = "the container was told to end"
@@ -68,7 +70,11 @@ def container(
     leaving, ended = _Leaving(replacer), threading.Event()
     watchdog.watch(lambda: _TOLD if leaving.asked() else "", ended, lambda: STOPS_WITHIN, AnabranchError.exit_code)
     with connect.at(own, coordinator) as client:
-        running = waiting.answered(lambda: client.running(job), unless=leaving.asked)
+        running = leaving.unless_asked(lambda: client.running(job))
+        if running is None:
+            ended.set()
+            leaving.check()
+            return
         settings = _settings(running, master, rack or own.systems.rack)
         root = local_folder(settings.storage.root)
         if root is not None:
@@ -247,8 +253,8 @@ def _seated(
         return boottime(), client.register(said)
 
     with WarmUp(made.spark) as warming:
-        while not leaving.asked():
-            asked, registered = waiting.answered(ask, unless=leaving.asked)
+        while (answer := leaving.unless_asked(ask)) is not None:
+            asked, registered = answer
             if registered.done:
                 break
             if registered.seat is not None:
@@ -274,6 +280,14 @@ class _Leaving:
 
     def asked(self) -> bool:
         return self.event.is_set()
+
+    def unless_asked(self, ask: Callable[[], T]) -> T | None:
+        """Wait for the answer to ``ask``, a request to the coordinator. Returns None instead if the process was told to
+        end before the coordinator could answer."""
+        try:
+            return None if self.asked() else waiting.answered(ask, unless=self.asked)
+        except AWAY:  # raised only if the process was told to end
+            return None
 
     def _take(self, number: int, _frame: FrameType | None) -> None:
         if self._received:

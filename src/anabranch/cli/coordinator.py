@@ -109,7 +109,8 @@ def _metrics(served: Coordinator, leading: Leadership) -> list[Metric]:
 
 
 def _greet(settings: CoordinatorSettings, store: Store, url: str, local: bool) -> None:
-    progress.say(f"coordinator at {url}, store {store.url}; Ctrl-C ends the coordinator, but not the jobs")
+    shown = secrets.without_passwords(url)
+    progress.say(f"coordinator at {shown}, store {store.url}; Ctrl-C ends the coordinator, but not the jobs")
     if settings.token is None:
         progress.say(f"requests need the token in {settings.token_file}, which verbs of this user find by themselves")
     progress.shared(settings.store)

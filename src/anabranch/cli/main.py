@@ -140,6 +140,7 @@ def _anabranch(
 
 _INTERRUPTED = 130
 _FORMAT = "ANABRANCH_LOG_FORMAT"
+_DEBUG = "ANABRANCH_LOG=debug"
 started_with: list[str] = []
 """The interpreter's arguments if this process was started as ``anabranch``; empty if another program imports this
 module."""
@@ -157,6 +158,7 @@ def called() -> int:
     try:
         logs.to_stderr(_chosen("ANABRANCH_LOG", "warning", logs.LEVELS), _chosen(_FORMAT, "text", logs.FORMATS))
         code = app(standalone_mode=False) or 0
+        sys.stdout.flush()
     except AnabranchError as error:
         logs.say(f"error: {error}")
         code = error.exit_code
@@ -171,6 +173,11 @@ def called() -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except OSError as error:
+        why = error.strerror or str(error) or type(error).__name__
+        logs.say(f"error: {why if error.filename is None else f'{error.filename}: {why}'}\n  {_DEBUG} shows where")
+        logs.get_logger().debug("the error came from here", exc_info=True)
+        code = 1
     return code
 
 
@@ -187,7 +194,7 @@ def _end(code: int) -> NoReturn:
     """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    sys.stderr.flush()
-    with contextlib.suppress(BrokenPipeError):
-        sys.stdout.flush()
+    for stream in (sys.stderr, sys.stdout):
+        with contextlib.suppress(OSError):
+            stream.flush()
     os._exit(code)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import time
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +14,7 @@ from anabranch.cli import connect, output, progress
 from anabranch.config import Settings
 from anabranch.config.storage import local_folder
 from anabranch.coordinator.jobs import fencing
-from anabranch.coordinator.maintenance import resetting, stopped_job
+from anabranch.coordinator.maintenance import deletion, resetting, stopped_job
 from anabranch.coordinator.maintenance.resetting import Losses
 from anabranch.errors import UsageError
 from anabranch.systems.systems import Systems
@@ -32,21 +30,22 @@ def reset(
 ) -> None:
     """Forget a job's positions and state, so that the job next starts as a new one. Streams stay as they are."""
     settings = configuration.load(config)
-    with stopped_job.alone(settings.coordinator.store, job) as store:
+    with stopped_job.alone(settings.coordinator, job, progress.say) as store:
         its = connect.stored_settings(settings, store, job)
         losses = resetting.losses(store, job)
-        if json:
-            output.as_json(_plain(losses, its.storage.root, done=yes))
         for line in _summary(losses, its.storage.root) if not json else ():
             typer.echo(line)
         if not yes:
-            if json:
-                return
-            raise UsageError("nothing was changed", f"to do it: anabranch reset {job} --yes")
+            if not json:
+                raise UsageError("nothing was changed", f"to do it: anabranch reset {job} --yes")
+            output.as_json(_plain(losses, its.storage.root, done=False))
+            return
         fence = partial(fencing.fence, settings=its.model_dump(mode="json", exclude_unset=True))
         resetting.forget(
             store, Systems(its, job), job, time.time(), fence, lambda: remove(its, f"{its.storage.root}/{job}")
         )
+    if json:
+        output.as_json(_plain(losses, its.storage.root, done=True))
     progress.say(f"job {job} is reset: it starts next as a new job")
 
 
@@ -54,8 +53,8 @@ def remove(settings: Settings, folder: str) -> None:
     """Delete the folder of a job's lanes, if it exists, on any file system."""
     local = local_folder(folder)
     if local is not None:
-        with suppress(FileNotFoundError):
-            shutil.rmtree(local)
+        so_far = f"job {local.name} is reset in the store, but "
+        deletion.delete(local, so_far, f"anabranch reset {local.name} --yes", levels=2)
         return
     from anabranch.container.checkpoint.folder import Folder
     from anabranch.spark.session import session

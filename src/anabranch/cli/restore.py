@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from anabranch import config as configuration
 from anabranch.cli import options, output, progress
+from anabranch.config.paths import expanded
 from anabranch.config.storage import local_folder
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def restore(
 def place(uri: str) -> str:
     """The URI of a backup. A path without a scheme is on this machine, whatever Hadoop's default file system is."""
     local = local_folder(uri)
-    return uri if local is None else f"file://{Path(local).expanduser().absolute()}"
+    return uri if local is None else f"file://{expanded(local).absolute()}"
 
 
 def as_json(found: Manifest) -> dict[str, Any]:

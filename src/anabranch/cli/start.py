@@ -12,6 +12,7 @@ import typer
 from anabranch import config as configuration
 from anabranch.cli import connect, options, progress, waiting
 from anabranch.config import Settings
+from anabranch.config.secrets import without_passwords
 from anabranch.coordinator.api.client import Client
 from anabranch.errors import ConflictError, JobFailedError, NotFoundError, UsageError
 from anabranch.formats import Format
@@ -47,6 +48,8 @@ def start(
             _hand_over(client, file, settings, available_now, reset_state)
             wait(client, name, timeout, detach)
         return
+    if available_now:
+        raise UsageError("--available-now needs the job's file", f"anabranch start JOB.py --available-now, not {job}")
     if reset_state:
         raise UsageError("--reset-state needs the job's file", f"anabranch start JOB.py --reset-state, not {job}")
     with connect.at(configuration.load(config), coordinator) as client:
@@ -86,7 +89,7 @@ def hand_over(client: Client, prepared: Prepared, settings: Settings, available_
         outputs.create(prepared.plan, settings)
     outputs.prepare_tables(prepared)
     number = client.start(preparation.start_message(prepared, available_now, code, reset_state))
-    progress.say(f"job {name}: deployment {number} is with the coordinator at {client.url}")
+    progress.say(f"job {name}: deployment {number} is with the coordinator at {without_passwords(client.url)}")
     return number
 
 

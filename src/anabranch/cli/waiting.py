@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from anabranch.cli import progress
+from anabranch.config.secrets import without_passwords
 from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.deadlines import wait_until
 from anabranch.errors import AnabranchError, OutOfTimeError
@@ -70,7 +71,7 @@ def until(client: Client, job: str, states: Collection[str], timeout: float) -> 
         if not any(container.alive for container in status.containers) and state == DeploymentState.STARTING:
             now += ": no container has registered yet"
             if status.launching is None and time.monotonic() > begin + _LAUNCHED_WITHIN:
-                now += f"; start one: anabranch container {job} --coordinator {client.url}"
+                now += f"; start one: anabranch container {job} --coordinator {without_passwords(client.url)}"
         if now == seen and now != told:  # not the first time: a launcher needs a moment to report
             progress.say(now)
             told = now

@@ -5,7 +5,7 @@ from anabranch.config.autoscale import AutoscaleSettings
 from anabranch.config.coordinator import CoordinatorSettings
 from anabranch.config.dumping import dumped
 from anabranch.config.formats import FormatsSettings
-from anabranch.config.job import JobSettings
+from anabranch.config.job import MOST_CONTAINERS, JobSettings
 from anabranch.config.loading import FILE_NAME, PREFIX, load, of_job, restored
 from anabranch.config.outputs import OutputSettings
 from anabranch.config.settings import Settings
@@ -16,6 +16,7 @@ from anabranch.config.systems import EmbeddedSettings, KafkaSettings, OtherSyste
 
 __all__ = [
     "FILE_NAME",
+    "MOST_CONTAINERS",
     "PREFIX",
     "AssignmentSettings",
     "AutoscaleSettings",

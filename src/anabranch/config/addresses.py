@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
+from anabranch.config.secrets import without_login
+
 __all__ = ["LAST_PORT", "LINKED", "check_link", "check_urls", "host_and_port"]
 
 LAST_PORT = 65_535
@@ -28,19 +30,22 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 
 def check_urls(text: str) -> str:
-    """Return ``text`` if it is a coordinator's URL, or several separated by commas; otherwise raise ValueError."""
+    """Return ``text`` if it is a coordinator's URL, or several separated by commas; otherwise raise ValueError, without
+    the URL's login."""
     for each in text.split(","):
         url = each.strip()
+        shown = without_login(url)
         try:
             parts = urlsplit(url)
             known = parts.scheme in ("http", "https") and parts.hostname
             port = parts.port
         except ValueError as error:
-            raise ValueError(f"{url!r} can't be used: {error}; give http://HOST:PORT") from None
+            why = str(error) if shown == url else "its host or port is invalid"  # the error may quote the password
+            raise ValueError(f"{shown!r} can't be used: {why}; give http://HOST:PORT") from None
         if not known:
-            raise ValueError(f"{url!r} isn't of the form http://HOST:PORT")
+            raise ValueError(f"{shown!r} isn't of the form http://HOST:PORT")
         if port is not None:
-            _port(url, port)
+            _port(shown, port)
     return text
 
 

@@ -12,9 +12,11 @@ from anabranch.config.durations import Duration
 from anabranch.config.section import Section
 from anabranch.event_time import durations
 
-__all__ = ["JobSettings"]
+__all__ = ["MOST_CONTAINERS", "JobSettings"]
 
 _NEVER, _FOREVER = "never", "forever"
+MOST_CONTAINERS = 1000
+"""The largest number of containers of a job."""
 
 
 class JobSettings(Section):
@@ -32,7 +34,7 @@ class JobSettings(Section):
     lanes: int = Field(default=1, ge=1, le=64)
     """The largest number of lanes among which a container divides its tasks of a stateless group."""
 
-    containers: int = Field(default=1, ge=1, le=1000)
+    containers: int = Field(default=1, ge=1, le=MOST_CONTAINERS)
 
     autoscale: AutoscaleSettings | None = None
 

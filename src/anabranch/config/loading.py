@@ -31,8 +31,8 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
 
     Raises:
         NotFoundError: ``file`` doesn't exist.
-        ConfigError: the file isn't TOML, a section in the environment isn't a JSON object, or there is an unknown name
-            or a value that isn't allowed.
+        ConfigError: the file can't be read or isn't TOML, a section in the environment isn't a JSON object, or there is
+            an unknown name or a value that isn't allowed.
     """
     path = _find(file, beside)
     parsed: dict[str, Any] = {}
@@ -41,6 +41,8 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
             parsed = tomllib.loads(path.read_text())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path} is not TOML: {error}", "fix the line that it names") from error
+        except OSError as error:
+            raise ConfigError(f"{path} can't be read: {error.strerror}", "let this user read it") from error
     merged = _merge(_merge(parsed, _environment()), dict(over or {}))
     try:
         settings = Settings(**merged)

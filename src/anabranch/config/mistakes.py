@@ -9,7 +9,10 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from anabranch.config import wrong_values
 from anabranch.config.autoscale import AutoscaleSettings
+from anabranch.config.headings import heading
+from anabranch.config.secrets import without_passwords
 from anabranch.config.settings import Settings
 from anabranch.config.streams import StreamSettings
 
@@ -24,7 +27,9 @@ def explained(error: ValidationError, path: Path | None) -> tuple[str, str]:
     setting = ".".join(location)
     if first["type"] == "extra_forbidden":
         return f"{where}unknown setting {setting!r}", nearest(location[-1], _known_names(location[:-1]))
-    why = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "missing":
+        return f"{where}setting {setting!r} isn't set", f"set {_section(location[:-1])} {location[-1]}"
+    why = without_passwords(first["msg"].removeprefix("Value error, "))
     cure = first.get("ctx", {}).get("cure")
     if first["type"] == "no_class":
         near = nearest(location[-1], _known_names(location[:-1]))
@@ -33,7 +38,12 @@ def explained(error: ValidationError, path: Path | None) -> tuple[str, str]:
         return f"{where}{why}", cure
     if not location:
         return f"{where}{why}", "take one of the two out"
-    return f"{where}setting {setting!r} has the value {first.get('input')!r}: {why}", "set an allowed value"
+    return f"{where}{wrong_values.explanation(f'setting {setting!r}', first)}", "set an allowed value"
+
+
+def _section(location: list[str]) -> str:
+    """The heading of the section at ``location``."""
+    return f"[{location[0]}]" if len(location) == 1 else heading(".".join(location[:-1]), location[-1])
 
 
 def _known_names(location: list[str]) -> Iterator[str]:

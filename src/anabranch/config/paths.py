@@ -11,18 +11,20 @@ from pydantic import BaseModel
 from anabranch.config.outputs import OutputSettings
 from anabranch.config.settings import Settings
 from anabranch.config.systems import OtherSystemSettings, SystemSettings
+from anabranch.errors import ConfigError
 
-__all__ = ["absolute"]
+__all__ = ["absolute", "expanded"]
 
 S = TypeVar("S", bound=BaseModel)
 _PEM_FILES = ("certificate", "key", "client_ca", "ca", "client_certificate", "client_key")
 
 
 def absolute(settings: Settings, folder: Path) -> Settings:
-    """The settings with absolute paths; relative paths are resolved from ``folder``."""
+    """The settings with absolute paths; relative paths are resolved from ``folder``. Raises ConfigError if the home
+    folder of a user in a path isn't known."""
     root, store = settings.storage.root, settings.coordinator.store
     if "://" not in root and not root.startswith("file:"):
-        root = str((folder / Path(root).expanduser()).resolve())
+        root = str((folder / expanded(root)).resolve())
     if store.startswith("sqlite:///") and not store.startswith("sqlite:////"):
         store = f"sqlite:///{(folder / store.removeprefix('sqlite:///')).resolve()}"
     file = Path(store.removeprefix("sqlite:///") if store.startswith("sqlite:////") else ".anabranch/coordinator")
@@ -34,8 +36,8 @@ def absolute(settings: Settings, folder: Path) -> Settings:
             "coordinator": _with_paths(settings.coordinator, folder, *_PEM_FILES).model_copy(
                 update={
                     "store": store,
-                    "logs": (folder / logs.expanduser()).resolve(),
-                    "token_file": folder.resolve() / token_file.expanduser(),
+                    "logs": (folder / expanded(logs)).resolve(),
+                    "token_file": folder.resolve() / expanded(token_file),
                 }
             ),
             "systems": settings.systems.model_copy(
@@ -48,10 +50,22 @@ def absolute(settings: Settings, folder: Path) -> Settings:
     )
 
 
+def expanded(path: Path | str) -> Path:
+    """The path with a home folder in place of ``~`` or ``~user`` at its beginning. Raises ConfigError if that isn't
+    known."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(
+            f"the path {str(path)!r} can't be used: the home folder of {Path(path).parts[0]} isn't known",
+            "write the whole path; or ./~ if a folder's name begins with ~",
+        ) from error
+
+
 def _with_paths(section: S, folder: Path, *names: str) -> S:
     paths = {name: getattr(section, name) for name in names}
     given = {name: path for name, path in paths.items() if path is not None and "${" not in str(path)}
-    return section.model_copy(update={name: (folder / path.expanduser()).resolve() for name, path in given.items()})
+    return section.model_copy(update={name: (folder / expanded(path)).resolve() for name, path in given.items()})
 
 
 def _with_table_path(output: OutputSettings, folder: Path) -> OutputSettings:
@@ -68,4 +82,4 @@ def _absolute(options: Mapping[str, Any], folder: Path, *names: str) -> dict[str
     """The options that are relative paths, made absolute."""
     given = {name: path for name, path in options.items() if name in names and isinstance(path, str)}
     paths = {name: path for name, path in given.items() if "://" not in path and "${" not in path}
-    return {name: str((folder / Path(path).expanduser()).resolve()) for name, path in paths.items()}
+    return {name: str((folder / expanded(path)).resolve()) for name, path in paths.items()}

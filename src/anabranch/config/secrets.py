@@ -1,5 +1,6 @@
 """Resolves references to secrets in settings: ``${env:NAME}`` and ``${file:PATH}``. A reference is resolved where the
-secret is used. Only the reference is stored with a job's settings. Also hides passwords in URLs that are shown.
+secret is used. Only the reference is stored with a job's settings. Also recognizes secrets by their names, and hides
+passwords in URLs that are shown.
 """
 
 from __future__ import annotations
@@ -10,11 +11,18 @@ from collections.abc import Mapping
 
 from anabranch.errors import ConfigError
 
-__all__ = ["has_reference", "hidden", "put_back", "resolved", "without_passwords"]
+__all__ = ["has_reference", "hidden", "may_be_secret", "put_back", "resolved", "without_login", "without_passwords"]
 
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 _LOGIN = re.compile(r"(://[^/@:\s]*:)([^/\s]+)(?=@)")
 """Matches the login in a URL. The second group is the password."""
+_IN_QUERY = re.compile(r"([?&;][^=?&;\s]*(?:password|secret|token)[^=?&;\s]*=)([^&\s]+)", re.IGNORECASE)
+"""Matches a secret in the query of a URL, or among the parameters of a JDBC URL. The second group is the secret."""
+_SECRET = re.compile(
+    r"password|passphrase|secret|token|credential|jaas|key\.pem|keystore\.key|private\.key|access[._-]?key",
+    re.IGNORECASE,
+)
+_TO_THE_LAST_AT = re.compile(r"^(.*?://)?.*@", re.DOTALL)
 
 
 def has_reference(text: str) -> bool:
@@ -42,11 +50,24 @@ def put_back(text: str, references: Mapping[str, str]) -> str:
     return text
 
 
+def may_be_secret(name: str) -> bool:
+    """Whether a setting of this name may contain a secret. Also True for some that don't, such as ``token_file``."""
+    return _SECRET.search(name) is not None
+
+
 def without_passwords(text: str) -> str:
-    """``text`` with ``***`` in place of each literal password in a URL."""
+    """``text`` with ``***`` in place of each literal password in a URL: in its login, and in its query."""
     shown, references = hidden(text)
-    shown = _LOGIN.sub(lambda login: login[0] if any(map(login[2].count, references)) else f"{login[1]}***", shown)
-    return put_back(shown, references)
+
+    def word(found: re.Match[str]) -> str:
+        return found[0] if any(map(found[2].count, references)) else f"{found[1]}***"
+
+    return put_back(_IN_QUERY.sub(word, _LOGIN.sub(word, shown)), references)
+
+
+def without_login(url: str) -> str:
+    """``url`` with ``***`` in place of all that may be a login, even if the URL is malformed."""
+    return _TO_THE_LAST_AT.sub(r"\1***@", url)
 
 
 def resolved(setting: str, text: str) -> str:

@@ -32,9 +32,19 @@ def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) ->
         AnabranchError: a jar can't be fetched, or has the wrong checksum, and no jar was added to the cache; or the
             folder can't be made.
     """
-    if wanted.is_there:
-        return wanted.folder
-    say(f"fetching the {wanted.name} jars ({len(wanted.jars)}) from {repository} ...")
+    try:
+        if not wanted.is_there:
+            say(f"fetching the {wanted.name} jars ({len(wanted.jars)}) from {repository} ...")
+            _fetch(wanted, repository)
+    except OSError as error:
+        raise AnabranchError(
+            f"{wanted.folder} can't be made: {error.strerror or error}",
+            "let the cache be in a folder that can be written, and has room: XDG_CACHE_HOME",
+        ) from error
+    return wanted.folder
+
+
+def _fetch(wanted: JarSet, repository: Repository) -> None:
     wanted.folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="new-", dir=wanted.folder.parent) as outer:
         new = Path(outer) / wanted.folder_name
@@ -42,11 +52,7 @@ def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) ->
         client = httpx.Client(timeout=_TIMEOUT, follow_redirects=True, verify=_trusted())
         with client, ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(lambda jar: _fetch_one(client, repository, jar, new), wanted.jars))
-        try:
-            _put(new, wanted)
-        except OSError as error:
-            raise AnabranchError(f"{wanted.folder} can't be made: {error.strerror}", "fix that") from error
-    return wanted.folder
+        _put(new, wanted)
 
 
 def _put(new: Path, wanted: JarSet) -> None:
@@ -75,7 +81,9 @@ def _fetch_one(client: httpx.Client, repository: Repository, jar: Jar, folder: P
         raise AnabranchError(f"{repository} has no {jar.path}: HTTP status {response.status_code}", _CURE)
     if hashlib.sha256(response.content).hexdigest() != jar.sha256:
         raise DamagedError(
-            f"{url} isn't the jar that anabranch was tested with: it has another SHA-256; nothing was kept", _CURE
+            f"{repository.shown}/{jar.path} isn't the jar that anabranch was tested with: it has another SHA-256; "
+            "nothing was kept",
+            _CURE,
         )
     (folder / jar.file).write_bytes(response.content)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import xml.etree.ElementTree as xml
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ __all__ = ["VARIABLE", "Repository", "chosen"]
 VARIABLE = "ANABRANCH_MAVEN_REPOSITORY"
 _CENTRAL = "https://repo.maven.apache.org/maven2"
 """Maven's own default repository."""
+_LOGIN = re.compile(r"(?<=://)[^/]+(?=@)")
 _MIRRORED = {"*", "central", "external:*"}
 
 
@@ -26,7 +28,12 @@ class Repository:
     origin: str
 
     def __str__(self) -> str:
-        return f"{self.url} ({self.origin})"
+        return f"{self.shown} ({self.origin})"
+
+    @property
+    def shown(self) -> str:
+        """The URL without its login, for messages."""
+        return _LOGIN.sub("***", self.url)
 
 
 def chosen(url: str | None = None, environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Repository:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import secrets
+import traceback
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -217,13 +218,17 @@ def _grouper(name: str) -> Grouper:
     if ":" not in name:
         return groupers.named(name)
     module, _, function = name.partition(":")
+    cure = "write module:function; the module lies beside the job"
     try:
-        return cast(Callable[..., Any], getattr(importlib.import_module(module), function))
+        found = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"grouper {name!r} can't be imported: {error}",
-            "write module:function; the module lies beside the job",
-        ) from error
+        raise ConfigError(f"grouper {name!r} can't be imported: {error}", cure) from error
+    except (Exception, SystemExit) as error:  # of the user's module, or a name such as ":function"
+        why = "".join(traceback.format_exception_only(error)).rstrip()
+        raise ConfigError(f"grouper {name!r} can't be imported: {why}", cure) from error
+    if not callable(found):
+        raise ConfigError(f"grouper {name!r} is {found!r}, not a function", cure)
+    return cast(Callable[..., Any], found)
 
 
 def check_reset(job: str, reset_state: bool, drained: bool) -> None:

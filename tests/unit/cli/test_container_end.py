@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,3 +98,19 @@ def test_a_container_that_gives_way_to_a_new_process_ends_neither_lane_nor_job(c
     assert (status.state, status.error) == ("running", None)
     after = Seat(coordinator, pid=2)
     assert wanted(after.beat()) == [FIRST, SECOND]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_container_that_waits_for_its_coordinator_ends_as_it_is_told_to(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    command = [sys.executable, "-m", "anabranch", "container", "delays", "--coordinator", "http://127.0.0.1:9"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().endswith("waiting for the coordinator ...\n")
+        process.send_signal(number)
+        _, printed = process.communicate(timeout=60)
+    assert (process.returncode, printed) == (
+        code,
+        "stopping; a second signal, such as Ctrl-C, ends the process at once ...\n",
+    )

@@ -128,7 +128,8 @@ def test_the_environment_goes_over_the_file_setting_by_setting(tmp_path: Path, m
             "'job.interval' has the value 'soon': 'soon' is no duration: write a n",
             "allowed",
         ),
-        ("[job.autoscale]\nmin = 1", "'job.autoscale.max' has the value", "allowed"),
+        ("[job.autoscale]\nmin = 1", "setting 'job.autoscale.max' isn't set", "set [job.autoscale] max"),
+        ('[outputs."eu.x"]\npath = "x"', "setting 'outputs.eu.x.to' isn't set", 'set [outputs."eu.x"] to'),
         ("[job.autoscale]\nmax = 3", "'job.autoscale.max' has the value 3: a factor is a power of two", "allowed"),
         ("[job.autoscale]\nmax = 2048", "a factor is a power of two from 1 to 1024", "allowed"),
         ("[job.autoscale]\nmin = 8\nmax = 4", "min = 8 is above max = 4", "allowed"),
@@ -180,6 +181,26 @@ def test_a_wrong_variable_is_told(
 def test_a_file_that_isn_t_there_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"no configuration file .*none\.toml"):
         config.load(tmp_path / "none.toml")
+
+
+def test_a_file_that_cannot_be_read_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"/mem can't be read: Input/output error\n  let this user read it"):
+        config.load(Path("/proc/self/mem"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[storage]\nroot = "~nosuch-user/x"',
+        '[systems.embedded]\nroot = "~nosuch-user/x"',
+        '[coordinator]\nlogs = "~nosuch-user/x"',
+        '[coordinator]\ntoken_file = "~nosuch-user/x"',
+        '[outputs.x]\nto = "parquet"\npath = "~nosuch-user/x"',
+    ],
+)
+def test_the_home_of_a_user_who_does_not_exist_is_told(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match="'~nosuch-user/x' can't be used: the home folder of ~nosuch-user isn't"):
+        config.load(written(tmp_path, text))
 
 
 def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.cli import reset
+from anabranch.cli import reset, restore
 from anabranch.config import Settings
 from anabranch.config.storage import local_folder
+from anabranch.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,11 @@ from anabranch.config.storage import local_folder
 )
 def test_where_a_root_is_on_a_local_disk(uri: str, folder: str | None) -> None:
     assert local_folder(uri) == (None if folder is None else Path(folder))
+
+
+def test_a_backup_in_the_home_of_a_user_who_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigError, match="the home folder of ~nosuch-user isn't known"):
+        restore.place("~nosuch-user/backup")
 
 
 def test_a_reset_removes_its_own_folder_alone(tmp_path: Path) -> None:

@@ -114,6 +114,32 @@ def test_the_mirror_of_a_settings_file(tmp_path: Path, mirrors: str, expected: s
     assert repository.chosen("https://given", {VARIABLE: "https://mine/"}, tmp_path).url == "https://given"
 
 
+def test_the_login_of_a_repository_is_not_shown(served: tuple[Path, Repository]) -> None:
+    folder, source = served
+    lines: list[str] = []
+    named = repository.chosen(source.url.replace("://", "://me:hunter2@"), {}, folder)
+    (folder / "other/other/2-3/other-2-3.jar").write_bytes(b"another jar")
+    for given in (named, Repository("http://me:hunter2@127.0.0.1:1", "a test")):
+        with pytest.raises(AnabranchError) as caught:
+            fetching.fetch(TWO, given, lines.append)
+        assert "hunter2" not in str(caught.value)
+        assert "http://***@127.0.0.1:" in str(caught.value)
+    assert lines == [
+        f"fetching the two jars (2) from {given} ..." for given in (str(named), "http://***@127.0.0.1:1 (a test)")
+    ]
+    with pytest.raises(UsageError, match=r"^ftp://\*\*\*@host \(--repository\) isn't the URL"):
+        repository.chosen("ftp://me:hunter2@host", {}, folder)
+
+
+def test_a_cache_that_cannot_be_written_is_told(
+    served: tuple[Path, Repository], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(AnabranchError, match=r"file/anabranch/two-1 can't be made: Not a directory\n.*XDG_CACHE_HOME"):
+        fetching.fetch(TWO, served[1], lambda _: None)
+
+
 def test_what_is_no_repository_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^nowhere \(--repository\) isn't the URL"):
         repository.chosen("nowhere", {}, tmp_path)

@@ -203,18 +203,22 @@ class Tree:
         if self.local is None or target.local is None:
             target.fs.mkdirs(target.path.getParent())
             return bool(self.fs.rename(self.path, target.path))
-        target.local.parent.mkdir(parents=True, exist_ok=True)
+        own_files.make_folder(target.local.parent)
         with contextlib.suppress(FileNotFoundError):  # another process has just moved it
             os.rename(self.local, target.local)
             return True
         return False
 
     def _copy(self, name: str, target: Tree, to: str) -> None:
+        if target.local is not None:
+            own_files.make_folder(target.local.joinpath(to).parent)
         if self.local is None or target.local is None:
             self._hadoop.files.copy(self.fs, self.at(name), target.fs, target.at(to), False, True, self._hadoop.conf)
             return
-        target.local.joinpath(to).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(self.local / name, target.local / to)
+        with self.local.joinpath(name).open("rb") as ours:  # if it is gone, nothing is made
+            own_files.make_file(target.local / to)
+            with target.local.joinpath(to).open("wb") as theirs:
+                shutil.copyfileobj(ours, theirs, 1 << 20)
 
     @contextlib.contextmanager
     def _put(self, name: str) -> Iterator[str]:
@@ -287,8 +291,9 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
 
 
 def _write(at: Path, text: str, *, durable: bool) -> None:
-    """Write a file on a local disk. With ``durable``, wait until it is on the disk."""
-    at.parent.mkdir(parents=True, exist_ok=True)
+    """Write a file on a local disk that only its owner can read. With ``durable``, wait until it is on the disk."""
+    own_files.make_folder(at.parent)
+    own_files.make_file(at)
     with at.open("wb") as file:
         file.write(text.encode())
         if durable:

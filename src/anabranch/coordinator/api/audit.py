@@ -79,9 +79,11 @@ class Audit:
 
     Args:
         note: adds an event to a job; raises AnabranchError if the job doesn't exist, or the event can't be added now.
+        clock: a clock in seconds that is never set, by which minutes are measured.
     """
 
-    def __init__(self, path: Path, note: Callable[[Event], None]) -> None:
+    def __init__(self, path: Path, note: Callable[[Event], None], clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
         self._path = path
         self._note = note
         self._waiting: queue.Queue[AuditedRequest | None] = queue.Queue(_WAITING)
@@ -111,13 +113,14 @@ class Audit:
 
     def _counted(self, requested: AuditedRequest) -> AuditedRequest | None:
         """The refused request as it should be recorded; None if it is only counted."""
-        times = self._refused.setdefault(requested.address, [requested.at, 0, 0])
+        now = self._clock()
+        times = self._refused.setdefault(requested.address, [now, 0, 0])
         self._refused.move_to_end(requested.address)
         while len(self._refused) > _ADDRESSES:
             self._refused.popitem(last=False)
         since, written, left_out = times
-        if requested.at - since > _MINUTE:
-            since, written = requested.at, 0
+        if now - since > _MINUTE:
+            since, written = now, 0
         if written >= _REFUSED_A_MINUTE:
             times[:] = since, written, left_out + 1
             return None

@@ -111,7 +111,7 @@ class Access:
         if self._trail is None or not self._is_noted(scope["method"], scope["path"]):
             await self._app(scope, prompt(receive), send)
         else:
-            await self._app(scope, prompt(receive), self._noting(scope, headers, role, send))
+            await self._note(self._trail, scope, headers, role, prompt(receive), send)
 
     def _refusal(self, scope: Scope, headers: Headers, role: Role | None) -> Refusal | None:
         method, path, server = scope["method"], scope["path"], scope.get("server")
@@ -151,16 +151,25 @@ class Access:
         await send({"type": "http.response.start", "status": refusal.status, "headers": response.raw_headers})
         await send({"type": "http.response.body", "body": response.body})
 
-    def _noting(self, scope: Scope, headers: Headers, role: Role | None, send: Send) -> Send:
-        trail = self._trail
-        assert trail is not None
+    async def _note(
+        self, trail: AuditTrail, scope: Scope, headers: Headers, role: Role | None, receive: Receive, send: Send
+    ) -> None:
+        """Fulfil a request, and record it, also if that fails: what it changed may be stored all the same."""
+        noted = False
 
         async def noting(message: Message) -> None:
+            nonlocal noted
             if message["type"] == "http.response.start":
                 trail.take(_requested(scope, headers, role, message["status"]))
+                noted = True
             await send(message)
 
-        return noting
+        try:
+            await self._app(scope, receive, noting)
+        except Exception:
+            if not noted:
+                trail.take(_requested(scope, headers, role, 500))
+            raise
 
     def _asked(self, path: str) -> Operation[..., Any] | None:
         return next((each for pattern, each in self._reads if pattern.match(path)), None)

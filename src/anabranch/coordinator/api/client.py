@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from anabranch.config.addresses import check_urls
+from anabranch.config.secrets import without_passwords
 from anabranch.coordinator.api import tls
 from anabranch.coordinator.api.operation import Operation
 from anabranch.coordinator.api.operations import Operations
@@ -130,9 +131,10 @@ class Client(Operations):
         try:
             answer = self._http.request(method, url + path, **request)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-            raise UsageError(f"{url!r} can't be asked: {error}", "give http://HOST:PORT") from error
+            shown, why = without_passwords(url), without_passwords(str(error))
+            raise UsageError(f"{shown!r} can't be asked: {why}", "give http://HOST:PORT") from error
         except httpx.HTTPError as error:
-            raise _why(url, error) from error
+            raise _why(without_passwords(url), error) from error
         if answer.is_success:
             return answer.content
         try:
@@ -160,7 +162,7 @@ def _why(url: str, error: httpx.HTTPError) -> Exception:
     elif isinstance(error, httpx.TimeoutException):
         why = OutOfTimeError(f"the coordinator at {url} doesn't answer", "check whether it hangs")
     else:
-        why = UnreachableError(f"the coordinator at {url} broke off: {error}", "try again")
+        why = UnreachableError(f"the coordinator at {url} broke off: {without_passwords(str(error))}", "try again")
     return _AwayError(why)
 
 

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -330,10 +330,13 @@ def _number(request: Request, name: str, default: float) -> float:
 async def _body(request: Request, most: int) -> bytes:
     """The body of a request. Raises HTTPException 413 if it is too large."""
     read = bytearray()
-    async for piece in request.stream():
-        read += piece
-        if len(read) > most:
-            raise HTTPException(413, f"more than {most} bytes")
+    try:
+        async for piece in request.stream():
+            read += piece
+            if len(read) > most:
+                raise HTTPException(413, f"more than {most} bytes")
+    except ClientDisconnect:
+        raise HTTPException(400, f"the client left after {len(read)} bytes of the body") from None
     return bytes(read)
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from types import FrameType
 
 import msgspec
 
+from anabranch.config import CoordinatorSettings
+from anabranch.config.secrets import without_passwords
 from anabranch.coordinator.jobs import job_events
 from anabranch.coordinator.leadership import endpoint
-from anabranch.coordinator.store import Event, Store, address, stored_jobs
+from anabranch.coordinator.store import Event, LeaderRecord, Store, address, stored_jobs
 from anabranch.errors import ConflictError, NotFoundError, NotLeadingError, StoreUnavailableError
+from anabranch.event_time import durations
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState, open_lanes
 
@@ -19,43 +25,95 @@ __all__ = ["RENEW_EVERY", "alone", "begun", "lanes", "needed_folders", "replaced
 
 RENEW_EVERY = 2.0
 """The seconds between two renewals of the lease during exclusive work."""
+_LOOK = 0.25
 _WHO = "compact"
 
 
 @contextmanager
-def alone(store_url: str, job: str) -> Iterator[Store]:
+def alone(settings: CoordinatorSettings, job: str, say: Callable[[str], None]) -> Iterator[Store]:
     """The store, for exclusive work on a job inside ``with``. If the store is in a file, no other process can serve the
     job meanwhile. If the store is on a server, no coordinator can lead meanwhile, unless this process is frozen, or cut
     off from the store, for longer than a lease; further writes here then fail.
 
+    If a coordinator on a server ended without resigning, waits until its lease and the grace period are over.
+
     Raises:
         NotFoundError: there is no store; or the store is on a server, and no coordinator has ever led there.
-        ConflictError: the job is being served; or the store is on a server, and a coordinator leads there, or ended
-            without resigning.
+        ConflictError: the job is being served; or the store is on a server, and a coordinator leads there.
+        KeyboardInterrupt: the store is on a server, and this process, in its main thread, has received SIGTERM.
     """
-    store = Store.open_existing(store_url, to_write=True)
+    store = Store.open_existing(settings.store, to_write=True)
     try:
-        if not address.is_on_server(store_url):
-            with endpoint.RunLock(store_url, job):
+        if not address.is_on_server(settings.store):
+            with endpoint.RunLock(settings.store, job):
                 yield store
             return
         leader = store.leader()
         if leader is None:
             raise NotFoundError(f"no coordinator has ever led on {store.url}", "name its store in [coordinator] store")
         store.stand_by()
-        if not leader.resigned or not store.claim(leader, leader.holder):
-            raise ConflictError(
-                f"a coordinator leads on {store.url}, or has died: {leader.holder}",
-                "end the coordinators of this store with SIGTERM, or Ctrl-C, first; the jobs that run go on",
-            )
-        try:
-            with _renewed(store):
-                yield store
-        finally:
-            with suppress(NotLeadingError):  # meanwhile, a coordinator has started and leads
-                store.resign()
+        if not leader.resigned:
+            leader = _ended(store, leader, _patience(settings), say)
+        with _interrupted_by_sigterm():
+            try:
+                if not store.claim(leader, leader.holder):
+                    raise _led(store, leader)
+                with _renewed(store):
+                    yield store
+            finally:
+                with suppress(NotLeadingError):  # meanwhile, a coordinator has started and leads
+                    store.resign()
     finally:
         store.close()
+
+
+def _patience(settings: CoordinatorSettings) -> float:
+    """After how many seconds without a renewal the leader has ended."""
+    lease, grace = (durations.parse(text) / 1000 for text in (settings.lease, settings.grace))
+    return max(lease + grace, 2 * RENEW_EVERY)
+
+
+def _ended(store: Store, leader: LeaderRecord, patience: float, say: Callable[[str], None]) -> LeaderRecord:
+    """Wait until the leader has resigned, or hasn't renewed its lease for ``patience`` seconds. Returns the leader's
+    row. Raises ConflictError if the leader lives."""
+    say(
+        f"the last coordinator on {store.url} hasn't resigned: waiting up to {patience:g} s to see whether it lives ..."
+    )
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        time.sleep(_LOOK)
+        found = store.leader()
+        if found is not None and found != leader:
+            if found.resigned:
+                return found
+            raise _led(store, found)
+    return leader
+
+
+def _led(store: Store, leader: LeaderRecord) -> ConflictError:
+    return ConflictError(
+        f"a coordinator leads on {store.url}, or another verb is at work there: {without_passwords(leader.holder)}",
+        "end the coordinators of this store with SIGTERM, or Ctrl-C, first; the jobs that run go on",
+    )
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does, so what ``with`` holds is given back. A second SIGTERM ends the process at
+    once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -252,7 +252,8 @@ class Reads:
 
     def moves(self, job: str, deployment: int = 0, generation: int = 0) -> Moves:
         """See :func:`anabranch.coordinator.views.moves.moves`."""
-        return moves.moves(self._store, job, self._registry.now(), deployment, generation)
+        now = self._registry.now()
+        return moves.moves(self._store, job, now, min(deployment, _LAST_ID), min(generation, _LAST_ID))
 
     def lane_times(self, job: str, since: float = 0.0, until: float = 0.0) -> LaneTimes:
         """See :func:`anabranch.coordinator.views.times_of_lanes.times_of_lanes`."""
@@ -264,7 +265,7 @@ class Reads:
         """The graph of a deployment (0: the last deployment). Raises NotFoundError if the job or deployment doesn't
         exist.
         """
-        its = stored_jobs.deployment(self._store, job, deployment or None)
+        its = stored_jobs.deployment(self._store, job, min(deployment, _LAST_ID) or None)
         graph, model = self._store.graph(job, its.id), self._store.model(job, its.id, its.generation)
         by_name = {each.stage: each for each in model.stages}
         found, edges = [], []

@@ -60,3 +60,34 @@ def test_a_file_that_is_removed_durably_does_not_come_back(tmp_path: Path, steps
     tree.remove("offsets/0", durable=durable)
     assert steps == ["remove 0", *["sync offsets"] * durable]
     tree.remove("offsets/0", durable=durable)
+
+
+def test_what_is_copied_or_written_is_its_users_alone_whatever_the_umask(tmp_path: Path) -> None:
+    """As in a backup into a folder that everybody may look into, and when it is restored."""
+    place = tmp_path / "existing"
+    place.mkdir()
+    place.chmod(0o755)
+    tmp_path.joinpath("lane/state").mkdir(parents=True)
+    tmp_path.joinpath("lane/state/1.zip").write_text("state")
+    lane, copy = OnDisk(tmp_path / "lane"), OnDisk(place)
+    before = os.umask(0)
+    try:
+        copy.write("manifest.json", "text")
+        copy.write("streams/notes", "text")
+        lane.copy("state/1.zip", copy, lives=False)
+        lane.copy("state/1.zip", OnDisk(place / "0" / "standby"), lives=True)
+        OnDisk(place / "0" / "standby").move(OnDisk(place / "lanes" / "0" / "2"))
+    finally:
+        os.umask(before)
+    files = {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()}
+    assert files == {"manifest.json", "streams/notes", "state/1.zip", "lanes/0/2/state/1.zip"}
+    modes = {path.stat().st_mode & 0o777 for path in place.rglob("*") if path.is_file()}
+    assert modes == {0o600}
+    assert {path.stat().st_mode & 0o777 for path in place.rglob("*") if path.is_dir()} == {0o700}
+    assert place.joinpath("state/1.zip").read_text() == "state"
+
+
+def test_a_file_that_is_gone_leaves_no_empty_copy(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        OnDisk(tmp_path).copy("segments/1", OnDisk(tmp_path / "copy"), lives=False)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

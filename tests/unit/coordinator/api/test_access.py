@@ -35,7 +35,7 @@ from anabranch.model.lane import Lane
 from anabranch.protocol.deployment import Program
 from anabranch.views.dead_letters import DeadLetter
 from tests.unit.coordinator.api.requests import NAMES, filled
-from tests.unit.coordinator.helpers import plan
+from tests.unit.coordinator.helpers import Clock, plan
 
 TOKEN, READS = "the-token-of-operators", "the-token-of-readers"
 PROGRAM = Program(artifact=NAMES["sha256"], file="delays.py", settings={}, schemas={})
@@ -309,11 +309,14 @@ def test_of_all_refused_requests_of_an_address_only_so_many_a_minute_become_even
 
 def test_the_trail_is_a_bounded_file_and_events(tmp_path: Path) -> None:
     noted: list[Event] = []
-    trail = Audit(tmp_path / "audit", noted.append)
+    clock = Clock()
+    trail = Audit(tmp_path / "audit", noted.append, clock)
     trail.take(requested(client_name="anna@here"))
-    for number in range(250):
-        trail.take(requested(status=401, at=number / 10, path="/jobs", why="no token"))
-    trail.take(requested(status=401, at=61.0, path="/jobs", why="no token"))
+    for _ in range(250):
+        trail.take(requested(status=401, path="/jobs", why="no token"))
+        clock.at += 0.1
+    clock.at += 36.0
+    trail.take(requested(status=401, at=-1e6, path="/jobs", why="no token"))  # the machine's clock was set back
     trail.close()
     lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
     assert len(lines) == 1 + 100 + 1
@@ -323,6 +326,34 @@ def test_the_trail_is_a_bounded_file_and_events(tmp_path: Path) -> None:
         ("delays", "nobody at 1.2.3.4", "POST /jobs/delays/stop: 200")
     ]
     assert stat.S_IMODE((tmp_path / "audit").stat().st_mode) == 0o600
+
+
+def test_what_changes_something_and_then_breaks_is_in_the_trail(
+    coordinator: Coordinator, trail: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise RuntimeError("after the change was stored")
+
+    monkeypatch.setattr(coordinator.registry, "announce", broken)
+    routes = server_api.app(coordinator, token=TOKEN, trail=trail)
+    with TestClient(routes, raise_server_exceptions=False) as client:
+        answer = client.post("/jobs/delays/stop", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert answer.status_code == 500
+    assert [(each.path, each.status, each.who) for each in trail.all] == [("/jobs/delays/stop", 500, "operate")]
+    monkeypatch.undo()
+    assert coordinator.status("delays").state in ("stopping", "stopped"), "it was changed all the same"
+
+
+def test_a_client_that_leaves_in_the_middle_is_no_fault_of_the_coordinator(
+    server: listening.Server, trail: Written
+) -> None:
+    head = f"POST /jobs/delays/scale HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n"
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(f'{head}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{"fac'.encode())
+    deadline = time.monotonic() + 10
+    while not trail.all and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert [(each.path, each.status) for each in trail.all] == [("/jobs/delays/scale", 400)]
 
 
 def test_a_trail_that_can_t_be_written_stops_nobody(tmp_path: Path) -> None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from anabranch.cli import compact
+from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.jobs import plans
 from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.leadership.election import Election
@@ -31,6 +39,10 @@ def stored(url: str = "sqlite://", **fields: object) -> Store:
     stateful = store.lanes(JOB)[SECOND]
     store.put_lanes([msgspec.structs.replace(stateful, **{"folder_epoch": 1, **fields})], [])
     return store
+
+
+def alone(url: str, say: Callable[[str], None] = lambda _: None, **settings: str) -> AbstractContextManager[Store]:
+    return stopped_job.alone(CoordinatorSettings(store=url, **settings), JOB, say)  # type: ignore[arg-type]
 
 
 def test_the_lanes_with_state_of_a_stopped_job() -> None:
@@ -123,31 +135,33 @@ def _as(before: Lane, **fields: object) -> Lane:
 
 def test_nobody_may_serve_the_job_meanwhile(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/store.db"
-    with pytest.raises(NotFoundError), stopped_job.alone(url, JOB):
+    with pytest.raises(NotFoundError), alone(url):
         pass
     stored(url).close()
-    with stopped_job.alone(url, JOB) as store:
+    with alone(url) as store:
         assert stopped_job.lanes(store, JOB)
         with pytest.raises(ConflictError):
             endpoint.RunLock(url, JOB).acquire()
-    with endpoint.RunLock(url, JOB), pytest.raises(ConflictError, match="already running"), stopped_job.alone(url, JOB):
+    with endpoint.RunLock(url, JOB), pytest.raises(ConflictError, match="already running"), alone(url):
         pass
 
 
 def test_on_a_server_no_coordinator_may_lead(postgresql_url: str) -> None:
     store = stored(postgresql_url)
-    with pytest.raises(NotFoundError, match="no coordinator has ever led"), stopped_job.alone(postgresql_url, JOB):
+    with pytest.raises(NotFoundError, match="no coordinator has ever led"), alone(postgresql_url):
         pass
     store.stand_by()
     assert store.claim(None, "http://here:1")
-    with pytest.raises(ConflictError, match="a coordinator leads"), stopped_job.alone(postgresql_url, JOB):
+    begin = time.monotonic()
+    with pytest.raises(ConflictError, match="a coordinator leads"), alone(postgresql_url, lambda _: store.renew()):
         pass
+    assert time.monotonic() - begin < 10, "it was renewed, so the lease isn't waited for"
     store.resign()
-    with stopped_job.alone(postgresql_url, JOB) as alone:
-        (begun,) = stopped_job.begun(alone, stopped_job.lanes(alone, JOB), 5.0)
-        assert store.claim(alone.leader(), "http://here:1")
+    with alone(postgresql_url) as its:
+        (begun,) = stopped_job.begun(its, stopped_job.lanes(its, JOB), 5.0)
+        assert store.claim(its.leader(), "http://here:1")
         with pytest.raises(NotLeadingError):
-            stopped_job.replaced(alone, [(begun, "")], 6.0)
+            stopped_job.replaced(its, [(begun, "")], 6.0)
     assert store.lanes(JOB)[SECOND].folder_epoch == 1
     store.close()
 
@@ -161,14 +175,71 @@ def test_on_a_server_no_coordinator_leads_however_long_it_takes(
     assert store.claim(None, "http://here:1")
     store.resign()
     election = Election(others, "http://there:1", clock, lease=10.0, grace=2.0)
-    with stopped_job.alone(postgresql_url, JOB) as alone:
+    with alone(postgresql_url) as its:
         for _ in range(5):
             assert not election.step()
-            seen = alone.leader()
+            seen = its.leader()
             wait_until(
-                lambda seen=seen: alone.leader() != seen or None, 30.0, lambda: AssertionError("not renewed"), 0.01
+                lambda seen=seen: its.leader() != seen or None, 30.0, lambda: AssertionError("not renewed"), 0.01
             )
             clock.at += 60.0
     assert election.step()
     store.close()
     others.close()
+
+
+def test_on_a_server_work_that_was_killed_can_be_repeated(postgresql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopped_job, "RENEW_EVERY", 0.02)
+    store, said = stored(postgresql_url), list[str]()
+    store.stand_by()
+    assert store.claim(None, "http://here:1")
+    begin = time.monotonic()
+    with alone(postgresql_url, said.append, lease="1 second", grace="500 milliseconds") as its:
+        assert time.monotonic() - begin >= 1.5
+        assert its.leads()
+        assert not store.leads()
+    assert said == [
+        f"the last coordinator on {store.url} hasn't resigned: waiting up to 1.5 s to see whether it lives ..."
+    ]
+    with alone(postgresql_url, said.append):
+        pass
+    assert len(said) == 1, "it has resigned"
+    store.close()
+
+
+def test_on_a_server_a_leader_that_resigns_meanwhile_is_not_waited_for(postgresql_url: str) -> None:
+    store = stored(postgresql_url)
+    store.stand_by()
+    assert store.claim(None, "http://here:1")
+    begin = time.monotonic()
+    with alone(postgresql_url, lambda _: store.resign(), lease="10 minutes"):
+        assert time.monotonic() - begin < 60
+    store.close()
+
+
+SOURCE = """
+import sys, time
+from anabranch.config import CoordinatorSettings
+from anabranch.coordinator.maintenance import stopped_job
+with stopped_job.alone(CoordinatorSettings(store=sys.argv[1]), "delays", print):
+    print("alone", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_on_a_server_work_that_is_told_to_end_ends_as_by_ctrl_c(postgresql_url: str) -> None:
+    store = stored(postgresql_url)
+    store.stand_by()
+    assert store.claim(None, "http://here:1")
+    store.resign()
+    command = [sys.executable, "-c", SOURCE, postgresql_url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "alone\n"
+        os.kill(process.pid, signal.SIGTERM)
+        _, printed = process.communicate(timeout=60)
+    assert (process.returncode, printed.splitlines()[-1]) == (-signal.SIGINT, "KeyboardInterrupt")
+    leader = store.leader()
+    assert leader is not None
+    assert leader.resigned
+    store.close()

@@ -1,0 +1,32 @@
+"""Says which value of a setting isn't allowed, and why, without showing secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pydantic_core import ErrorDetails
+
+from anabranch.config.secrets import may_be_secret, without_login, without_passwords
+
+__all__ = ["explanation"]
+
+_TABLES = frozenset({"dict_type", "model_type"})
+"""pydantic's errors if a setting's value should be a table. A text in its place can contain the whole table."""
+
+
+def explanation(setting: str, first: ErrorDetails) -> str:
+    """What is wrong with a setting's value. The value is left out unless it is a number, or a text that isn't a
+    secret by its setting's name.
+    """
+    why = without_passwords(first["msg"].removeprefix("Value error, "))
+    value = first.get("input")
+    if not _may_be_shown([setting, *map(str, first["loc"])], first["type"], value):
+        return f"{setting} has a value that isn't allowed: {why}"
+    shown = without_passwords(without_login(value)) if isinstance(value, str) else value
+    return f"{setting} has the value {shown!r}: {why}"
+
+
+def _may_be_shown(names: Iterable[str], kind: str, value: object) -> bool:
+    if any(map(may_be_secret, names)) or (isinstance(value, str) and kind in _TABLES):
+        return False
+    return value is None or isinstance(value, str | int | float)

@@ -1,0 +1,54 @@
+"""What is checked of the settings before a job starts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch.config import Settings
+from anabranch.errors import ConfigError
+from anabranch.launch import loading, preparation
+from anabranch.systems.embedded import EmbeddedSystem
+
+JOB = """\
+from anabranch import Job
+
+job = Job("orders")
+job.read("orders", schema="amount int").write("large")
+"""
+
+
+@pytest.fixture(autouse=True)
+def alone() -> Iterator[None]:
+    """What a test has loaded is gone when it ends."""
+    path, finders = list(sys.path), list(sys.meta_path)
+    yield
+    sys.path[:], sys.meta_path[:] = path, finders
+    sys.modules.pop("its_grouper", None)
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "told"),
+    [
+        ("def f(:\n", "its_grouper:f", "can't be imported: .*SyntaxError: invalid syntax"),
+        ("1 / 0\n", "its_grouper:f", "can't be imported: ZeroDivisionError: division by zero"),
+        ("import sys\nsys.exit(3)\n", "its_grouper:f", "can't be imported: SystemExit: 3"),
+        ("import nosuch_module\n", "its_grouper:f", "can't be imported: No module named 'nosuch_module'"),
+        ("", "its_grouper:f", "can't be imported: module 'its_grouper' has no attribute 'f'"),
+        ("", ":f", "can't be imported: ValueError: Empty module name"),
+        ("f = 3\n", "its_grouper:f", "is 3, not a function"),
+    ],
+)
+def test_a_grouper_that_cannot_be_used_is_told(tmp_path: Path, source: str, name: str, told: str) -> None:
+    (tmp_path / "job.py").write_text(JOB)
+    (tmp_path / "its_grouper.py").write_text(source)
+    EmbeddedSystem(tmp_path / "streams").create("orders", partitions=2)
+    settings = Settings.model_validate(
+        {"systems": {"embedded": {"root": tmp_path / "streams"}}, "job": {"grouper": name}}
+    )
+    with pytest.raises(ConfigError, match=f"(?s)grouper '{name}' {told}") as caught:
+        preparation.plan(loading.load(tmp_path / "job.py"), settings)
+    assert caught.value.cure == "write module:function; the module lies beside the job"
