@@ -215,10 +215,15 @@ class Tree:
         if self.local is None or target.local is None:
             self._hadoop.files.copy(self.fs, self.at(name), target.fs, target.at(to), False, True, self._hadoop.conf)
             return
-        with self.local.joinpath(name).open("rb") as ours:  # if it is gone, nothing is made
-            own_files.make_file(target.local / to)
-            with target.local.joinpath(to).open("wb") as theirs:
-                shutil.copyfileobj(ours, theirs, 1 << 20)
+        copy = target.local / to
+        is_new = not copy.exists()
+        own_files.make_file(copy)
+        try:
+            shutil.copyfile(self.local / name, copy)
+        except FileNotFoundError:
+            if is_new:  # an empty file isn't a copy of one that is gone
+                copy.unlink(missing_ok=True)
+            raise
 
     @contextlib.contextmanager
     def _put(self, name: str) -> Iterator[str]:
