@@ -6,6 +6,7 @@ most verbs of the CLI.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -114,10 +115,18 @@ class _Stderr:
 def _write(line: str) -> None:
     try:
         print(line, file=sys.stderr, flush=True)
+    except RuntimeError:
+        _write_past_the_buffer(line)
     except ValueError:
         pass  # stderr is closed
     except OSError:
         _forget_what_is_buffered()
+
+
+def _write_past_the_buffer(line: str) -> None:
+    """Write a line for the handler of a signal that arrived while this thread was writing another line."""
+    with contextlib.suppress(OSError, ValueError):
+        os.write(sys.stderr.fileno(), f"{line}\n".encode(errors="replace"))
 
 
 def _forget_what_is_buffered() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from datetime import datetime, timedelta
 
 import pytest
@@ -75,6 +76,28 @@ def test_a_traceback_has_no_values_of_variables(form: str) -> None:
     assert "ValueError: it broke" in done.stderr
     assert "in broken" in done.stderr
     assert "planted-token" not in done.stderr
+
+
+TOLD = """
+import signal
+from anabranch import logs
+signal.signal(signal.SIGALRM, lambda *_: logs.say("told"))
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+for _ in range(2_000):
+    logs.say("at work " * 20)
+print("done")
+"""
+
+
+def test_a_signal_can_be_told_of_while_another_line_is_written() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-c", TOLD]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+        time.sleep(1)  # nobody reads, so that the process waits in the middle of a line when the signal comes
+        printed, log = process.communicate(timeout=60)
+    assert (process.returncode, printed) == (0, b"done\n"), log[-2000:]
+    assert log.count(b"told") == 1
+    assert log.count(b"at work") == 2_000 * 20
 
 
 JSON = 'logs.to_stderr("info", "json")'

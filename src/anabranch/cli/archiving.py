@@ -34,10 +34,11 @@ def make(say: Callable[[str], None]) -> Path:
         return archive
     say("making an archive of Spark's classes, so that jobs start sooner (a minute or less) ...")
     with class_archive.making(java) as part:
-        option = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Xlog:disable {class_archive.MAKE}{part}"
+        makes = java_program.option(f"{class_archive.MAKE}{part}")
+        options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Xlog:disable {makes}"
         command = [sys.executable, "-P", "-m", "anabranch.cli.archiving"]
         with tempfile.TemporaryFile() as printed:
-            env = {**os.environ, "SPARK_SUBMIT_OPTS": option.strip()}
+            env = {**os.environ, "SPARK_SUBMIT_OPTS": options.strip()}
             ran = subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, env=env, check=False
             )

@@ -19,7 +19,7 @@ from pathlib import Path
 import pyspark
 
 from anabranch import cache_dir
-from anabranch.spark.session.java_program import Java
+from anabranch.spark.session.java_program import Java, option
 
 __all__ = ["MAKE", "USE", "is_accepted", "making", "options", "path"]
 
@@ -56,14 +56,14 @@ def options(java: Java) -> str:
         return ""
     try:
         archive = path(java)
-        return f"{USE}{archive} -Xlog:cds*=off" if archive.is_file() else ""
+        return f"{option(f'{USE}{archive}')} -Xlog:cds*=off" if archive.is_file() else ""
     except (OSError, RuntimeError):  # no home folder, or an unreadable cache: jobs only start more slowly
         return ""
 
 
 def is_accepted(java: Java) -> bool:
     """Whether there is an archive, and a JVM with Spark's class path accepts it."""
-    given = dict.fromkeys(_VARIABLES, "") | {"SPARK_SUBMIT_OPTS": f"{USE}{path(java)} -Xshare:on"}
+    given = dict.fromkeys(_VARIABLES, "") | {"SPARK_SUBMIT_OPTS": f"{option(f'{USE}{path(java)}')} -Xshare:on"}
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     return (
         subprocess.run([submit, "--version"], env={**os.environ, **given}, capture_output=True, check=False).returncode

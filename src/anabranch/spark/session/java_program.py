@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["Java", "resolve"]
+__all__ = ["Java", "option", "resolve"]
 
 _CURE = "install Java 17 or 21 (apt-get install openjdk-17-jdk-headless, brew install openjdk@17), or set JAVA_HOME"
 
@@ -47,3 +48,9 @@ def resolve() -> Java:
         known = version[1] if version else "of an unknown version"
         raise AnabranchError(f"{java} is Java {known}; Spark needs 17 or 21", _CURE)
     return Java(java, int(version[1]), printed)
+
+
+def option(text: str) -> str:
+    """One of several options for a JVM, in the form in which Spark's launcher takes them: in quotation marks if it
+    contains spaces, as paths may."""
+    return shlex.quote(text) if any(letter.isspace() or letter in "\"'\\" for letter in text) else text

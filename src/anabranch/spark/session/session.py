@@ -174,7 +174,8 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     temporary = scratch.folder("spark")
     # Java silently rejects an archive that was made with another class path, and then uses no archive at all.
     archive = "" if _CLASS_PATH in settled else class_archive.options(installed)
-    options = f"{_COMPILER} {quiet} -Djava.io.tmpdir={temporary} {archive}".rstrip()
+    kept = java_program.option(f"-Djava.io.tmpdir={temporary}")
+    options = f"{_COMPILER} {quiet} {kept} {archive}".rstrip()
     builder = builder.config("spark.driver.extraJavaOptions", options)
     if not on_cluster:
         builder = builder.config("spark.local.dir", str(temporary))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import pyspark
@@ -42,6 +43,14 @@ def test_it_is_used_where_there_is_one(jars: Path, monkeypatch: pytest.MonkeyPat
     assert class_archive.options(JAVA) == f"{class_archive.USE}{archive} -Xlog:cds*=off"
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xshare:off")
     assert class_archive.options(JAVA) == "", "whoever starts the process has decided otherwise"
+
+
+@pytest.mark.parametrize("folder", ["a b", 'with "quotes"', "it's", "a\\b", "plain"])
+def test_it_may_be_in_a_folder_of_any_name(jars: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(jars.parent / folder))
+    archive = made()
+    use, *_ = shlex.split(class_archive.options(JAVA))
+    assert use == f"{class_archive.USE}{archive}"
 
 
 def test_it_is_of_one_java_and_of_the_jars_as_they_are(jars: Path) -> None:
