@@ -57,8 +57,8 @@ def sizing(
 
 def _forecasts(found: Sizing) -> Table:
     table = Table(title="with the present load")
-    for column in ("factor", "busy", "caught up in", "slowest lane"):
-        table.add_column(column, justify="left" if column == "slowest lane" else "right")
+    for column in ("factor", "busy", "caught up in", "limited by"):
+        table.add_column(column, justify="left" if column == "limited by" else "right")
     for each in found.forecasts:
         factor = f"{each.factor}, as it is" if each.factor == found.factor else str(each.factor)
         wait = "never" if each.catch_up is None else f"{each.catch_up:,.0f} s"

@@ -28,12 +28,14 @@ class _Sample:
     Attributes:
         seconds: how long batches ran since the previous sample.
         ends: the sum of the inputs' end offsets.
+        done: how many records the lane's attempt had read.
         worked: how long functions worked on each bucket since the previous sample.
     """
 
     at: float
     seconds: float
     ends: int
+    done: int
     worked: Worked = field(default_factory=dict)
 
 
@@ -44,6 +46,7 @@ class Load:
         busy: the share of the time that batches took, from 0 to 1.
         working: the share of the time for which Python functions worked on the bucket that took the most time.
         arriving: the records that arrived per second.
+        throughput: the records that were read per second.
         span: the seconds that these figures cover.
         usual: the median duration of the recent batches in seconds; 0.0 before the first batch has ended.
     """
@@ -52,6 +55,7 @@ class Load:
         self.busy = 0.0
         self.working = 0.0
         self.arriving = 0.0
+        self.throughput = 0.0
         self.span = 0.0
         self.usual = 0.0
         self._looks: deque[_Sample] = deque()
@@ -70,17 +74,22 @@ class Load:
         self._add(report, now, max(0.0, report.load.seconds - self._seconds), self._more(worked))
         self._seconds, self._worked = 0.0, {}
 
-    def runs(self, report: LaneReport, now: float, seconds: float, worked: Worked) -> bool:
+    def runs(self, report: LaneReport, now: float, seconds: float, worked: Worked, done: int = 0) -> bool:
         """Record that at ``now``, a batch has been running for ``seconds``. Returns whether the figures have changed.
-        ``worked`` says how long functions have worked on each bucket, as far as they have reported it.
+
+        Args:
+            report: the lane's report, without the running batch.
+            worked: how long functions have worked on each bucket, as far as they have reported it.
+            done: how many of the batch's records are finished.
         """
         if not self._looks:
-            self._looks.append(_Sample(now - seconds, 0.0, sum(report.progress.ends.values())))
+            ends = sum(report.progress.ends.values())
+            self._looks.append(_Sample(now - seconds, 0.0, ends, report.progress.rows))
         if seconds < self._seconds:  # another batch: the previous one has failed
             self._seconds, self._worked = 0.0, {}
         if now < self._looks[-1].at + _EVERY:
             return False
-        self._add(report, now, max(0.0, seconds - self._seconds), self._more(worked))
+        self._add(report, now, max(0.0, seconds - self._seconds), self._more(worked), done)
         self._seconds, self._worked = seconds, {**self._worked, **worked}
         return True
 
@@ -99,8 +108,9 @@ class Load:
     def _more(self, worked: Worked) -> Worked:
         return {bucket: max(0.0, seconds - self._worked.get(bucket, 0.0)) for bucket, seconds in worked.items()}
 
-    def _add(self, report: LaneReport, now: float, seconds: float, worked: Worked) -> None:
-        self._looks.append(_Sample(now, seconds, sum(report.progress.ends.values()), worked))
+    def _add(self, report: LaneReport, now: float, seconds: float, worked: Worked, done: int = 0) -> None:
+        ends = sum(report.progress.ends.values())
+        self._looks.append(_Sample(now, seconds, ends, report.progress.rows + done, worked))
         while now - self._looks[0].at > _WINDOW and len(self._looks) > 2:
             self._looks.popleft()
         first, *later = self._looks
@@ -112,3 +122,4 @@ class Load:
             self.busy = min(1.0, sum(each.seconds for each in later) / self.span)
             self.working = min(1.0, max(buckets.values(), default=0.0) / self.span)
             self.arriving = max(0.0, (self._looks[-1].ends - first.ends) / self.span)
+            self.throughput = max(0.0, (self._looks[-1].done - first.done) / self.span)

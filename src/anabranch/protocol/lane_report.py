@@ -194,8 +194,8 @@ class LoadReport(Document, frozen=True, kw_only=True):
     a batch. Empty if the batch can be broken off.
     """
     span: float = 0.0
-    """The length of the period over which ``busy``, ``working`` and ``arriving`` are measured, in seconds: usually
-    about half a minute, but less soon after the start; 0 if nothing has been measured yet.
+    """The length of the period over which the next four figures are measured, in seconds: usually about half a minute,
+    but less soon after the start; 0 if nothing has been measured yet.
     """
     busy: float = 0.0
     """The share of ``span`` in which a batch ran."""
@@ -203,6 +203,8 @@ class LoadReport(Document, frozen=True, kw_only=True):
     """The share of ``span`` in which Python functions worked on the bucket that kept them busiest."""
     arriving: float = 0.0
     """The records that arrived, per second."""
+    throughput: float | None = None
+    """The records that were read, per second, over ``span``; None if an older version runs the lane."""
     slowest: str = ""
     """The SSP on which Python functions spent the most time in the batches that ended last or, if a batch has been
     running for a while, in this batch.
@@ -211,6 +213,11 @@ class LoadReport(Document, frozen=True, kw_only=True):
     """The seconds that Python functions spent on ``slowest`` in these batches."""
     skew: float = 0.0
     """``slowest_seconds`` divided by the mean time over all SSPs on which Python functions worked."""
+
+    @property
+    def reading(self) -> float:
+        """The records that the lane reads per second; if this isn't known, its speed in the last batch."""
+        return self.rows_per_second if self.throughput is None or not self.span else self.throughput
 
     @property
     def cost(self) -> BatchCost | None:

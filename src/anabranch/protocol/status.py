@@ -159,19 +159,20 @@ class LaneSizing(Document, frozen=True, kw_only=True):
 
 
 class FactorForecast(Document, frozen=True, kw_only=True):
-    """How the slowest lane would cope with the current load if the job had another factor. The slowest lane is the one
-    that would take longest to catch up; of several such lanes, the busiest.
-    """
+    """How the job would cope with its current load if it had another factor."""
 
     factor: int
     lane: str
+    """The lane that limits the job with this factor: the one that would take longest to catch up or, unless more
+    records wait than usual, the busiest.
+    """
     utilisation: float
-    """The share of the time that the lane would spend on arriving records; above 1 if they are more than it can do.
-    Unless more records wait than usual, only the time of functions counts.
+    """The share of the time that the busiest lane would spend on arriving records; above 1 if they are more than it can
+    do. Unless more records wait than usual, only the time of functions counts.
     """
     catch_up: float | None
-    """The seconds until the lane's backlog would be worked off, including the pause of a change of the factor; None if
-    it would never be.
+    """The seconds until all backlogs would be worked off, including the pause of a change of the factor; None if some
+    would never be.
     """
 
 

@@ -37,6 +37,7 @@ LANES = (
     "error",
     "trouble",
     "progress",
+    "awaits",
 )
 CONTAINERS = (
     "id",

@@ -95,7 +95,7 @@ class Live:
             self._tracker = tracker
         heard: list[TaskCounts] = [] if query.workers.listener is None else query.workers.listener.of(at.run, at.number)
         look: ProgressSample = tracker.look(heard, now, at.step, at.stepped)
-        self._load.runs(report, now, now - at.since, look.worked)
+        self._load.runs(report, now, now - at.since, look.worked, look.progress.done)
         found = {"batch_progress": look.progress, **self._figures}
         if at.step == COMPUTING:
             found |= self._slowest(look.worked)
@@ -124,8 +124,8 @@ class Live:
     @property
     def _figures(self) -> dict[str, Any]:
         load = self._load
-        figures = {"busy": load.busy, "working": load.working, "arriving": load.arriving, "span": load.span}
-        return {**figures, "usual_seconds": load.usual}
+        rates = {"arriving": load.arriving, "throughput": load.throughput}
+        return {"busy": load.busy, "working": load.working, **rates, "span": load.span, "usual_seconds": load.usual}
 
     def _slowest(self, worked: Mapping[tuple[int, int], float]) -> dict[str, Any]:
         found = busy_time.slowest(self._lane, worked)

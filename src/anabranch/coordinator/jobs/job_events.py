@@ -89,13 +89,15 @@ def moved(
     """The event that a job has gone from one state to another. This may end a change.
 
     Args:
-        error: the error that the job keeps, if any. A change that ends with an error has failed.
+        error: the error that the job keeps, if any. A change that ends with an error, or before all new lanes run, has
+            failed.
         seconds: how long the change took, if it is done.
     """
     change = None
     if before is DeploymentState.CHANGING:
         took = None if seconds is None else round(seconds, 1)
-        change = ChangeStep(outcome="done" if error is None else "failed", seconds=took)
+        is_done = error is None and to is DeploymentState.RUNNING
+        change = ChangeStep(outcome="done" if is_done else "failed", seconds=took)
     what = f"{before.value} → {to.value}"
     return Event(kind="state", job=job, at=at, who=who, what=what, why=why, change=change)
 

@@ -67,12 +67,14 @@ def of(
 
 def _forecast(look: Assessment, factor: int) -> FactorForecast:
     pause = 0.0 if factor == look.factor else look.pause
-    found = (
-        (lane_load.catch_up(load, factor, pause, seen), lane_load.utilisation(load, factor, seen), load.lane)
-        for load, seen in zip(look.loads, look.seen, strict=True)
+    each = list(zip(look.loads, look.seen, strict=True))
+    used = [lane_load.utilisation(load, factor, seen) for load, seen in each]
+    waits = [lane_load.catch_up(load, factor, pause, seen) for load, seen in each]
+    late = any(load.behind for load in look.loads)
+    limiting = max(range(len(each)), key=(waits if late else used).__getitem__)
+    return FactorForecast(
+        factor=factor, lane=look.loads[limiting].lane, utilisation=max(used), catch_up=_finite(max(waits))
     )
-    wait, used, lane = max(found, key=lambda each: each[:2])
-    return FactorForecast(factor=factor, lane=lane, utilisation=used, catch_up=_finite(wait))
 
 
 def _lane(status: LaneStatus, report: LaneReport, known: tuple[LaneLoad, FactorNeed] | None, lag: float) -> LaneSizing:

@@ -160,7 +160,9 @@ def _slow_change(status: JobStatus, at: float, change: ChangeProgress | None) ->
 
 def _restarts(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
     for lane, report in _open(status):
-        if report is not None and report.attempt.number > 1 and lane.lane.state is not LaneState.FAILED:
+        if report is None or report.attempt.awaits:
+            continue
+        if report.attempt.number > 1 and lane.lane.state is not LaneState.FAILED:
             yield Finding(
                 severity="attention",
                 rule="lane-restarts",
@@ -171,6 +173,44 @@ def _restarts(status: JobStatus, at: float, change: ChangeProgress | None) -> It
                 figures={"attempts": report.attempt.number, "stalls": report.attempt.stalls},
                 cure=f"see anabranch events {status.job}",
             )
+
+
+def _waiting(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
+    """Finds lanes that wait until something outside the job is well again, once for each such thing."""
+    waiting: dict[str, list[LaneReport]] = defaultdict(list)
+    for _, report in _open(status):
+        if report is not None and report.attempt.awaits:
+            waiting[report.attempt.awaits].append(report)
+    for awaited, reports in waiting.items():
+        first = min(reports, key=lambda each: each.attempt.awaits_since)
+        who = f"lane {first.lane}" if len(reports) == 1 else f"{len(reports)} lanes"
+        yield Finding(
+            severity="attention",
+            rule="lanes-wait",
+            subject={"lane": first.lane},
+            summary=f"{who} {'waits' if len(reports) == 1 else 'wait'} for {awaited}",
+            why=first.attempt.trouble,
+            figures={"lanes": len(reports)},
+            cure="they go on by themselves once it is well again",
+            since=first.attempt.awaits_since or None,
+        )
+
+
+def _lane_warnings(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
+    warned: dict[str, list[str]] = defaultdict(list)
+    for _, report in _open(status):
+        if report is not None:
+            for text in report.warnings:
+                warned[text].append(report.lane)
+    for text, lanes in warned.items():
+        yield Finding(
+            severity="notice",
+            rule="lane-warning",
+            subject={"lane": lanes[0]},
+            summary=f"lane {lanes[0]} warns" if len(lanes) == 1 else f"{len(lanes)} lanes warn",
+            why=text,
+            cure=f"see anabranch status {status.job}",
+        )
 
 
 def _growing_lag(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
@@ -333,6 +373,7 @@ RULES: Sequence[Rule] = (
     _empty_seats,
     _unfenced,
     _slow_change,
+    _waiting,
     _restarts,
     _growing_lag,
     _backlog,
@@ -342,6 +383,7 @@ RULES: Sequence[Rule] = (
     _standbys,
     _dead_letters,
     _stuck,
+    _lane_warnings,
 )
 """All rules but the one for leases, which also needs the length of a lease. Among findings of equal severity, those of
 earlier rules come first, and those about leases last.

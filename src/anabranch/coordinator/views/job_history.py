@@ -83,6 +83,8 @@ class JobHistory:
         for lane, report in lanes:
             by_stage.setdefault(lane.stage, []).append((lane, report))
             _put(self.lanes, lane.id, slot, HOUR, _figures([report]))
+        if not live_view.all_heard(open_lanes(job.lanes), job.reports):
+            return  # sums of some of the lanes would look like a change
         for stage, its in by_stage.items():
             _put(self.stages, stage, slot, DAY, _figures([report for _, report in its]))
         if lanes:
@@ -123,9 +125,10 @@ def _is_recent(rings: Mapping[str, Ring], slot: int) -> bool:
 
 def _figures(reports: Sequence[LaneReport]) -> dict[str, float]:
     """The figures of several lanes together: the maximum of durations and shares of the time, the sum of the rest."""
+    lag = live_view.lag_of(reports)
     return {
-        "lag": float(sum(map(live_view.lag, reports))),
-        "rows": _sum(report.load.rows_per_second for report in reports),
+        "lag": math.nan if lag is None else float(lag),
+        "rows": _sum(report.load.reading for report in reports),
         "arriving": _sum(report.load.arriving for report in reports),
         "busy": max(report.load.busy for report in reports),
         "working": max(report.load.working for report in reports),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from anabranch import drain_progress
@@ -20,13 +20,31 @@ from anabranch.protocol.lane_report import LaneReport
 from anabranch.views.live import CONTAINERS, COPIES, HELD_UP, LANES, RESTING, STAGES, ChangeProgress, Live
 from anabranch.views.table import Table
 
-__all__ = ["change_of", "lag", "live", "stored"]
+__all__ = ["all_heard", "change_of", "lag", "lag_of", "live", "stored"]
 
 
-def lag(report: LaneReport) -> int:
-    """The number of offsets between a lane's positions and its inputs' end offsets."""
+def lag(report: LaneReport) -> int | None:
+    """The number of offsets between a lane's positions and its inputs' end offsets; None if these aren't known."""
+    if not report.progress.ends_known:
+        return None
     held = report.progress.positions
     return sum(max(0, end - held.get(ssp, 0)) for ssp, end in report.progress.ends.items())
+
+
+def lag_of(reports: Iterable[LaneReport]) -> int | None:
+    """The lag of several lanes together; None if that of any lane isn't known."""
+    found = 0
+    for report in reports:
+        its = lag(report)
+        if its is None:
+            return None
+        found += its
+    return found
+
+
+def all_heard(lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> bool:
+    """Whether each running lane has reported since this coordinator has served the job."""
+    return all(lane.id in reports for lane in lanes if lane.state is LaneState.RUNNING)
 
 
 def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[ContainerRecord] = ()) -> Live:
@@ -134,14 +152,14 @@ def _lane(lane: Lane, report: LaneReport | None) -> tuple[Any, ...]:
     if report is None:
         last = lane.last_batch if lane.last_batch >= 0 else None
         heard: tuple[Any, ...] = (None, lane.epoch, last, *(None,) * 5, lane.watermark, *(None,) * 8)
-        return (*known, *heard, lane.put_aside, None, lane.error, "", None)
+        return (*known, *heard, lane.put_aside, None, lane.error, "", None, "")
     batch = report.progress.batch_progress
     return (
         *known,
         report.phase,
         lane.epoch,
         report.progress.batch,
-        report.load.rows_per_second,
+        report.load.reading,
         report.load.arriving,
         lag(report),
         report.load.busy,
@@ -160,6 +178,7 @@ def _lane(lane: Lane, report: LaneReport | None) -> tuple[Any, ...]:
         report.error or lane.error,
         report.attempt.trouble,
         None if batch is None or not batch.planned else min(1.0, batch.done / batch.planned),
+        report.attempt.awaits,
     )
 
 

@@ -118,6 +118,7 @@ class Reads:
             return self._overview_at_rest(name)
         lanes = [lane for lane in job.lanes if lane.state is not LaneState.CLOSED]
         heard = [job.reports[lane.id] for lane in lanes if lane.id in job.reports]
+        whole = bool(heard) and live_view.all_heard(lanes, job.reports)
         now = self._registry.clock()
         change = live_view.change_of(job, self._registry.now() - now)
         trouble = diagnosis.findings(self._registry.status(job), self._registry.now(), self._registry.lease, change)
@@ -133,10 +134,10 @@ class Reads:
             failed_lanes=sum(lane.state is LaneState.FAILED for lane in lanes),
             changed_at=job.progress.changed_at,
             containers=sum(now < each.lease_ends for each in job.seats.processes.values()),
-            lag=sum(map(live_view.lag, heard)) if heard else None,
+            lag=live_view.lag_of(heard) if whole else None,
             lag_trend=self.histories.lag_trend(name),
-            rows=sum(each.load.rows_per_second for each in heard) if heard else None,
-            arriving=sum(each.load.arriving for each in heard) if heard else None,
+            rows=sum(each.load.reading for each in heard) if whole else None,
+            arriving=sum(each.load.arriving for each in heard) if whole else None,
             error=job.error,
             worst=trouble[0] if trouble else None,
         )

@@ -104,7 +104,7 @@ def test_of_a_rewind_and_a_stop(coordinator: Coordinator, store: Store) -> None:
     coordinator.stop(JOB, at_once=True)
     worker.turns()
     assert recorded(store)["the stop no longer waits for batches"] == ("state", "", "", 0, None)
-    assert change_of(store, "changing → stopping") == {"outcome": "done"}
+    assert change_of(store, "changing → stopping") == {"outcome": "failed"}
 
 
 def test_of_added_partitions_and_of_what_prevents_them(store: Store, clock: Clock) -> None:
@@ -198,10 +198,17 @@ def test_of_a_request(store: Store, tmp_path: Any) -> None:
     assert [(each.kind, each.what) for each in noted] == [("other", f"POST /jobs/{JOB}/stop: 200")]
 
 
-@pytest.mark.parametrize(("error", "outcome"), [(None, "done"), ("all lanes have failed", "failed")])
-def test_a_change_that_ends_with_an_error_has_failed(error: str | None, outcome: str) -> None:
-    states = (DeploymentState.CHANGING, DeploymentState.STOPPING)
-    event = job_events.moved(JOB, 1.0, *states, error or "the user stopped it", error=error)
+@pytest.mark.parametrize(
+    ("to", "error", "outcome"),
+    [
+        (DeploymentState.RUNNING, None, "done"),
+        (DeploymentState.STOPPING, None, "failed"),  # the user stopped it before all new lanes ran
+        (DeploymentState.STARTING, None, "failed"),  # the process that was changing it died
+        (DeploymentState.STOPPING, "all lanes have failed", "failed"),
+    ],
+)
+def test_a_change_is_done_only_once_all_its_lanes_run(to: DeploymentState, error: str | None, outcome: str) -> None:
+    event = job_events.moved(JOB, 1.0, DeploymentState.CHANGING, to, error or "so", error=error)
     assert event.change is not None
     assert event.change.outcome == outcome
     assert job_events.moved(JOB, 1.0, DeploymentState.RUNNING, DeploymentState.STOPPING, "so").change is None

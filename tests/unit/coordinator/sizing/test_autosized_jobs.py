@@ -90,6 +90,23 @@ def test_a_forecast_tells_the_backlog_and_the_pause_of_the_change(store: Store, 
     assert waits[3] < 0.5 * waits[0]
 
 
+def test_a_forecast_has_the_busiest_lane_though_another_one_has_a_record_waiting(store: Store, clock: Clock) -> None:
+    coordinator = coordinator_of(store, clock)
+    worker = started(coordinator)
+    worker.working = 0.95
+    passed(worker, clock, 8)
+    idle = next(lane.lane.id for lane in coordinator.status(JOB).lanes)
+    told = worker.reports[idle]
+    ends = {ssp: at + 3 for ssp, at in told.progress.positions.items()}
+    worker.reports[idle] = told.changed(ends=ends, working=0.05, busy=0.1, seconds=1.0, rows_per_second=1000.0)
+    worker.seat.beat(*worker.reports.values())
+    sizing = coordinator.sizing(JOB)
+    (present,) = (each for each in sizing.forecasts if each.factor == sizing.factor)
+    assert present.utilisation == pytest.approx(0.95)
+    assert present.lane != idle
+    assert present.catch_up
+
+
 class Slow(Coping):
     """A container whose functions take 2 ms a record, with so many records of each lane there when it starts."""
 

@@ -56,6 +56,25 @@ def test_how_busy_a_lane_is_and_what_comes_in() -> None:
     assert load.arriving == 0
 
 
+def test_how_much_a_lane_reads_ends_with_its_input() -> None:
+    """Its speed in the last batch stays."""
+    load = Load()
+    for at in range(0, 21, 2):
+        load.ran(batch(2.0, 100 * at).changed(rows=100 * at, positions={"kafka/in/0": 100 * at}), now=float(at))
+    assert load.throughput == 100.0
+    running = batch(2.0, 3000).changed(rows=2000, positions={"kafka/in/0": 2000})
+    assert load.runs(running, 24.0, 4.0, {}, done=600)
+    assert load.throughput == pytest.approx((2600 - 0) / 24)
+    ended = running.changed(rows=3000, positions={"kafka/in/0": 3000})
+    load.ran(ended, now=26.0)
+    for at in range(27, 60):
+        load.idled(ended, now=float(at))
+    assert load.throughput == 0.0
+    report = ended.changed(throughput=0.0, span=30.0, rows_per_second=250.0)
+    assert report.load.reading == 0.0
+    assert ended.changed(rows_per_second=250.0).load.reading == 250.0, "as an older container tells it"
+
+
 def test_a_jobs_sizing() -> None:
     coordinator = Coordinator(Store("sqlite://"))
     coordinator.start(start(factor=2))

@@ -65,6 +65,16 @@ CASES = {
     "lane-unfenced": (status(of(unfenced=True)), None),
     "change-slow": (status(state="changing"), CHANGE),
     "lane-restarts": (status(of(report={"number": 3, "trouble": "it stood still"})), None),
+    "lanes-wait": (
+        status(
+            *(
+                of(name, {"awaits": "the brokers of Kafka", "awaits_since": 90.0, "trouble": "refused", "number": 2})
+                for name in (FIRST, SECOND)
+            )
+        ),
+        None,
+    ),
+    "lane-warning": (status(of(FIRST, {"warnings": ("W",)}), of(SECOND, {"warnings": ("W",)})), None),
     "lag-grows": (status(of(report={"arriving": 90.0})), None),
     "backlog": (status(of(report={"ends": {"embedded/flights/0": 9_090}, "arriving": 40.0})), None),
     "skew": (status(of(report={"skew": 6.3, "working": 0.95, "slowest": "embedded/flights/0#3"})), None),
@@ -88,6 +98,11 @@ def test_of_a_job_that_is_well_nothing_is_said() -> None:
 @pytest.mark.parametrize("rule", CASES)
 def test_each_trouble_is_found_and_no_other(rule: str) -> None:
     assert found(*CASES[rule]) == [rule]
+
+
+def test_it_says_for_what_lanes_wait_since_when_and_why() -> None:
+    (waits,) = diagnosis.findings(CASES["lanes-wait"][0], 150.0, 10.0)
+    assert (waits.summary, waits.why, waits.since) == ("2 lanes wait for the brokers of Kafka", "refused", 90.0)
 
 
 def test_the_worst_comes_first_and_there_is_an_end() -> None:

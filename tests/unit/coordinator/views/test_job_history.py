@@ -49,6 +49,38 @@ def coordinator(now: Clock) -> Coordinator:
     )
 
 
+def test_a_lag_that_is_not_known_is_a_gap_and_no_sum_of_the_others(coordinator: Coordinator, now: Clock) -> None:
+    worker = with_figures(coordinator)
+    reports = coordinator.registry.jobs[JOB].reports
+    worker.seat.beat(*(each.changed(ends_known=place > 0) for place, each in enumerate(reports.values())))
+    now.at += 10
+    coordinator.tick()
+    series = coordinator.history(JOB, "lag,rows", "job").values
+    assert next(iter(series["lag"].values()))[-1] is None
+    assert next(iter(series["rows"].values()))[-1] == 30.0
+    assert coordinator.overview().jobs[0].lag is None
+
+
+def test_after_a_takeover_nothing_is_summed_until_all_lanes_were_heard(coordinator: Coordinator, now: Clock) -> None:
+    worker = with_figures(coordinator)
+    other = Coordinator(coordinator.registry.store, clock=now, lease=1e9, grace=2, now=now)
+    other.adopt(JOB)
+    worker.seat.coordinator = other
+    first, *rest = worker.reports.values()
+    worker.seat.beat(first)
+    now.at += 10
+    other.tick()
+    (job,) = other.overview().jobs
+    assert (job.lag, job.rows, job.arriving) == (None, None, None)
+    assert not other.history(JOB, "lag", "job").values["lag"]
+    worker.seat.beat(first, *rest)
+    now.at += 10
+    other.tick()
+    (job,) = other.overview().jobs
+    assert job.lag == sum(each.lag for each in other.status(JOB).lanes)
+    assert next(iter(other.history(JOB, "lag", "job").values["lag"].values()))[-1] == job.lag
+
+
 def test_figures_are_taken_every_ten_seconds_and_a_gap_stays_one(coordinator: Coordinator, now: Clock) -> None:
     with_figures(coordinator)
     for passed in (0, 10, 10, 40):
