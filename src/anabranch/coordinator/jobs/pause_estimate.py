@@ -298,6 +298,7 @@ class MeasuredChange:
     spent: float = 0.0
     _last: dict[str, float] = field(default_factory=dict)
     _first: dict[str, float] = field(default_factory=dict)
+    _behind: set[str] = field(default_factory=set)
 
     def hear(self, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> None:
         """Process the latest reports of closing lanes and their successors."""
@@ -307,8 +308,13 @@ class MeasuredChange:
                 continue
             if lane.id in self.closing and report.progress.last_output:
                 self._last[lane.id] = report.progress.last_output
-            elif report.progress.first_output and not self.closing.isdisjoint(lane.predecessors):
-                self._first[lane.id] = report.progress.first_output
+            elif not self.closing.isdisjoint(lane.predecessors):
+                if report.progress.first_output:
+                    self._first[lane.id] = report.progress.first_output
+                held, ends = report.progress.positions, report.progress.ends
+                self._behind.discard(lane.id)
+                if any(held.get(ssp, 0) < end for ssp, end in ends.items()):
+                    self._behind.add(lane.id)
 
     def measured(self, lanes: Iterable[Lane], since: float, whole: float = math.inf) -> tuple[float, str] | None:
         """The longest pause of any lane, in seconds, and the new lane that ended it. 0.0 and "" if no pause was seen;
@@ -319,7 +325,8 @@ class MeasuredChange:
             whole: the seconds since the change was accepted.
         """
         followers = [lane for lane in lanes if not self.closing.isdisjoint(lane.predecessors)]
-        if since < _PATIENCE and any(lane.id not in self._first for lane in followers):
+        silent = {lane.id for lane in followers} - self._first.keys()
+        if silent and (since < _PATIENCE or silent & self._behind):
             return None
         pauses = [
             (self._first[lane.id] - max(map(self._began, lane.predecessors)), lane.id)

@@ -292,6 +292,15 @@ def test_lanes_that_have_had_nothing_to_read_for_a_minute_do_not_count() -> None
     assert watched.measured(lanes, 61.0) == (pytest.approx(2.5), "c"), "from when it was accepted: none came out before"
 
 
+def test_a_pause_is_not_known_as_long_as_a_lane_has_records_to_read_and_has_written_none() -> None:
+    watched = MeasuredChange(1.0, frozenset({"a"}), at=100.0)
+    lanes = [lane("a"), lane("c", predecessors=("a",))]
+    watched.hear(lanes, told("c", ends={"embedded/in/0": 3000}, positions={"embedded/in/0": 0}))
+    assert watched.measured(lanes, 3600.0) is None, "records have arrived"
+    watched.hear(lanes, told("c", ends={"embedded/in/0": 3000}, positions={"embedded/in/0": 3000}))
+    assert watched.measured(lanes, 3600.0) == (0.0, ""), "all were filtered out"
+
+
 @pytest.mark.parametrize(
     ("last", "spent", "pause"),
     [
