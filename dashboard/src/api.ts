@@ -30,22 +30,23 @@ export interface Answer<T> {
   etag: string | null;
 }
 
-const within = 30_000;
+const WITHIN = 30_000;
 /** Whether the last request reached a coordinator, and when the next one is sent if not (ms of performance.now). */
 export const lost = signal<{ since: number; next: number } | null>(null);
 
-export async function get<T>(path: string, etag: string | null = null, signal?: AbortSignal): Promise<Answer<T> | null> {
+/** begins: the ms within which an answer must begin. It may take longer to come as a whole: links can be slow. */
+export async function get<T>(path: string, etag: string | null = null, signal?: AbortSignal, begins = WITHIN): Promise<Answer<T> | null> {
   const headers: Record<string, string> = etag === null ? {} : { "If-None-Match": etag };
-  const { response, text } = await send(path, { headers, signal });
-  if (response.status === 304) return null;
-  return { body: parsed<T>(text), etag: response.headers.get("ETag") };
+  const answer = await send(path, { headers, signal, begins });
+  if (answer.response.status === 304) return null;
+  return { body: understood<T>(answer, "a proxy may have answered in its place; the page tries again"), etag: answer.response.headers.get("ETag") };
 }
 
 export async function post<T>(path: string, body?: unknown): Promise<T> {
   const headers = body === undefined ? undefined : { "Content-Type": "application/json" };
   const content = body === undefined ? undefined : JSON.stringify(body);
-  const { text } = await send(path, { method: "POST", headers, body: content });
-  return parsed<T>(text);
+  const answer = await send(path, { method: "POST", headers, body: content });
+  return understood<T>(answer, "a proxy may have answered in its place: look how the job is, and try again");
 }
 
 interface Sent {
@@ -53,16 +54,25 @@ interface Sent {
   headers?: Record<string, string>;
   body?: string;
   signal?: AbortSignal;
+  begins?: number;
 }
 
-async function send(path: string, { headers, signal: given, ...init }: Sent): Promise<{ response: Response; text: string }> {
+interface Received {
+  response: Response;
+  text: string;
+  id: string;
+}
+
+async function send(path: string, { headers, signal: given, begins, ...init }: Sent): Promise<Received> {
   const id = randomId().slice(0, 8);
   const used = token.value;
   const authorization: Record<string, string> = used ? { Authorization: `Bearer ${used}` } : {};
   let response: Response;
   let text: string;
+  const late = new AbortController();
+  const timer = begins === undefined ? undefined : setTimeout(() => late.abort(), begins);
   try {
-    const limit = AbortSignal.timeout(init.method === "POST" ? 120_000 : within);
+    const limits = [AbortSignal.timeout(init.method === "POST" ? 120_000 : WITHIN), late.signal];
     response = await fetch(`../${path}`, {
       ...init,
       headers: { ...headers, ...authorization },
@@ -70,15 +80,18 @@ async function send(path: string, { headers, signal: given, ...init }: Sent): Pr
       credentials: "omit",
       referrerPolicy: "no-referrer",
       redirect: "error",
-      signal: given ? AbortSignal.any([given, limit]) : limit,
+      signal: AbortSignal.any(given ? [given, ...limits] : limits),
     });
+    clearTimeout(timer);
     text = await response.text();
   } catch (error) {
     if (given?.aborted) throw error;
     throw new ApiError(0, "the coordinator isn't reached", "the page tries again; look whether it runs", "", id);
+  } finally {
+    clearTimeout(timer);
   }
   if (token.value === used) role.value = response.headers.get("X-Anabranch-Role") ?? role.value;
-  if (response.ok || response.status === 304) return { response, text };
+  if (response.ok || response.status === 304) return { response, text, id };
   if (response.status === 401) {
     if (token.value === used) {
       if (used !== null) useToken(null);
@@ -86,6 +99,14 @@ async function send(path: string, { headers, signal: given, ...init }: Sent): Pr
     }
   }
   throw failure(response.status, text, id);
+}
+
+function understood<T>({ response, text, id }: Received, cure: string): T {
+  try {
+    return parsed<T>(text);
+  } catch {
+    throw new ApiError(response.status, "the answer isn't the coordinator's", cure, "", id);
+  }
 }
 
 function failure(status: number, text: string, id: string): ApiError {

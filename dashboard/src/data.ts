@@ -3,7 +3,7 @@
 import { computed, type ReadonlySignal } from "@preact/signals";
 import { PERIOD, type Resource, useResource } from "./poll";
 import { job } from "./router";
-import { type Columns, type CoordinatorInfo, type Live, type Overview, records } from "./types";
+import { type Columns, type CoordinatorInfo, type Live, type LiveContainer, type Overview, records } from "./types";
 
 type Tables = "lanes" | "containers" | "resting" | "copies" | "stages" | "heldUp";
 type Wire = Omit<Live, Tables> & Record<Tables, Columns>;
@@ -24,6 +24,17 @@ export function coordinator(): Resource<CoordinatorInfo> {
 /** A job as it is now. */
 export function liveOf(job: string): Resource<Live> {
   return view(useResource<Wire>(jobPath(job, "/live")), live);
+}
+
+/** What the coordinator's clock shows, in seconds since 1970, by when it last said so; null: it never did. */
+export function clockOf(of: Resource<Live>): number | null {
+  const data = of.data.peek();
+  return data === null ? null : data.at + (performance.now() - of.came) / 1000;
+}
+
+/** Whether a container has a seat and its lease hasn't run out, as far as the coordinator says. */
+export function isAlive(of: LiveContainer): boolean {
+  return of.gone === null && (of.lease === null || of.lease > 0);
 }
 
 const views = new WeakMap<object, unknown>();

@@ -9,6 +9,8 @@ export const PERIOD = 2_000;
 /** After so many ms without an answer the figures are called old, and then they don't count any more. */
 export const STALE = 6_000;
 export const DEAD = 10_000;
+/** Within so many ms the answer to what is asked for again and again must begin, as the figures that are there are old then. */
+const BEGINS = DEAD - PERIOD;
 const MOST_KEPT = 40;
 const LONGEST_WAIT = 30_000;
 
@@ -23,6 +25,8 @@ export class Resource<T> {
   readonly error: Signal<ApiError | null> = signal(null);
   /** When the coordinator last said that this is so: ms of performance.now. */
   readonly heard: Signal<number> = signal(0);
+  /** When the data came that is there now, which may have been confirmed since: ms of performance.now. */
+  came = 0;
   users = 0;
   private etag: string | null = null;
   private timer: number | undefined;
@@ -57,10 +61,11 @@ export class Resource<T> {
     const asking = new AbortController();
     this.asking = asking;
     try {
-      const answer = await get<T>(this.path, this.etag, asking.signal);
+      const answer = await get<T>(this.path, this.etag, asking.signal, this.period === 0 ? undefined : BEGINS);
       if (asking.signal.aborted) return;
       if (answer !== null) {
         this.etag = answer.etag;
+        this.came = performance.now();
         this.data.value = answer.body;
       }
       this.heard.value = performance.now();
@@ -70,16 +75,19 @@ export class Resource<T> {
     } catch (error) {
       if (asking.signal.aborted) return;
       this.failed(error);
+    } finally {
+      if (this.asking === asking) {
+        this.asking = null;
+        if (this.again) void this.ask();
+        else this.plan();
+      }
     }
-    this.asking = null;
-    if (this.again) void this.ask();
-    else this.plan();
   };
 
   private failed(error: unknown): void {
+    this.failures += 1;
     if (!(error instanceof ApiError)) throw error;
     this.error.value = error;
-    this.failures += 1;
     if (error.isUnknownCall) this.failures = 6; // it won't have it in a second either
     if (error.isOffline) {
       lost.value = { since: lost.peek()?.since ?? performance.now(), next: performance.now() + this.wait };

@@ -72,6 +72,8 @@ export interface LiveLane {
   late: Num | null;
   error: string | null;
   trouble: string | null;
+  /** What it waits for; empty: nothing. */
+  awaits?: string | null;
   progress: number | null;
 }
 

@@ -7,6 +7,7 @@ import re
 import threading
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -220,6 +221,32 @@ def test_an_answer_that_is_lost_is_said_to_be_and_nothing_is_done_twice(tmp_path
         expect(page.get_by_role("button", name="Apply")).to_be_disabled()
         assert network.changes == ["/jobs/delays/scale"]
         assert played.coordinator.status("delays").generation == 2
+    finally:
+        played.close()
+
+
+def test_an_answer_that_is_not_the_coordinators_is_said_to_be_none(played: Played, visit: Visit) -> None:
+    """As a proxy gives it; once that is over, the same click does it."""
+    page = visit(f"{played.url}#/jobs/delays/changes/new?kind=scale&factor=8")
+    button = page.get_by_role("button", name="Apply to generation 1")
+    expect(button).to_be_enabled()
+    page.route("**/jobs/delays/scale", lambda route: route.fulfill(body="<html>maintenance</html>"))
+    button.click()
+    expect(page.get_by_role("alert")).to_contain_text("the answer isn't the coordinator's")
+    assert played.coordinator.status("delays").generation == 1
+    page.unroute("**/jobs/delays/scale")
+    button.click()
+    page.wait_for_url("**/changes")
+    assert played.coordinator.status("delays").generation == 2
+
+
+def test_a_plan_is_dated_by_the_clock_of_the_coordinator(tmp_path: Path, visit: Visit) -> None:
+    at = datetime(2026, 11, 26, 2, 0, tzinfo=UTC).timestamp()
+    played = Played(tmp_path, now=lambda: at)
+    try:
+        page = visit(f"{played.url}#/jobs/delays/changes/new?kind=scale&factor=8", timezone_id="UTC")
+        planned = page.get_by_role("region", name="The plan").locator("header")
+        expect(planned).to_contain_text("planned 02:0")
     finally:
         played.close()
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import csv
+import functools
 import random
 import re
 from datetime import UTC, datetime
@@ -10,9 +13,12 @@ from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 import pytest
+from h11 import LocalProtocolError
 from playwright.sync_api import Page, Request, expect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anabranch.protocol.commands import ScaleRequest
+from tests.dashboard import played as playing
 from tests.dashboard.conftest import PAGES, SLOWEST, Visit, settled, until
 from tests.dashboard.played import EVENT_TIME, FACTOR, Container, Played
 
@@ -115,6 +121,8 @@ def test_what_each_factor_would_give_can_be_planned(played: Played, visit: Visit
     played.beat()
     page = visit(f"{played.url}#/jobs/delays/sizing")
     table = page.get_by_role("table", name="What each factor would give")
+    expect(table.get_by_role("columnheader", name="limited by")).to_be_visible()
+    expect(page.get_by_role("region", name="What each factor would give").first).to_contain_text("the longest wait")
     rows = table.locator("[data-row]")
     known = played.coordinator.sizing("delays").forecasts
     expect(rows).to_have_count(len(known))
@@ -182,6 +190,47 @@ def test_each_partition_has_a_time_of_its_own_and_idle_ones_hold_nothing(played:
     shown = datetime.fromtimestamp(times[late] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     expect(rows.nth(1)).to_contain_text(shown)
     expect(page.locator("main")).to_contain_text(f"1 of {len(times) - 1} hold event time within a minute")
+
+
+def test_a_filter_of_partitions_begins_with_their_first(
+    tmp_path: Path, visit: Visit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(playing, "start_request", functools.partial(playing.start_request, partitions=1_100))
+    played = Played(tmp_path)
+    try:
+        page = visit(f"{played.url}#/jobs/delays/partitions?from=1000")
+        panel = page.locator("section[aria-label='Partitions']")
+        rows = panel.locator("[data-row]")
+        expect(panel.get_by_text("100 partitions", exact=True)).to_be_visible()
+        lane = played.lanes[0].id
+        panel.get_by_role("combobox").nth(1).select_option(lane)
+        expect(rows.first).to_contain_text(lane)
+        assert "from=" not in page.url
+        settled(page, f"#/jobs/delays/partitions?from=1000&lane={lane}")
+        expect(panel).to_contain_text("None is on this page: there are 5")
+        page.get_by_role("button", name="previous 500").click()
+        expect(rows.first).to_contain_text(lane)
+        settled(page, "#/jobs/delays/partitions?lane=0-ffffffff")
+        expect(panel).to_contain_text("No partition fits the filters")
+    finally:
+        played.close()
+
+
+def test_a_lane_says_what_it_waits_for_and_that_it_was_begun_again_only_if_it_was(played: Played, visit: Visit) -> None:
+    waiting = {"awaits": "kafka at broker:9092", "awaits_since": 1.0, "trouble": "connection refused", "number": 1}
+    played.fields = {0: waiting, 1: {"trouble": "no number", "number": 2}}
+    played.beat()
+    first, second = (lane.id for lane in played.lanes)
+    page = visit(f"{played.url}#/jobs/delays/lanes/{first}")
+    problem = page.locator(".problem")
+    expect(problem).to_contain_text("waits for kafka at broker:9092: connection refused")
+    expect(problem).not_to_contain_text("begun again")
+    settled(page, f"#/jobs/delays/lanes/{second}")
+    expect(problem).to_contain_text("It was begun again: attempt 2")
+    expect(problem).not_to_contain_text("waits for")
+    settled(page, "#/jobs/delays/lanes")
+    expect(page.locator(f"[data-row='{first}']")).to_contain_text("waits for kafka at broker:9092: connection refused")
+    expect(page.locator(f"[data-row='{second}']")).not_to_contain_text("waits for")
 
 
 def test_a_lane_has_positions_while_it_is_open_and_then_followers(played: Played, visit: Visit) -> None:
@@ -386,6 +435,113 @@ def test_a_coordinator_that_is_gone_is_said_to_be(played: Played, visit: Visit) 
     played.beat()
     page.clock.run_for(3_000)
     expect(page.locator("[data-row]").first).to_contain_text("alive")
+
+
+def test_a_page_in_place_of_an_answer_is_said_to_be_none_and_asking_goes_on(played: Played, visit: Visit) -> None:
+    """As a proxy gives it while the coordinator is maintained."""
+    page = visit("about:blank")
+    page.clock.install()
+    page.goto(f"{played.url}#/jobs/delays")
+    expect(page.locator(".figures")).to_contain_text("6,000")
+    page.route("**/jobs/delays/**", lambda route: route.fulfill(body="<html>maintenance</html>"))
+    for _ in range(4):
+        page.clock.run_for(1_000)
+    expect(page.get_by_role("alert").first).to_contain_text("the answer isn't the coordinator's")
+    page.unroute("**/jobs/delays/**")
+    played.fields = {at: {"rows_per_second": 1_000.0} for at in (0, 1)}
+    played.beat()
+    for _ in range(40):
+        page.clock.run_for(1_000)
+        page.wait_for_timeout(100)
+        if "2,000/s" in page.locator(".figures").inner_text():
+            break
+    expect(page.locator(".figures")).to_contain_text("2,000/s")
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+class Holding:
+    """A network that holds answers back: from their beginnings, or from what comes after those."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.held = ""
+
+    def __call__(self, app: ASGIApp) -> ASGIApp:
+        async def between(scope: Scope, receive: Receive, send: Send) -> None:
+            async def told(message: Message) -> None:
+                while scope["path"].endswith(self.path) and message["type"] == self.held:
+                    await asyncio.sleep(0.02)
+                await send(message)
+
+            with contextlib.suppress(LocalProtocolError):  # uvicorn has closed the connection for it
+                await app(scope, receive, told)
+
+        return between
+
+
+def test_a_coordinator_that_never_answers_is_lost_in_ten_seconds(tmp_path: Path, visit: Visit) -> None:
+    network = Holding("/overview")
+    played = Played(tmp_path, between=network)
+    try:
+        page = visit("about:blank")
+        page.clock.install()
+        page.goto(played.url)
+        expect(page.locator("[data-row='delays']")).to_be_visible()
+        network.held = "http.response.start"
+        for _ in range(12):
+            page.clock.run_for(1_000)
+        expect(page.get_by_role("alert")).to_contain_text("isn't reached")
+        expect(page.locator("main .old")).to_have_count(1)
+    finally:
+        network.held = ""
+        played.close()
+
+
+def test_an_answer_that_comes_slowly_is_waited_for(tmp_path: Path, visit: Visit) -> None:
+    network = Holding("/overview")
+    network.held = "http.response.body"
+    played = Played(tmp_path, between=network)
+    try:
+        page = visit("about:blank")
+        page.clock.install()
+        with page.expect_response("**/overview"):
+            page.goto(played.url)
+        for _ in range(15):
+            page.clock.run_for(1_000)
+        expect(page.get_by_role("alert")).to_have_count(0)
+        network.held = ""
+        expect(page.locator("[data-row='delays']")).to_be_visible()
+    finally:
+        network.held = ""
+        played.close()
+
+
+def test_a_container_whose_lease_has_run_out_is_not_alive(tmp_path: Path, visit: Visit) -> None:
+    """Though nobody takes its seat."""
+    clock = Clock()
+    played = Played(tmp_path, lease=3.0, grace=None, clock=clock)
+    try:
+        page = visit(f"{played.url}#/jobs/delays/containers")
+        expect(page.locator("[data-row]").first).to_contain_text("alive")
+        clock.at += 5
+        played.containers[1].beat()
+        for at, state in enumerate(("not heard", "alive")):
+            expect(page.locator(f"[data-row='{played.containers[at].me.container}']")).to_contain_text(state)
+        expect(page.get_by_role("region", name="Seats").locator("header")).to_contain_text("1 of them not heard")
+        settled(page, "#/jobs/delays")
+        expect(page.locator("main .facts").first).to_contain_text("1 of 2")
+    finally:
+        played.close()
+
+
+class Clock:
+    """The one for leases, set by a test."""
+
+    def __init__(self) -> None:
+        self.at = 1_000.0
+
+    def __call__(self) -> float:
+        return self.at
 
 
 def test_a_job_that_nobody_serves_here_is_not_shown_as_dead(played: Played, visit: Visit) -> None:

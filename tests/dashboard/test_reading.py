@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, Route, expect
 
 from anabranch.config import EmbeddedSettings, Settings, SystemsSettings
 from anabranch.coordinator.api.operations import Operations
@@ -127,6 +128,124 @@ def test_events_that_repeat_each_other_are_one_row(played: Played, visit: Visit)
     expect(rows).to_have_count(3)
 
 
+def test_filters_of_events_keep_the_focus_and_what_is_typed(played: Played, visit: Visit) -> None:
+    """A moment is typed digit by digit, and counts once it is typed to the end."""
+    page = visit(f"{played.url}#/jobs/delays/events", timezone_id="UTC", locale="en-US")
+    settled(page)
+    kind = page.get_by_label("kind")
+    kind.focus()
+    page.keyboard.press("ArrowDown")
+    page.wait_for_url("**kind=autoscale*")
+    settled(page)
+    expect(kind).to_be_focused()
+    kind.select_option("")
+    settled(page)
+    page.evaluate("document.activeElement.blur()")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/events?" in request.url else None)
+    field = page.get_by_label("from, in UTC")
+    field.focus()
+    for digit in "11252026":
+        page.keyboard.type(digit)
+        played.store.note([Event(kind="other", job="delays", at=1.0, who="somebody", what=f"{digit} was typed")])
+        read_on(page)
+    page.keyboard.type("024500AM")
+    expect(field).to_be_focused()
+    assert "from=" not in page.url
+    assert not [url for url in asked if "from=" in url]
+    page.keyboard.press("Enter")
+    page.wait_for_url("**from=2026-11-25T02%3A45%3A00Z*")
+    settled(page)
+    expect(field).to_be_focused()
+    expect(field).to_have_value("2026-11-25T02:45")
+
+
+def test_a_moment_before_1970_is_no_filter(played: Played, visit: Visit) -> None:
+    page = visit(f"{played.url}#/jobs/delays/events?from=2026-01-01T00:00:00Z", timezone_id="UTC")
+    rows = page.locator(".log [data-row]")
+    expect(rows).not_to_have_count(0)
+    field = page.get_by_label("from, in UTC")
+    field.fill("0002-11-25T02:45:00")
+    field.blur()
+    expect(field).to_have_value("2026-01-01T00:00")
+    assert "from=2026-01-01" in page.url
+    settled(page, "#/jobs/delays/events?from=0002-11-25T02:45:00Z&to=0002-11-25T02:45:00Z")
+    expect(rows).not_to_have_count(0)
+    expect(page.get_by_role("alert")).to_have_count(0)
+    expect(field).to_have_value("")
+
+
+@pytest.mark.parametrize(
+    ("zone", "typed", "utc"),
+    [
+        ("America/New_York", "2026-03-08T02:30:00", "2026-03-08T07:30:00Z"),
+        ("Europe/Berlin", "2026-03-29T02:30:00", "2026-03-29T01:30:00Z"),
+        ("Europe/Berlin", "2026-10-25T02:30:00", "2026-10-25T00:30:00Z"),
+    ],
+)
+def test_a_moment_in_the_night_of_the_clock_change(
+    played: Played, visit: Visit, zone: str, typed: str, utc: str
+) -> None:
+    """What clocks skip is taken by the clock before; of what comes twice, the first."""
+    page = visit(f"{played.url}#/jobs/delays/events", timezone_id=zone)
+    page.get_by_label(f"from, in {zone}").fill(typed)
+    page.wait_for_url(f"**from={utc.replace(':', '%3A')}*")
+
+
+def test_more_new_events_than_are_shown_are_announced_and_not_pushed_in(played: Played, visit: Visit) -> None:
+    now = played.coordinator.registry.now()
+
+    def noted(word: str, after: float, number: int) -> None:
+        played.store.note(
+            Event(kind="other", job="delays", at=now + after + at / 1000, who="somebody", what=f"{word} {at}")
+            for at in range(number)
+        )
+
+    noted("old", 0, 600)
+    page = visit(f"{played.url}#/jobs/delays/events?each=1")
+    rows, fresh = page.locator(".log [data-row]"), page.locator("button.fresh")
+    expect(rows.first).to_contain_text("old 599")
+    shown = rows.count()
+    for word, number, announced in (("new", 300, "300 new events"), ("newer", 300, "at least 500 new events")):
+        noted(word, 1 if word == "new" else 2, number)
+        read_on(page)
+        expect(fresh).to_have_text(announced)
+        expect(rows.first).to_contain_text("old 599")
+        expect(rows).to_have_count(shown)
+    fresh.click()
+    expect(rows.first).to_contain_text("newer 299")
+    expect(fresh).to_have_count(0)
+
+
+def test_dead_letters_are_grouped_whatever_their_errors_say(played: Played, visit: Visit) -> None:
+    """An emoji where the name of a group is cut, and half of one; and each stream has groups of its own."""
+    cut, broken = "x" * 119 + "\U0001f600 bad value", "half \ud83d of it"
+    errors = {"one": [cut, cut, broken], "two": ["KeyError"] * 4}
+
+    def answered(route: Route) -> None:
+        stream = "two" if "stream=two" in route.request.url else "one"
+        of = {"partition": 0, "at": 1_795_903_466_000, "operator": "map", "origin": None, "key": None, "value": None}
+        letters = [{**of, "offset": at, "error": error, "headers": {}} for at, error in enumerate(errors[stream])]
+        found = {"at": 1_795_903_466.0, "streams": ["one", "two"], "stream": stream, "letters": letters}
+        route.fulfill(body=json.dumps({**found, "before": {}, "partly": False}), content_type="application/json")
+
+    page = visit("about:blank")
+    page.route("**/dead-letters*", answered)
+    page.goto(f"{played.url}#/jobs/delays/dead-letters")
+    letters, groups = page.locator(".letters li"), page.get_by_label("error and operator")
+    for group, number in ((1, 2), (2, 1)):
+        expect(letters).to_have_count(3)
+        groups.select_option(index=group)
+        expect(letters).to_have_count(number)
+        groups.select_option("")
+    page.get_by_label("stream").select_option("two")
+    expect(letters).to_have_count(4)
+    groups.select_option(index=1)
+    page.get_by_label("stream").select_option("one")
+    expect(letters).to_have_count(3)
+    assert "group=" not in page.url
+
+
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_no_page_keeps_anybody_out(played: Played, visit: Visit, scheme: str) -> None:
     """Nothing that axe calls serious, in either theme."""
@@ -170,3 +289,8 @@ def test_a_scale_is_planned_shown_and_applied_once_to_what_it_was_planned_for(pl
     status = played.coordinator.status("delays")
     assert (status.generation, status.factor) == (2, 2 * FACTOR)
     expect(page.locator("main")).to_contain_text("to generation 2")
+
+
+def read_on(page: Page) -> None:
+    """The page asks for what is new."""
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")

@@ -2,7 +2,7 @@
 
 import { Bar, Empty, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
 import { type Column, Table } from "../parts/table";
-import { coordinator, liveOf, rests } from "../data";
+import { coordinator, isAlive, liveOf, rests } from "../data";
 import { count, counted, seconds } from "../format";
 import { isOld, lateness, type Resource } from "../poll";
 import { link } from "../router";
@@ -38,7 +38,7 @@ function Seats({ job, of, data, lease, linked }: { job: string; of: Resource<Liv
   const columns: Column<LiveContainer>[] = [
     { id: "seat", title: "seat", cell: (row) => <Text of={row.seat} />, by: (row) => row.seat },
     { id: "id", title: "container", cell: (row) => <Text of={row.id} />, by: (row) => row.id },
-    { id: "state", title: "state", cell: (row) => <Status of={row.gone !== null ? "lost" : data.served && current ? "alive" : "not known"} />, by: (row) => (row.gone === null ? 0 : 1) },
+    { id: "state", title: "state", cell: (row) => <Status of={current && row.gone === null && !isAlive(row) ? "not heard" : row.gone !== null ? "lost" : data.served && current ? "alive" : "not known"} />, by: (row) => (row.gone === null ? 0 : 1) },
     { id: "lease", title: "lease", cell: (row) => leaseOf(row, lease, since) },
     { id: "heard", title: "beat", number: true, cell: (row) => beatOf(row, data.at, since) },
     { id: "lanes", title: "lanes", number: true, cell: (row) => <a href={link(["jobs", job, "lanes"], { seat: row.seat })}>{count(row.lanes)}</a>, by: (row) => row.lanes },
@@ -50,8 +50,9 @@ function Seats({ job, of, data, lease, linked }: { job: string; of: Resource<Liv
     { id: "since", title: "registered", cell: (row) => (row.registered === null ? "–" : <Moment ms={row.registered * 1000} />), by: (row) => row.registered },
   ];
   const taken = data.containers.filter((each) => each.gone === null).length;
+  const unheard = taken - data.containers.filter(isAlive).length;
   return (
-    <Panel title="Seats" note={`${data.seats} wanted, ${data.served ? `${taken} taken` : rests(data.state) ? "none taken: the job doesn't run" : "not known here how many are taken"}`}>
+    <Panel title="Seats" note={`${data.seats} wanted, ${data.served ? `${taken} taken${unheard ? `, ${unheard} of them not heard` : ""}` : rests(data.state) ? "none taken: the job doesn't run" : "not known here how many are taken"}`}>
       <Table
         name="containers"
         caption="Containers, and those that lost their seats last"

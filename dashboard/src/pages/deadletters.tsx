@@ -53,13 +53,14 @@ function Browse({ job, of, again }: { job: string; of: Letters; again: () => voi
   const { group = "" } = route.value.query;
   const groups = new Map<string, number>();
   for (const each of of.letters) groups.set(nameOf(each), (groups.get(nameOf(each)) ?? 0) + 1);
+  if (group && !groups.has(group)) groups.set(group, 0);
   const rows = group ? of.letters.filter((each) => nameOf(each) === group) : of.letters;
   return (
     <>
       <div class="tools">
         <label>
           stream{" "}
-          <select value={of.stream} onChange={(event) => setQuery({ stream: event.currentTarget.value }, true)}>
+          <select value={of.stream} onChange={(event) => setQuery({ stream: event.currentTarget.value, group: "" }, true)}>
             {of.streams.map((each) => (
               <option key={each}>{each}</option>
             ))}
@@ -84,7 +85,7 @@ function Browse({ job, of, again }: { job: string; of: Letters; again: () => voi
           look again
         </button>
       </div>
-      {rows.length === 0 && <Empty>{of.stream ? "None is there." : "The job has no stream for them: see [job] on_error."}</Empty>}
+      {rows.length === 0 && <Empty>{of.letters.length > 0 ? "None of the newest is of this error and operator." : of.stream ? "None is there." : "The job has no stream for them: see [job] on_error."}</Empty>}
       <ul class="letters" aria-label="dead letters, the newest first">
         {rows.slice(0, 200).map((each) => (
           <li key={`${each.partition} ${each.offset}`}>
@@ -111,8 +112,10 @@ function Browse({ job, of, again }: { job: string; of: Letters; again: () => voi
   );
 }
 
+/** The first line of the error, cut between characters; halves of some are replaced, as they are in an address. */
 function nameOf(of: Letter): string {
-  return `${of.operator}: ${of.error.split("\n")[0]?.slice(0, 120) ?? ""}`;
+  const line = of.error.split("\n", 1)[0]!.slice(0, 240);
+  return `${of.operator}: ${[...line].slice(0, 120).join("")}`.replace(/\p{Surrogate}/gu, "\ufffd");
 }
 
 export function Bytes({ name, of }: { name: string; of: Content | null }) {

@@ -4,8 +4,8 @@ import { type ComponentChildren, Fragment } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { BothZones, Empty, Loaded, Moment, Panel, Text } from "../parts/basics";
 import { Plot, points, since } from "../parts/plots";
-import { jobPath, liveOf } from "../data";
-import { count, counted, moment, offset, shown, zoneName } from "../format";
+import { clockOf, jobPath, liveOf } from "../data";
+import { count, counted, moment, offsetMinutes, shown, zoneName } from "../format";
 import { askAll, PERIOD, useResource } from "../poll";
 import { link, route, setQuery } from "../router";
 import type { Change, History, JobEvent } from "../types";
@@ -18,13 +18,14 @@ const MOST_ROWS = 1_000;
 const LATEST: [string, number][] = [["last 20 minutes", 20], ["last 3 hours", 180], ["last day", 1440]];
 
 export function Events({ job }: { job: string }) {
-  const { last = String(FIRST), from = "", to = "", kind = "" } = route.value.query;
+  const query = route.value.query;
+  const { last = String(FIRST), from = "", to = "", kind = "" } = query;
   const limit = Math.min(MOST, Math.max(1, Number(last) || FIRST));
   const asked = new URLSearchParams({ limit: String(limit) });
   for (const [name, text] of [["from", from], ["to", to]] as const) {
-    const ms = Date.parse(text);
+    const ms = momentOf(text);
     // A span ends with its last second: the coordinator's moments have fractions.
-    if (!Number.isNaN(ms)) asked.set(name, String(ms / 1000 + (name === "to" ? 1 : 0)));
+    if (ms !== null) asked.set(name, String(ms / 1000 + (name === "to" ? 1 : 0)));
   }
   if (kind) asked.set("kind", kind);
   const found = useResource<{ events: JobEvent[] }>(jobPath(job, `/events?${asked}`), PERIOD);
@@ -32,9 +33,34 @@ export function Events({ job }: { job: string }) {
     <>
       <h1>Events</h1>
       <Night job={job} />
-      <Loaded of={found}>{({ events }) => <Log job={job} events={events} limit={limit} />}</Loaded>
+      <Panel title="The job's log" note={`newest first · times in ${zoneName()}`}>
+        <div class="tools">
+          <input
+            type="search"
+            class="find"
+            placeholder="find"
+            aria-label="find in events"
+            value={query.find ?? ""}
+            onInput={(event) => setQuery({ find: event.currentTarget.value })}
+          />
+          <Choice name="kind" value={kind} values={KINDS} />
+          <Span name="from" value={from} />
+          <Span name="to" value={to} />
+          <Latest job={job} />
+          <label>
+            <input type="checkbox" checked={!query.each} onChange={(event) => setQuery({ each: event.currentTarget.checked ? "" : "1" })} /> fold repeats
+          </label>
+        </div>
+        <Loaded of={found}>{({ events }) => <Log job={job} events={events} limit={limit} />}</Loaded>
+      </Panel>
     </>
   );
+}
+
+/** A moment of the address in ms; null: there is none, or one before 1970, when nothing can have happened. */
+function momentOf(text: string | undefined): number | null {
+  const ms = Date.parse(text ?? "");
+  return ms >= 0 ? ms : null;
 }
 
 /** Events that were made when there were no ids yet are told apart by what they say. */
@@ -44,12 +70,12 @@ export function identity(of: JobEvent): string {
 
 export function chosen(events: JobEvent[], query: Record<string, string>): JobEvent[] {
   const find = (query.find ?? "").trim().toLowerCase();
-  const from = query.from ? Date.parse(query.from) / 1000 : -Infinity;
-  const to = query.to ? Date.parse(query.to) / 1000 : Infinity;
+  const from = (momentOf(query.from) ?? -Infinity) / 1000;
+  const to = (momentOf(query.to) ?? Infinity) / 1000;
   return events.filter(
     (each) =>
-      (Number.isNaN(from) || each.at >= from) &&
-      (Number.isNaN(to) || each.at <= to) &&
+      each.at >= from &&
+      each.at <= to &&
       (!query.kind || each.kind === query.kind) &&
       (!find || `${each.who} ${each.what} ${each.why}`.toLowerCase().includes(find)),
   );
@@ -104,13 +130,16 @@ function Log({ job, events, limit }: { job: string; events: JobEvent[]; limit: n
   const newest = events.at(-1);
   // Newer ones are announced, and not pushed under who reads. With other filters all are shown.
   const asked = `${query.from ?? ""} ${query.to ?? ""} ${query.kind ?? ""} ${limit}`;
-  const [{ of, seen }, see] = useState({ of: asked, seen: newest ? identity(newest) : "" });
-  const setSeen = (id: string) => see({ of: asked, seen: id });
-  if (of !== asked) setSeen(newest ? identity(newest) : "");
+  const [kept, keep] = useState({ of: asked, events });
+  const see = () => keep({ of: asked, events });
+  const isNew = kept.of !== asked || (kept.events.length === 0 && events.length > 0);
+  if (isNew) see();
+  const seen = isNew ? events : kept.events;
+  const last = seen.at(-1);
   const lastKnown = useRef(newest?.id ?? 0);
-  const at = events.findIndex((each) => identity(each) === seen);
-  const fresh = at < 0 ? 0 : events.length - 1 - at;
-  const rows = chosen(at < 0 ? events : events.slice(0, at + 1), query).reverse();
+  const at = last ? events.findIndex((each) => identity(each) === identity(last)) : -1;
+  const fresh = events.length - 1 - at;
+  const rows = chosen(seen, query).reverse();
   const shownRows = rows.slice(0, MOST_ROWS);
   const [opened, setOpened] = useState<ReadonlyMap<string, boolean>>(new Map());
   useEffect(() => {
@@ -120,35 +149,21 @@ function Log({ job, events, limit }: { job: string; events: JobEvent[]; limit: n
     }
   }, [newest?.id]);
   return (
-    <Panel title="The job's log" note={`newest first · times in ${zoneName()}`}>
+    <>
       <div class="tools">
-        <input
-          type="search"
-          class="find"
-          placeholder="find"
-          aria-label="find in events"
-          value={query.find ?? ""}
-          onInput={(event) => setQuery({ find: event.currentTarget.value })}
-        />
-        <Choice name="kind" value={query.kind ?? ""} values={KINDS} />
-        <Span name="from" value={query.from ?? ""} />
-        <Span name="to" value={query.to ?? ""} />
-        <Latest job={job} />
-        <label>
-          <input type="checkbox" checked={!query.each} onChange={(event) => setQuery({ each: event.currentTarget.checked ? "" : "1" })} /> fold repeats
-        </label>
         <span class="dim">
           {count(rows.length)} of {query.from || query.to ? "" : "the last "}
-          {count(events.length)}
+          {count(seen.length)}
         </span>
         <Markdown job={job} rows={rows} />
       </div>
       {fresh > 0 && (
-        <button type="button" class="fresh" onClick={() => setSeen(newest ? identity(newest) : "")}>
+        <button type="button" class="fresh" onClick={see}>
+          {at < 0 && "at least "}
           {counted(fresh, "new event")}
         </button>
       )}
-      {query.event && <Picked job={job} id={query.event} known={events} key={query.event} />}
+      {query.event && <Picked job={job} id={query.event} known={seen} key={query.event} />}
       {rows.length === 0 ? (
         <Empty>{asked.trim() === String(limit) && !query.find ? "Nothing has happened to this job." : "No event fits the filters."}</Empty>
       ) : (
@@ -177,12 +192,12 @@ function Log({ job, events, limit }: { job: string; events: JobEvent[]; limit: n
         </ul>
       )}
       {rows.length > MOST_ROWS && <p class="dim">{count(rows.length - MOST_ROWS)} older ones aren't shown: choose a span.</p>}
-      {events.length >= limit && limit < MOST && (
+      {seen.length >= limit && limit < MOST && (
         <button type="button" onClick={() => setQuery({ last: String(Math.min(MOST, limit * 4)) }, true)}>
           show earlier ones
         </button>
       )}
-    </Panel>
+    </>
   );
 }
 
@@ -224,12 +239,12 @@ function Picked({ job, id, known }: { job: string; id: string; known: JobEvent[]
 
 /** Spans that end now, on the coordinator's clock. */
 function Latest({ job }: { job: string }) {
-  const at = liveOf(job).data.value?.at ?? null;
-  if (at === null) return null;
+  const live = liveOf(job);
+  if (live.data.value === null) return null;
   return (
     <span role="group" aria-label="spans that end now">
       {LATEST.map(([title, minutes]) => (
-        <button key={title} type="button" onClick={() => setQuery({ from: utc(at - 60 * minutes), to: "" }, true)}>
+        <button key={title} type="button" onClick={() => setQuery({ from: utc(clockOf(live)! - 60 * minutes), to: "" }, true)}>
           {title}
         </button>
       ))}
@@ -237,31 +252,55 @@ function Latest({ job }: { job: string }) {
   );
 }
 
-/** A moment to type, in the zone of the page; the URL has it in UTC. */
+/** A moment to type, in the zone of the page; the URL has it in UTC, once it was typed to the end. */
 function Span({ name, value }: { name: "from" | "to"; value: string }) {
-  const ms = Date.parse(value);
-  const local = Number.isNaN(ms) ? "" : moment(ms).replace(" ", "T");
-  const changed = (event: Event) => {
-    const text = (event.currentTarget as HTMLInputElement).value;
-    setQuery({ [name]: text ? new Date(inZone(text)).toISOString().replace(".000Z", "Z") : "" }, true);
+  const ms = momentOf(value);
+  const local = ms === null ? "" : moment(ms).replace(" ", "T");
+  const [draft, setDraft] = useState<string | null>(null);
+  const byKeys = useRef(false);
+  const done = (field: HTMLInputElement) => {
+    byKeys.current = false;
+    setDraft(null);
+    const text = field.value.length === 16 ? `${field.value}:00` : field.value;
+    const isGone = text === "" && !field.validity.badInput;
+    if (isGone || (text !== "" && inZone(text) >= 0)) {
+      if (text !== local) setQuery({ [name]: text ? new Date(inZone(text)).toISOString().replace(".000Z", "Z") : "" }, true);
+    } else {
+      field.value = local;
+    }
   };
   return (
     <label>
-      {name} <input type="datetime-local" step="1" value={local} onChange={changed} aria-label={`${name}, in ${zoneName()}`} />
+      {name}{" "}
+      <input
+        type="datetime-local"
+        step="1"
+        max="9999-12-31T23:59:59"
+        value={draft ?? local}
+        aria-label={`${name}, in ${zoneName()}`}
+        onKeyDown={(event) => {
+          byKeys.current = event.key !== "Enter";
+          if (event.key === "Enter" && !event.currentTarget.validity.badInput) done(event.currentTarget);
+        }}
+        onPointerDown={() => (byKeys.current = false)}
+        onInput={(event) => setDraft(event.currentTarget.value)}
+        onChange={(event) => byKeys.current || done(event.currentTarget)}
+        onBlur={(event) => done(event.currentTarget)}
+      />
     </label>
   );
 }
 
-/** What "2026-10-25T02:30" in the page's zone is, in ms. Of two such moments in autumn, the first. */
+const DAY = 86_400_000;
+
+/** What "2026-10-25T02:30:00" in the page's zone is, in ms. Of two such moments in autumn, the first; what clocks skip in
+ * spring is by the clock before. */
 export function inZone(text: string, name: string = zoneName()): number {
-  const asUtc = Date.parse(`${text.length === 16 ? `${text}:00` : text}Z`);
-  for (const guess of [asUtc - 86_400_000, asUtc, asUtc + 86_400_000]) {
-    const sign = offset(guess, name);
-    const minutes = (sign.startsWith("−") ? -1 : 1) * (Number(sign.slice(1, 3)) * 60 + Number(sign.slice(4, 6)));
-    const ms = asUtc - minutes * 60_000;
-    if (moment(ms, name).replace(" ", "T") === new Date(asUtc).toISOString().slice(0, 19)) return ms;
-  }
-  return asUtc;
+  const asUtc = Date.parse(`${text}Z`);
+  if (!(Math.abs(asUtc) < 8.64e15 - 2 * DAY)) return NaN;
+  const guesses = [asUtc - DAY, asUtc, asUtc + DAY].map((near) => asUtc - offsetMinutes(near, name) * 60_000);
+  const wanted = new Date(asUtc).toISOString().slice(0, 19).replace("T", " ");
+  return guesses.find((ms) => moment(ms, name) === wanted) ?? guesses[0]!;
 }
 
 export function asMarkdown(job: string, rows: JobEvent[]): string {

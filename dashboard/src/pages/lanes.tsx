@@ -10,11 +10,16 @@ import { Links } from "../parts/links";
 import { Timeline } from "./timeline";
 import { type JobEvent, type Lane, type LiveContainer, type LiveLane, type PartitionRow, type Partitions, records } from "../types";
 
+/** Why it has ended, or else what it waits for and what it has met; empty: nothing is known. */
+function troubleOf(of: LiveLane): string {
+  return of.error || [of.awaits && `waits for ${of.awaits}`, of.trouble].filter(Boolean).join(": ");
+}
+
 /** `troubled`: whether any lane has an error to show. */
 const columns = (job: string, troubled: boolean): Column<LiveLane>[] => [
   { id: "id", title: "lane", cell: (row) => <a href={link(["jobs", job, "lanes", row.id])}><Text of={row.id} /></a>, by: (row) => row.id },
   { id: "state", title: "state", cell: (row) => <><Status of={row.state} />{row.state !== "failed" && (row.attempt ?? 1) > 1 && <span class="busy"> ◆ attempt {row.attempt}</span>}</>, by: (row) => row.state },
-  ...(troubled ? [{ id: "trouble", title: "error", wide: true, cell: (row) => (row.error || row.trouble ? <Text of={row.error || row.trouble} /> : ""), by: (row) => row.error || row.trouble || null } as Column<LiveLane>] : []),
+  ...(troubled ? [{ id: "trouble", title: "error", wide: true, cell: (row) => (troubleOf(row) ? <Text of={troubleOf(row)} /> : ""), by: (row) => troubleOf(row) || null } as Column<LiveLane>] : []),
   { id: "stage", title: "stage", cell: (row) => <Text of={`${row.stage} · ${row.group}`} />, by: (row) => `${row.stage} ${row.group}` },
   { id: "seat", title: "seat", cell: (row) => <Text of={row.seat} />, by: (row) => row.seat },
   { id: "phase", title: "phase", cell: (row) => (row.phase === null ? <span class="dim">not heard</span> : <Text of={row.phase} />), by: (row) => row.phase },
@@ -60,10 +65,10 @@ function Now({ job, stage, state, seat }: { job: string; stage: string; state: s
             <Table
               name="lanes"
               caption="Open lanes"
-              columns={columns(job, data.lanes.some((each) => each.error || each.trouble))}
+              columns={columns(job, data.lanes.some((each) => troubleOf(each) !== ""))}
               rows={data.lanes.filter((each) => (!stage || each.stage === stage) && (!state || each.state === state) && (!seat || each.seat === seat))}
               id={(row) => row.id}
-              text={(row) => `${row.id} ${row.stage} ${row.group} ${row.error ?? ""} ${row.trouble ?? ""}`}
+              text={(row) => `${row.id} ${row.stage} ${row.group} ${troubleOf(row)}`}
               empty="No lane is open: the job has ended, or none fits the filters."
             />
           </Panel>
@@ -74,12 +79,13 @@ function Now({ job, stage, state, seat }: { job: string; stage: string; state: s
   );
 }
 
-export function Choice({ name, value, values }: { name: string; value: string; values: string[] }) {
+/** `resets`: what else of the address is set back when something else is chosen. */
+export function Choice({ name, value, values, resets = [] }: { name: string; value: string; values: string[]; resets?: string[] }) {
   const all = [...new Set(values)].sort(inOrder);
   return (
     <label>
       {name}{" "}
-      <select value={value} onChange={(event) => setQuery({ [name]: event.currentTarget.value }, true)}>
+      <select value={value} onChange={(event) => setQuery({ ...Object.fromEntries(resets.map((each) => [each, ""])), [name]: event.currentTarget.value }, true)}>
         <option value="">all</option>
         {(value && !all.includes(value) ? [value, ...all] : all).map((each) => (
           <option key={each}>{each}</option>
@@ -209,10 +215,10 @@ function Present({ job, of, by }: { job: string; of: LiveLane; by: LiveContainer
           in <a href={link(["jobs", job, "containers"], { find: by.id })}><Text of={by.id} /></a> <Links job={job} of={by} />
         </p>
       )}
-      {(of.error || of.trouble) && (
+      {troubleOf(of) !== "" && (
         <div class="problem">
-          <Status of={of.error ? "failed" : "attention"} /> <Text of={of.error || of.trouble} />
-          {!of.error && of.attempt !== null && <p class="dim">It was begun again: attempt {of.attempt}{Number(of.stalls) > 0 && `; it stood still ${counted(of.stalls, "time")}`}.</p>}
+          <Status of={of.error ? "failed" : "attention"} /> <Text of={troubleOf(of)} />
+          {!of.error && (of.attempt ?? 1) > 1 && <p class="dim">It was begun again: attempt {of.attempt}{Number(of.stalls) > 0 && `; it stood still ${counted(of.stalls, "time")}`}.</p>}
         </div>
       )}
       <Facts

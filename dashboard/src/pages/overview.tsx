@@ -1,7 +1,7 @@
 // A job: is it healthy, and what holds it back?
 
 import { Empty, Facts, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
-import { jobPath, liveOf, overview, rests } from "../data";
+import { isAlive, jobPath, liveOf, overview, rests } from "../data";
 import { brief, count, counted, percent, rate, seconds } from "../format";
 import { PERIOD, useResource } from "../poll";
 import { link } from "../router";
@@ -90,7 +90,7 @@ function total(values: (number | string | null)[]): number | null {
 
 function Figures({ live }: { live: Live }) {
   const job = overview().data.value?.jobs.find((each) => each.job === live.job);
-  const alive = live.containers.filter((each) => each.gone === null);
+  const alive = live.containers.filter(isAlive);
   const failed = live.lanes.filter((each) => each.state === "failed");
   return (
     <>

@@ -29,8 +29,8 @@ export function Partitions({ job }: { job: string }) {
       <Loaded of={live}>{(data) => <Watermarks job={job} lanes={data.lanes} />}</Loaded>
       <Panel title="Partitions">
         <div class="tools">
-          <Choice name="stage" value={stage} values={live.data.value?.lanes.map((each) => each.stage) ?? []} />
-          <Choice name="lane" value={lane} values={live.data.value?.lanes.map((each) => each.id) ?? []} />
+          <Choice name="stage" value={stage} values={live.data.value?.lanes.map((each) => each.stage) ?? []} resets={["from"]} />
+          <Choice name="lane" value={lane} values={live.data.value?.lanes.map((each) => each.id) ?? []} resets={["from"]} />
           <label>
             order{" "}
             <select value={by} onChange={(event) => setQuery({ by: event.currentTarget.value, from: "" }, true)}>
@@ -43,7 +43,7 @@ export function Partitions({ job }: { job: string }) {
           </label>
         </div>
         <Loaded of={found} unknown="This coordinator lists no partitions: each lane has its own.">
-          {(data) => <List job={job} data={data} from={Number(from) || 0} />}
+          {(data) => <List job={job} data={data} from={Number(from) || 0} filtered={Boolean(stage || lane)} />}
         </Loaded>
       </Panel>
     </>
@@ -91,7 +91,7 @@ function Zoned({ ms }: { ms: number }) {
   );
 }
 
-function List({ job, data, from }: { job: string; data: Found; from: number }) {
+function List({ job, data, from, filtered }: { job: string; data: Found; from: number; filtered: boolean }) {
   const rows = records<PartitionRow>(data.table);
   const { timed = 0, holding = 0, idle } = data.totals;
   const known = Number(timed) > 0 && Number(timed) === data.total - Number(idle);
@@ -117,11 +117,11 @@ function List({ job, data, from }: { job: string; data: Found; from: number }) {
         rows={rows}
         id={(row) => `${row.ssp} ${row.lane}`}
         text={(row) => `${row.ssp} ${row.lane}`}
-        empty="No partition is read: no lane has reported."
+        empty={data.total > 0 ? `None is on this page: there are ${counted(data.total, "partition")}.` : filtered ? "No partition fits the filters." : "No partition is read: no lane has reported."}
       />
       <p class="tools">
         {from > 0 && (
-          <button type="button" onClick={() => setQuery({ from: String(Math.max(0, from - 500) || "") }, true)}>
+          <button type="button" onClick={() => setQuery({ from: String(Math.max(0, Math.min(from, data.total) - 500) || "") }, true)}>
             previous 500
           </button>
         )}

@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, lost, post } from "../api";
 import { Command, Loaded, Panel, Problem } from "../parts/basics";
-import { jobPath, liveOf } from "../data";
+import { clockOf, jobPath, liveOf } from "../data";
 import { age, type Resource, STALE } from "../poll";
 import { link, route, setQuery } from "../router";
 import { mayChange, randomId } from "../session";
@@ -167,7 +167,7 @@ function Planned({ job, kind, live, of }: { job: string; kind: string; live: Liv
       post<Plan>(jobPath(job, `/${kind}`), { ...wanted, dry: true, brief: true }).then(
         (found) => {
           if (!current) return;
-          setPlan({ asked, basis, plan: found, at: Date.now() });
+          setPlan({ asked, basis, plan: found, at: 1000 * (clockOf(of) ?? live.at) });
           setError(null);
         },
         (problem: unknown) => {

@@ -70,9 +70,9 @@ export function useApply(job: string, kind: string, path = jobPath(job, `/${kind
       askAll();
       go(link(["jobs", job, kind === "drain" ? "drain" : kind === "fence" ? "containers" : "changes"]));
     } catch (problem) {
+      setState("idle");
       if (!(problem instanceof ApiError)) throw problem;
       setError(problem);
-      setState("idle");
     }
   };
   return { state, error, ask };

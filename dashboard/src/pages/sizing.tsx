@@ -117,10 +117,10 @@ function Forecasts({ job, of }: { job: string; of: Found }) {
     },
     { id: "busy", title: "busy", cell: (row) => <><Bar part={Math.min(1, row.utilisation)} label={`busy ${percent(row.utilisation)}`} /> {percent(row.utilisation)}</>, by: (row) => row.utilisation },
     { id: "clears", title: "caught up in", number: true, cell: (row) => (row.catchUp === null ? "never" : seconds(row.catchUp)), by: (row) => row.catchUp ?? Infinity },
-    { id: "lane", title: "slowest lane", cell: (row) => <a href={link(["jobs", job, "lanes", row.lane])}><Text of={row.lane} /></a>, by: (row) => row.lane },
+    { id: "lane", title: "limited by", cell: (row) => <a href={link(["jobs", job, "lanes", row.lane])}><Text of={row.lane} /></a>, by: (row) => row.lane },
   ];
   return (
-    <Panel title="What each factor would give" note="for the slowest lane, with the load as it is; with the pause of the change">
+    <Panel title="What each factor would give" note="the busiest lane and the longest wait, with the load as it is; with the pause of the change where records wait">
       <Table
         name="factors"
         prefix="f"

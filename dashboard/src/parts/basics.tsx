@@ -28,6 +28,7 @@ const tones: Record<string, Tone> = {
   closing: "busy",
   open: "busy",
   attention: "busy",
+  "not heard": "busy",
   failed: "bad",
   lost: "bad",
   stopped: "calm",

@@ -79,6 +79,13 @@ MUTANTS = (
         '<link rel="icon" href="data:,"><link rel="stylesheet" href="http://127.0.0.1:9/font.css">',
     ),
     Mutant(
+        "a slow answer that is given up",
+        "test_pages::test_an_answer_that_comes_slowly_is_waited_for",
+        "api.ts",
+        "    clearTimeout(timer);\n    text",
+        "    text",
+    ),
+    Mutant(
         "an address from the root",
         "test_pages::test_each_page_is_reached_under_a_prefix_that_a_proxy_takes_off",
         "api.ts",
