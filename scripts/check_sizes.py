@@ -34,6 +34,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "attributes src/anabranch/coordinator/sizing/lane_load.py LaneLoad": "the figures of a lane that formulas go by",
     "attributes src/anabranch/model/lane.py Lane": _STORED,
     "attributes src/anabranch/planning/plan/planned.py PlannedLane": _SHOWN,
+    "attributes src/anabranch/protocol/lane_report.py LoadReport": _SHOWN,
     "attributes src/anabranch/protocol/status.py JobStatus": _SHOWN,
     "attributes src/anabranch/protocol/status.py LaneSizing": _SHOWN,
     "attributes src/anabranch/views/changes.py ChangeRecord": _SHOWN,

@@ -103,21 +103,35 @@ CASES: dict[str, tuple[Callable[[Stream], Stream], list[dict[str, Any]]]] = {
 }
 
 
+STARS: dict[str, tuple[Callable[[Stream], Stream], list[dict[str, Any]]]] = {
+    "fields of a struct as columns": (
+        lambda s: s.where("a = 1").with_columns(s="struct(a, b)").select("k", "s.*"),
+        [{"k": "k1", "a": 1, "b": "x"}],
+    ),
+    "the only field of a struct as a column": (
+        lambda s: s.where("a = 1").select("struct(a) as s").select("s.*"),
+        [{"a": 1}],
+    ),
+    "all columns but some": (lambda s: s.where("a = 1").select("* except (a, k)"), [{"b": "x"}]),
+}
+
+
 ALONE = [name for name in CASES if name.startswith(("map", "async", "flat", "filter", "transform", "explode"))]
 SQL = [name for name in CASES if name.startswith(("where", "select", "with", "explode"))]
 
 
 def several(site: Site, names: list[str]) -> None:
+    every = CASES | STARS
     site.log.create("in", 1)
     site.put("in", 0, ROWS, KEYS)
     job = Job("j")
     stream = job.read("in", key="k string", schema=SCHEMA)
     for number, name in enumerate(names):
-        CASES[name][0](stream).write(f"out-{number}")
+        every[name][0](stream).write(f"out-{number}")
     run = site.deployed(job)
     run.ran()
     for number, name in enumerate(names):
-        assert site.values(f"out-{number}") == CASES[name][1], name
+        assert site.values(f"out-{number}") == every[name][1], name
     assert run.rows_read() == len(ROWS)
 
 
@@ -135,6 +149,12 @@ def test_sql_branches_of_one_read(site: Site) -> None:
 @pytest.mark.long
 def test_sql_branches_of_one_read_one_of_which_makes_several_rows_of_one(site: Site) -> None:
     several(site, SQL)
+
+
+@pytest.mark.parametrize("name", STARS)
+@pytest.mark.suite(cases=2)
+def test_sql_branches_of_one_read_one_of_which_has_a_star(site: Site, name: str) -> None:
+    several(site, [name, "where not of a null is null"])
 
 
 @pytest.mark.long

@@ -16,6 +16,7 @@ from anabranch.operators import rule
 from anabranch.operators.rules import is_boundary
 from anabranch.planning.groups import Group
 from anabranch.spark.internals import query_plan
+from anabranch.spark.operators import expressions
 from anabranch.spark.operators.frames_of_operators import Context, apply, stage_key
 from anabranch.spark.operators.labels import label
 from anabranch.spark.values import Writer, codec, meta_column
@@ -136,7 +137,8 @@ def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sin
     which is then exploded.
 
     Returns None if an operator turns a row into several rows (``explode``), because several rows can't be a column of
-    one row.
+    one row. Also if an expression has a star such as ``s.*`` or ``struct(*)``: the star could stand for several
+    columns, and for those that only this pass needs.
     """
     if [s.id for s in _ways(group, start.id)] == [n.id for n in group.nodes if n.id in sinks] and len(sinks) == 1:
         (sink,) = sinks.values()
@@ -151,6 +153,8 @@ def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sin
     for node in group.nodes:
         if not _follows(group, start, node):
             continue
+        if any(expressions.has_star(each) for each in _expressions(node)):
+            return None
         source = node.inputs[0]
         unpacked = wide.select("*", f"{_row(source)}.*")
         if node.id in sinks:
@@ -200,6 +204,20 @@ def _row(node_id: int) -> str:
 
 def _alive(node_id: int) -> str:
     return f"_anabranch_alive{node_id}"
+
+
+def _expressions(node: Node) -> list[str]:
+    """The SQL expressions of an operator, without the star by which a ``select`` keeps all columns."""
+    match node.kind:
+        case "where":
+            return [node.args["condition"]]
+        case "select":
+            return [each for each in node.args["expressions"] if each.strip() != "*"]
+        case "with_columns":
+            return [*node.args["columns"].values()]
+        case "write" if "key" in node.args:
+            return [node.args["key"]]
+    return []
 
 
 def _columns(node: Node, names: list[str]) -> list[Column]:

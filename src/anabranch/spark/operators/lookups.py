@@ -18,6 +18,7 @@ from anabranch.errors import GraphError, OperatorError, StateError
 from anabranch.formats import JSON, Format
 from anabranch.model.graph import Node
 from anabranch.spark.internals import debug_lines
+from anabranch.spark.operators import table_files
 from anabranch.spark.operators.labels import label
 from anabranch.spark.query.records import again
 from anabranch.spark.values import codec, decoding, meta_column
@@ -104,13 +105,12 @@ def load(
             If false, unreadable records are skipped.
 
     Raises:
-        GraphError: the function didn't return a table, or the declaration of a stream as a table is wrong.
+        GraphError: the function didn't return a table, or the declaration of a stream or of files as a table is wrong.
     """
     if "of" in node.args:
         return _last(node, *records(node.args["of"]["stream"], spark), formats, fails)
     if node.id not in functions:
-        reader = spark.read.format(node.args["format"]).options(**_OPTIONS.get(node.args["format"], {}))
-        return (reader.schema(node.args["schema"]) if "schema" in node.args else reader).load(node.args["path"])
+        return table_files.read(node, spark)
     with debug_lines.noted():
         table = functions[node.id](spark)
     if not isinstance(table, DataFrame) or table.isStreaming:
@@ -156,9 +156,6 @@ def everything(systems: Systems, stream: str, spark: SparkSession) -> tuple[str,
     starts = system.starts(stream)
     ranges = {p: [(starts[p], end)] for p, end in system.ends(stream).items() if end > starts[p]}
     return f"{system.name}/{stream}", again(spark, system, stream, ranges)
-
-
-_OPTIONS = {"csv": {"header": "true"}}
 
 
 def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:

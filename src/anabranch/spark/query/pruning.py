@@ -4,6 +4,7 @@ determine this, because it can't look into anabranch's parsing.)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Set
 
 from pyspark.errors import AnalysisException
@@ -12,9 +13,16 @@ from pyspark.sql.types import StructType
 
 from anabranch.model.graph import Node
 from anabranch.operators import rule
+from anabranch.operators.rules import is_windowed
 from anabranch.planning.groups import Group
+from anabranch.spark.operators import expressions
 from anabranch.spark.operators.frames_of_operators import Context, apply
-from anabranch.spark.values import meta_column
+from anabranch.spark.values import codec, meta_column
+
+_PASSED_ON = re.compile(r"^\s*\*|\.\s*\*")
+"""Stars that don't give a column to a function under another name: ``*`` and ``* except (a)``, which only pass columns
+on, and ``s.*``, which names the column.
+"""
 
 Needs = dict[tuple[str, int], Set[str] | None]
 """The results of :func:`needed`, by the name of a group and the id of one of its sources."""
@@ -24,15 +32,26 @@ def needed(group: Group, source: Node, schema: StructType, context: Context) -> 
     """The columns of a source that the operators up to and including the stateful operator need. None if they need all
     columns, or if this can't be determined.
 
-    To find out whether a column is needed, Spark analyzes these operators without it. ``schema`` is the schema of the
-    source's DataFrame, including the hidden column.
+    A column is needed if an expression of these operators contains its name. Otherwise, Spark analyzes the operators
+    without the column: it is needed if this fails, or if the result has other columns. The analysis alone doesn't
+    suffice, because a name may have another meaning if there is no such column: ``user`` is a function then, and
+    ``delay`` may be an earlier result of the same ``select``.
+
+    ``schema`` is the schema of the source's DataFrame, including the hidden column.
     """
     way = _way(group, source)
     if way is None:
         return None
+    texts = [text for node in way for text in _expressions(node)]
+    if any(expressions.has_star(_PASSED_ON.sub(" ", text)) for text in texts):
+        return None
+    texts += _columns(way[-1], context)
     complete = _result(way, schema, context)
     visible = [field.name for field in schema if field.name != meta_column.NAME]
-    kept = {name for name in visible if _result(way, _without(schema, {name}), context) != complete}
+    kept = {name for name in visible if any(expressions.names(text, name) for text in texts)}
+    kept |= {
+        name for name in visible if name not in kept and _result(way, _without(schema, {name}), context) != complete
+    }
     left_out = set(visible) - kept
     return kept if left_out and _result(way, _without(schema, left_out), context) == complete else None
 
@@ -54,6 +73,27 @@ def _way(group: Group, source: Node) -> list[Node] | None:
             return None
         way.append(node)
     return way
+
+
+def _expressions(node: Node) -> list[str]:
+    """The SQL expressions of an operator."""
+    match node.kind:
+        case "where":
+            return [node.args["condition"]]
+        case "select":
+            return [*node.args["expressions"]]
+        case "with_columns":
+            return [*node.args["columns"].values()]
+        case "agg":
+            return [*node.args["aggregates"].values()]
+    raise AssertionError(f"no expressions of {node.kind}")
+
+
+def _columns(stateful: Node, context: Context) -> list[str]:
+    """The columns by which a stateful operator groups its rows, and their event time."""
+    before = stateful.inputs[0]
+    time = [context.times[before].column] if is_windowed(stateful) else []
+    return [codec.quoted(name) for name in (*context.keys[before].columns, *stateful.args["by"], *time)]
 
 
 def _without(schema: StructType, names: set[str]) -> StructType:

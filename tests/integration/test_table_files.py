@@ -1,0 +1,117 @@
+"""Files that are joined with a stream: columns are found by name, and nothing becomes null that isn't."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from anabranch import Job
+from anabranch.container import error_text
+from anabranch.container.error_text import Remedy
+from anabranch.errors import GraphError
+from anabranch.spark.operators.lookups import Lookups, load, nothing
+from anabranch.spark.query import resolution
+
+AIRPORTS = ",iata,city,name,zone\n0,MIA,Miami,Miami International,5\n1,SFO,San Francisco,,8\n"
+"""As pandas writes them: the first column has no name."""
+
+
+def job(path: Path, schema: str, **more: Any) -> Job:
+    made = Job("j")
+    read = made.read("in", key="k string", schema="n int, dest string")
+    read.join_table(str(path), **{"on": {"dest": "iata"}, "schema": schema, **more}).write("out")
+    return made
+
+
+def rows(spark: SparkSession, path: Path, schema: str, **more: Any) -> list[dict[str, Any]]:
+    """What a lane holds of the table."""
+    made = job(path, schema, **more)
+    table = partial(load, functions={}, records=nothing, formats={})
+    lookups = Lookups(table, resolution.columns(made.graph, {}, {}, __file__), lambda: 0.0)
+    return [row.asDict() for row in lookups.now(made.graph[1], spark).orderBy("iata").collect()]
+
+
+def saved(path: Path, text: str) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("schema", ["iata string, NAME string, zone int", "zone int, NAME string, iata string"])
+def test_columns_of_a_csv_file_are_found_by_the_names_in_its_header(
+    spark: SparkSession, tmp_path: Path, schema: str
+) -> None:
+    assert rows(spark, saved(tmp_path / "airports.csv", AIRPORTS), schema) == [
+        {"iata": "MIA", "NAME": "Miami International", "zone": 5},
+        {"iata": "SFO", "NAME": None, "zone": 8},
+    ]
+
+
+def test_values_of_a_csv_file_have_the_declared_types(spark: SparkSession, tmp_path: Path) -> None:
+    path = saved(tmp_path / "t.csv", "iata,d,t,b,c,x\nMIA,2020-01-02,2020-01-02T03:04:05Z,true,1.25,\n")
+    schema = "iata string, t timestamp, d date, b boolean, c decimal(5,2), x int"
+    (row,) = rows(spark, path, schema)
+    at = row.pop("t")
+    assert at.astimezone(dt.UTC) == dt.datetime(2020, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
+    assert row == {"iata": "MIA", "d": dt.date(2020, 1, 2), "b": True, "c": Decimal("1.25"), "x": None}
+
+
+def test_a_value_that_is_not_of_its_declared_type_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    path = saved(tmp_path / "airports.csv", AIRPORTS + "2,BOS,Boston,Logan,east\n")
+    with pytest.raises(Exception, match="east") as raised:
+        rows(spark, path, "iata string, zone int")
+    failure = error_text.failure(raised.value)
+    assert failure.what.endswith(f"the column 'zone' of {path} is int, and has the value 'east'")
+    assert failure.reasons == ('correct the value, or declare the column as string: schema="zone string"',)
+    assert failure.remedy is Remedy.ATTEMPT
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "told"),
+    [
+        (AIRPORTS, "iata string, code int", "airports.csv has no column 'code', but _c0, iata, city, name, zone"),
+        ("", "iata string", "airports.csv has no column 'iata', but is empty"),
+        ("iata,n\n", "iata string, n int", "has the column 'n' on both sides"),
+    ],
+    ids=["a column is missing", "there is no header", "a column of the stream"],
+)
+def test_a_header_that_does_not_fit_is_told(
+    spark: SparkSession, tmp_path: Path, text: str, schema: str, told: str
+) -> None:
+    with pytest.raises(GraphError, match=told):
+        rows(spark, saved(tmp_path / "airports.csv", text), schema)
+
+
+def test_the_files_of_a_folder_must_have_the_same_header(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "airports"
+    saved(folder / "a.csv", "iata,zone\nMIA,5\n")
+    saved(folder / "b.csv", '\n"iata",zone\nSFO,8\n')
+    saved(folder / "c.csv", "")
+    found = rows(spark, folder, "zone int, iata string", format="csv")
+    assert found == [{"iata": "MIA", "zone": 5}, {"iata": "SFO", "zone": 8}]
+    saved(folder / "b.csv", "zone,iata\n8,SFO\n")
+    with pytest.raises(GraphError, match=r"different headers: .*a.csv has iata, zone, but .*b.csv has zone, iata"):
+        rows(spark, folder, "zone int, iata string", format="csv")
+
+
+def test_a_folder_without_files_is_a_table_without_rows(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "airports").mkdir()
+    assert rows(spark, tmp_path / "airports", "iata string, zone int", format="csv") == []
+
+
+def test_a_json_value_that_is_not_of_its_declared_type_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    path = saved(tmp_path / "airports.json", '{"iata": "MIA", "zone": 5}\n{"iata": "SFO"}\n')
+    assert rows(spark, path, "iata string, zone int") == [{"iata": "MIA", "zone": 5}, {"iata": "SFO", "zone": None}]
+    saved(path, '{"iata": "MIA", "zone": "east"}\n')
+    with pytest.raises(Exception, match="CANNOT_PARSE_JSON_FIELD") as raised:
+        rows(spark, path, "iata string, zone int")
+    failure = error_text.failure(raised.value)
+    assert "the field name 'zone' and the value east" in failure.what
+    assert failure.reasons[-1].endswith("airports.json.")
+    assert failure.remedy is Remedy.ATTEMPT
