@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from anabranch import Job, ListState, MapState, Processor, Timers, ValueState
 from anabranch.errors import GraphError, UsageError
-from anabranch.testing import DRAIN, run
+from anabranch.testing import BATCH, DRAIN, run
 from tests.integration.harness import PATIENCE, Site
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -272,3 +272,39 @@ def test_a_drain_lets_each_timer_go_off_and_keeps_state(spark: SparkSession) -> 
     for clock in clocks:
         told = sorted((v["k"], v["n"], v["drains"]) for v in result[clock])
         assert told == [("a", 2, True), ("a", 3, True), ("b", 2, True), ("c", 1, True)], clock
+
+
+class Strict(Processor):
+    """Keeps a total, and in ``on_timer`` the time, which is of a class of its own in the last batch of a drain."""
+
+    total = ValueState("decimal(5,2)")
+    ended = ValueState("timestamp")
+    named = MapState("float", "map<string, array<float>>")
+
+    def on_message(self, message: dict[str, Any], timers: Timers) -> Iterator[dict[str, Any]]:
+        before = self.total.get(), sorted(self.named.items())
+        self.total.set(Decimal(message["x"]))
+        self.named.set(0.1, {"x": [0.1, None]})
+        now = self.total.get(), sorted(self.named.items())
+        timers.register(START)
+        yield {"k": message["k"], "told": f"{before} {now}"}
+
+    def on_timer(self, key: dict[str, Any], at: datetime, timers: Timers) -> Iterator[dict[str, Any]]:
+        self.ended.set(timers.now)
+        yield {"k": key["k"], "told": str(self.ended.get())}
+
+
+def test_state_gives_back_what_was_set_and_a_value_that_does_not_fit_rejects_its_message(spark: SparkSession) -> None:
+    job = Job("j")
+    read = job.read("in", key="k string", schema="x string, at timestamp", event_time="at", watermark="1 minute")
+    read.process(Strict(), schema="k string, told string", timers="event_time", name="strict").write("out")
+    rows = [[{"k": "a", "x": x, "at": START.isoformat()}] for x in ("1.5", "123456", "1.555", "2")]
+    several = [*rows[0], BATCH, *rows[1], *rows[2], *rows[3], DRAIN]
+    result = run(job, {"in": several}, timeout=PATIENCE * 2, partitions=1, on_error="dead-letter")
+    entries = "[(0.10000000149011612, {'x': [0.10000000149011612, None]})]"
+    assert [row["told"] for row in result["out"]] == [
+        f"(None, []) (Decimal('1.50'), {entries})",
+        f"(Decimal('1.50'), {entries}) (Decimal('2.00'), {entries})",
+        "9999-12-31 23:59:59+00:00",
+    ]
+    assert [letter["x"] for letter in result["in-dead-letters"]] == ["123456", "1.555"]

@@ -23,18 +23,19 @@ _GONE = object()
 
 
 class StoredValue(Protocol):
-    """Stores the value of the current key."""
+    """Stores the value of the current key. ``plain`` returns a copy of a value, as it will be read back, or raises an
+    exception for a value that isn't of the declared type."""
 
-    def check(self, value: Any) -> None: ...
+    def plain(self, value: Any) -> Any: ...
     def get(self) -> Any: ...
     def put(self, value: Any) -> None: ...
     def clear(self) -> None: ...
 
 
 class StoredList(Protocol):
-    """Stores the list of the current key."""
+    """Stores the list of the current key. For ``plain``, see :class:`StoredValue`."""
 
-    def check(self, value: Any) -> None: ...
+    def plain(self, value: Any) -> Any: ...
     def get(self) -> Iterable[Any]: ...
     def put(self, values: list[Any]) -> None: ...
     def append(self, values: list[Any]) -> None: ...
@@ -42,10 +43,10 @@ class StoredList(Protocol):
 
 
 class StoredMap(Protocol):
-    """Stores the map of the current key."""
+    """Stores the map of the current key. For ``plain``, see :class:`StoredValue`; ``plain_name`` is for names."""
 
-    def check(self, value: Any) -> None: ...
-    def check_name(self, name: Any) -> None: ...
+    def plain(self, value: Any) -> Any: ...
+    def plain_name(self, name: Any) -> Any: ...
     def get(self, name: Any) -> Any: ...
     def items(self) -> Iterable[tuple[Any, Any]]: ...
     def put(self, name: Any, value: Any) -> None: ...
@@ -135,10 +136,10 @@ class ValueState(State):
             UsageError: the value is None. Use :meth:`clear` to remove the value.
             TypeError, ValueError: the value is not of the declared type.
         """
-        if value is None:
+        plain = self._held.plain(value)
+        if plain is None:
             raise UsageError("the value None can't be stored", "call clear() to remove the value")
-        self._held.check(value)
-        self._become(_own(value))
+        self._become(plain)
 
     def clear(self) -> None:
         """Remove the value."""
@@ -197,10 +198,9 @@ class ListState(State):
             UsageError: the value is None.
             TypeError, ValueError: the value is not of the declared type.
         """
-        if value is None:
+        added = self._held.plain(value)
+        if added is None:
             raise UsageError("the value None can't be stored in a list", "append another one")
-        self._held.check(value)
-        added = _own(value)
         self._journal.note(self._added.pop)
         self._added.append(added)
 
@@ -211,11 +211,10 @@ class ListState(State):
             UsageError: a value is None.
             TypeError, ValueError: a value is not of the declared type.
         """
-        given = [_own(value) for value in values]
+        held = self._held
+        given = [held.plain(value) for value in values]
         if any(value is None for value in given):
             raise UsageError("the value None can't be stored in a list", "leave it out")
-        for value in given:
-            self._held.check(value)
         self._become(given)
 
     def clear(self) -> None:
@@ -281,8 +280,8 @@ class MapState(State):
         Raises:
             TypeError, ValueError: the name is not of the declared type.
         """
+        name = self._held.plain_name(name)
         if name not in self._known:
-            self._held.check_name(name)
             found = None if self._cleared else self._held.get(name)
             self._known[name] = _GONE if found is None else found
         value = self._known[name]
@@ -298,11 +297,11 @@ class MapState(State):
             UsageError: the name or the value is None.
             TypeError, ValueError: the name or the value is not of the declared type.
         """
-        if name is None or value is None:
+        held = self._held
+        plain_name, plain = held.plain_name(name), held.plain(value)
+        if plain_name is None or plain is None:
             raise UsageError("the value None can't be stored in a map", "call delete(name) to remove the entry")
-        self._held.check_name(name)
-        self._held.check(value)
-        self._become(name, _own(value))
+        self._become(plain_name, plain)
 
     def delete(self, name: Any) -> None:
         """Remove the entry with this name, if there is one.
@@ -310,8 +309,7 @@ class MapState(State):
         Raises:
             TypeError, ValueError: the name is not of the declared type.
         """
-        self._held.check_name(name)
-        self._become(name, _GONE)
+        self._become(self._held.plain_name(name), _GONE)
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         """All entries as pairs of name and value, in no particular order."""

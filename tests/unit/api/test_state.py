@@ -51,6 +51,40 @@ def test_what_a_message_gets_is_its_own() -> None:
     assert state.get() == {"n": [1]}
 
 
+class Converting(Lists):
+    def plain(self, value: Any) -> Any:
+        return str(value)
+
+    plain_name = plain
+
+
+def test_what_is_read_is_what_is_stored_in_the_same_turn_too() -> None:
+    store = Converting()
+    value = ValueState("string").bound(store, Journal())
+    value.set(5)
+    assert value.get() == "5"
+    several = ListState("string").bound(store, Journal())
+    several.set([1])
+    several.append(2)
+    assert several.get() == ["1", "2"]
+
+
+def test_an_entry_has_one_name_however_it_is_written() -> None:
+    store = Converting()
+    state = MapState("string", "string").bound(store, Journal())
+    state.set(7, 1)
+    state.set("7", 2)
+    assert (state.get(7), state.get("7"), 7 in state) == ("2", "2", True)
+    assert list(state.items()) == [("7", "2")]
+    state.flush()
+    assert store.entries == {"7": "2"}
+    state.begin()
+    state.delete(7)
+    assert "7" not in state
+    state.flush()
+    assert store.entries == {}
+
+
 MAP = st.tuples(st.sampled_from(["set", "delete", "clear", "get", "items"]), st.sampled_from("ab"), st.integers(1, 9))
 LIST = st.tuples(st.sampled_from(["append", "set", "clear", "get"]), st.just(""), st.integers(1, 9))
 MESSAGES = st.tuples(st.booleans(), st.booleans())

@@ -6,6 +6,7 @@ This code runs in Spark's Python workers, and in the processes of :mod:`anabranc
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import math
@@ -114,11 +115,13 @@ class Evaluator:
         self._user = user
         self._awaits = awaits(user.function)
         self._results = Results(user.schema)
+        takes = {"map": self._results.owned, "flat_map": self._several, "filter": _kept}
+        self._take: Callable[[Any], Any] = takes.get(user.kind, _kept)
 
     async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome:
         """The results for some rows. ``fails`` says whether a rejection fails the lane. If so, the function isn't
         called again after a call that fails. (Whether the results of ``map`` and ``flat_map`` functions have the
-        declared schema is checked after the last call.)
+        declared schema is usually checked after the last call.)
         """
         match self._user.kind:
             case "map_arrow":
@@ -159,7 +162,7 @@ class Evaluator:
         """Call the function at most once for each message. Returns the results, the index of each result's row, and the
         rejections.
         """
-        function, take = self._user.function, _TAKE[self._user.kind]
+        function, take = self._user.function, self._take
         returned: list[Any] = []
         places: list[int] = []
         rejected: list[Rejection] = []
@@ -184,14 +187,31 @@ class Evaluator:
 
     async def _awaited(self, message: Any) -> Any:
         if math.isinf(self._user.seconds):
-            return await _value(self._user.function(message))
+            return await self._value(self._user.function(message))
         try:
             async with asyncio.timeout(self._user.seconds) as limit:
-                return await _value(self._user.function(message))
+                return await self._value(self._user.function(message))
         except TimeoutError:
             if limit.expired():
                 raise _OverdueError(overdue(self._user.seconds)) from None
             raise
+
+    async def _value(self, called: Any) -> Any:
+        """The result of a function whose call has returned a coroutine, an async generator, or the result itself."""
+        if inspect.isasyncgen(called):
+            own = self._results.owned if self._user.kind == "flat_map" else _same
+            async with contextlib.aclosing(called):
+                return [own(each) async for each in called]
+        return await called if isinstance(called, Awaitable) else called
+
+    def _several(self, returned: Any) -> list[Any]:
+        """Copies of the rows. Each is made as the row comes: until the next one, user code can't change the row."""
+        if type(returned) is not list:
+            check_awaited(returned)
+            if isinstance(returned, dict | str | bytes) or not isinstance(returned, Iterable):
+                told = f"it returned {shortened(returned)}, not several rows: yield them, or return a list"
+                raise ResultError(told)
+        return [self._results.owned(each) for each in returned]
 
     def _map_arrow(self, rows: pa.RecordBatch, begin: Begin, fails: bool) -> Outcome:
         try:
@@ -248,13 +268,6 @@ class _Unreadable:
     error: Exception
 
 
-async def _value(called: Any) -> Any:
-    """The result of a function whose call has returned a coroutine, an async generator, or the result itself."""
-    if inspect.isasyncgen(called):
-        return [each async for each in called]
-    return await called if isinstance(called, Awaitable) else called
-
-
 def messages(rows: pa.RecordBatch) -> list[Any]:
     """The rows as dicts. Maps in the rows also become dicts, or lists of pairs if their keys are arrays or structs. A
     row that can't be converted becomes an :class:`_Unreadable`.
@@ -300,17 +313,8 @@ def _is_cancelled(error: BaseException) -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _any(returned: Any) -> Any:
+def _same(returned: Any) -> Any:
     return returned
-
-
-def _several(returned: Any) -> list[Any]:
-    if type(returned) is list:
-        return returned
-    check_awaited(returned)
-    if isinstance(returned, dict | str | bytes) or not isinstance(returned, Iterable):
-        raise ResultError(f"it returned {shortened(returned)}, not several rows: yield them, or return a list")
-    return list(returned)
 
 
 def _kept(returned: Any) -> bool:
@@ -320,6 +324,3 @@ def _kept(returned: Any) -> bool:
     if returned is not None and not isinstance(returned, bool | np.bool_):
         raise ResultError(f"it returned {shortened(returned)}, neither True nor False; bool(…) makes one")
     return bool(returned)
-
-
-_TAKE: dict[str, Callable[[Any], Any]] = {"map": _any, "flat_map": _several, "filter": _kept}

@@ -97,8 +97,9 @@ _INTEGERS = {
 }
 
 
-def column_of(type_: pa.DataType, nullable: bool) -> Column:
-    kind, usual, convert = _kind(type_)
+def column_of(type_: pa.DataType, nullable: bool, finite: bool = True) -> Column:
+    """A column. ``finite`` says whether :meth:`Column.plain` refuses NaN and infinity."""
+    kind, usual, convert = _kind(type_, finite)
     return Column(type_, kind, frozenset(usual), convert, nullable)
 
 
@@ -176,7 +177,7 @@ _ALIKE = (
 )
 
 
-def _kind(type_: pa.DataType) -> tuple[str, Sequence[type], Callable[[Any], Any]]:
+def _kind(type_: pa.DataType, finite: bool) -> tuple[str, Sequence[type], Callable[[Any], Any]]:
     types = pa.types
     if type_ in _INTEGERS:
         name, bits = _INTEGERS[type_]
@@ -184,7 +185,7 @@ def _kind(type_: pa.DataType) -> tuple[str, Sequence[type], Callable[[Any], Any]
     if types.is_boolean(type_):
         return "boolean", [bool], result_values.boolean
     if types.is_floating(type_):
-        return ("double" if type_ == pa.float64() else "float"), [float], result_values.floating(type_)
+        return ("double" if type_ == pa.float64() else "float"), [float], result_values.floating(type_, finite)
     if types.is_decimal(type_):
         return f"decimal({type_.precision},{type_.scale})", [], result_values.decimal(type_.precision, type_.scale)
     if types.is_string(type_) or types.is_large_string(type_):
@@ -202,11 +203,11 @@ def _kind(type_: pa.DataType) -> tuple[str, Sequence[type], Callable[[Any], Any]
     if types.is_time(type_):
         return "time", [], result_values.time_of_day
     if types.is_map(type_):
-        return "map", [], _map(column_of(type_.key_type, False), column_of(type_.item_type, True))
+        return "map", [], _map(column_of(type_.key_type, False, finite), column_of(type_.item_type, True, finite))
     if types.is_list(type_) or types.is_large_list(type_):
-        return "array", [], _list(column_of(type_.value_type, type_.value_field.nullable))
+        return "array", [], _list(column_of(type_.value_type, type_.value_field.nullable, finite))
     if types.is_struct(type_):
-        return "struct", [], _struct({field.name: column_of(field.type, field.nullable) for field in type_})
+        return "struct", [], _struct({each.name: column_of(each.type, each.nullable, finite) for each in type_})
     if types.is_null(type_):
         return "void", [], result_values.nothing
     return str(type_), [], lambda value: value  # Arrow converts or refuses the value

@@ -132,7 +132,8 @@ def boolean(value: Any) -> bool:
     return bool(value)
 
 
-def floating(type_: pa.DataType) -> Callable[[Any], float]:
+def floating(type_: pa.DataType, finite: bool = True) -> Callable[[Any], float]:
+    """A function that converts numbers. ``finite`` says whether it refuses NaN and infinity."""
     most = float(np.finfo(np.float64 if type_ == pa.float64() else np.float32).max)
 
     def convert(value: Any) -> float:
@@ -145,6 +146,8 @@ def floating(type_: pa.DataType) -> Callable[[Any], float]:
         except OverflowError:
             raise Wrong(value, "it is too large") from None
         if not math.isfinite(found):
+            if not finite:
+                return found
             raise Wrong(value, "it isn't finite, so it can't leave as JSON and spoils every sum; give None")
         if isinstance(value, int | np.longdouble) and found != value:
             raise Wrong(value, "a double can't hold it exactly; give float(…) of it, or declare a decimal")

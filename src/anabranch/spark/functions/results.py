@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.spark.functions import error_text, result_columns
+from anabranch.spark.functions import copies, error_text, result_columns
 from anabranch.spark.functions.error_text import shortened
 from anabranch.spark.functions.result_columns import Column
 from anabranch.spark.functions.result_values import ResultError, Wrong, check_awaited, is_missing, type_name
@@ -29,6 +29,30 @@ class Results:
         self.schema = schema
         self._columns = [result_columns.column_of(field.type, field.nullable) for field in schema]
         self._names = frozenset(schema.names)
+        self._changing = [field.name for field in schema if copies.can_change(field.type)]
+
+    def owned(self, row: Any) -> Any:
+        """A copy of a row that a function has returned, because user code may change the row later. A row that can't be
+        copied is converted at once; ResultError is raised if it isn't valid.
+        """
+        try:
+            if type(row) is dict:
+                return self._copy(row)
+        except BaseException:  # a value of an unusual type, or user code, which can raise anything
+            pass
+        try:
+            return self.row(row)
+        except ResultError:
+            raise
+        except BaseException as error:
+            raise ResultError(_unreadable(error)) from None
+
+    def _copy(self, row: dict[str, Any]) -> dict[str, Any]:
+        made = row.copy()
+        for name in self._changing:
+            if name in made:
+                made[name] = copies.copied(made[name])
+        return made
 
     def batch(self, rows: Sequence[Any]) -> tuple[pa.RecordBatch, dict[int, str]]:
         """A batch of the rows that can be converted, in order; and, by index, the reason why each other row can't be
@@ -88,7 +112,7 @@ class Results:
             except ResultError as error:
                 errors[number] = error_text.bounded(str(error))
             except BaseException as error:  # from user code, in an object that the function has returned
-                errors[number] = f"what it returned can't be read: {error_text.described(error)}"
+                errors[number] = _unreadable(error)
             else:
                 good.append(values)
         columns = [column.built([values[at] for values in good]) for at, column in enumerate(self._columns)]
@@ -116,3 +140,7 @@ class Results:
             where = f"its column {error_text.bounded(name + wrong.path)!r} is {wrong.kind or column.kind}"
             got = "null" if is_missing(wrong.value) else f"{shortened(wrong.value)} ({type_name(wrong.value)})"
             raise ResultError(f"{where}, but got {got}: {wrong.advice}") from None
+
+
+def _unreadable(error: BaseException) -> str:
+    return f"what it returned can't be read: {error_text.described(error)}"

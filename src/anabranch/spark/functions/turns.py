@@ -29,14 +29,13 @@ from anabranch.api.journal import Journal
 from anabranch.api.processor import Processor
 from anabranch.api.state import State
 from anabranch.api.timers import StoredTimers, Timers
-from anabranch.spark.functions import error_text
+from anabranch.spark.functions import error_text, state_values
 from anabranch.spark.functions.calling import Begin, Rejection
 from anabranch.spark.functions.error_text import shortened
 from anabranch.spark.functions.isolation import TRIES, Host, LostError, killed
 from anabranch.spark.functions.isolation_host import Channel, Service
 from anabranch.spark.functions.job_functions import JobFunction
 from anabranch.spark.functions.results import ResultError, Results, check_awaited
-from anabranch.spark.internals import type_verifiers
 
 __all__ = [
     "VALUE",
@@ -125,7 +124,7 @@ class LocalTurns:
         self._processor = copy.copy(keyed.processor)
         self._states: list[State] = []
         for name, state in keyed.processor.states().items():
-            bound = state.bound(_kept(state, stored[name], keyed.schemas[name]), self._journal)
+            bound = state.bound(_kept(name, state, stored[name], keyed.schemas[name]), self._journal)
             setattr(self._processor, name, bound)
             self._states.append(bound)
         self._timers = Timers(timers, keyed.clock, self._journal)
@@ -296,29 +295,21 @@ def fields(readers: Sequence[tuple[str, Callable[[Any], Any] | None]], row: Sequ
     return {name: read(value, reader) for (name, reader), value in zip(readers, row, strict=True)}
 
 
-def _kept(state: State, stored: Any, schemas: Schemas) -> Any:
+def _kept(name: str, state: State, stored: Any, schemas: Schemas) -> Any:
     kinds: dict[str, type[_Kept]] = {"value": _Value, "list": _List, "map": _Map}
-    return kinds[state.kind](stored, schemas)
+    return kinds[state.kind](name, state, stored, schemas)
 
 
 class _Kept:
     """Wraps one of Spark's states. Converts values of processors to the tuples that Spark stores, and back."""
 
-    def __init__(self, state: Any, schemas: Schemas) -> None:
-        self._state = state
+    def __init__(self, name: str, state: State, stored: Any, schemas: Schemas) -> None:
+        self._state = stored
         self._schemas = schemas
         # A value of a wrong type must be found here. If Spark's store refused it, the message couldn't be rejected.
-        self._verify = type_verifiers.of_type(schemas.values)
+        kind = schemas.values.fields[0].dataType if schemas.single else schemas.values
+        self.plain = state_values.converter(f"state {name!r}", state.type, kind)
         self._readers = [(field.name, reader(field.dataType)) for field in schemas.values]
-        self._times = [isinstance(field.dataType, TimestampType) for field in schemas.values]
-
-    def check(self, value: Any) -> None:
-        """Raises a PySpark exception, or a TypeError, if the value can't be stored."""
-        kept = self._kept(value)
-        self._verify(kept)
-        times = [each for is_time, each in zip(self._times, kept, strict=True) if is_time and each is not None]
-        if any(each.tzinfo is None for each in times):
-            raise TypeError(f"state was given {value!r}, with a time that has no zone; pass a datetime with tzinfo")
 
     def clear(self) -> None:
         self._state.clear()
@@ -328,12 +319,7 @@ class _Kept:
         return read[VALUE] if self._schemas.single else read
 
     def _kept(self, value: Any) -> tuple[Any, ...]:
-        if self._schemas.single:
-            return (value,)
-        names = self._schemas.values.names
-        if not isinstance(value, dict) or not value.keys() <= set(names):
-            raise TypeError(f"state of the fields {', '.join(names)} was given {value!r}; give a dict of them")
-        return tuple(value.get(name) for name in names)
+        return (value,) if self._schemas.single else tuple(value[name] for name in self._schemas.values.names)
 
 
 class _Value(_Kept):
@@ -357,14 +343,11 @@ class _List(_Kept):
 
 
 class _Map(_Kept):
-    def __init__(self, state: Any, schemas: Schemas) -> None:
-        super().__init__(state, schemas)
-        names = schemas.names or StructType()
-        self._verify_name = type_verifiers.of_type(names)
-        self._name = reader(names.fields[0].dataType)
-
-    def check_name(self, name: Any) -> None:
-        self._verify_name((name,))
+    def __init__(self, name: str, state: Any, stored: Any, schemas: Schemas) -> None:
+        super().__init__(name, state, stored, schemas)
+        kind = (schemas.names or StructType()).fields[0].dataType
+        self.plain_name = state_values.converter(f"the name of an entry in state {name!r}", state.names, kind)
+        self._name = reader(kind)
 
     def get(self, name: Any) -> Any:
         kept = self._state.getValue((name,))

@@ -204,3 +204,40 @@ def test_a_message_that_takes_too_long_is_left_out() -> None:
     assert [(each.place, each.error) for each in turn.rejected] == [
         (4, "the function worked on it for more than 2 s: [job] message_timeout")
     ]
+
+
+class Wrong(Processor):
+    """Changes state before it uses a value or a name of another type than declared."""
+
+    count = ValueState("long")
+    named = MapState("string", "long")
+
+    def on_message(self, message: dict[str, Any], timers: Timers) -> Iterable[dict[str, Any]]:
+        self.count.set(self.count.get(0) + 1)
+        self.named.set("7", self.named.get("7", 0) + 1)
+        match message["n"]:
+            case 0:
+                self.count.set("5")
+            case 1:
+                self.named.set(7, 1)
+            case 2:
+                self.named.get(7)
+            case 3:
+                self.named.delete(7)
+            case 4:
+                self.named.set("8", 1.5)
+        yield {"n": self.named.get("7")}
+
+
+def test_a_value_or_name_of_another_type_rejects_its_message_and_changes_nothing() -> None:
+    key = Key()
+    schemas = {"count": SCHEMAS["count"], "named": SCHEMAS["named"]}
+    local = KeyedProcessor(Wrong(), None, RESULT, schemas, __file__).opened(key.stored, None)
+    turn = local.on_messages(0, [{"n": n} for n in range(6)], lambda _: None, False)
+    name = "TypeError: the name of an entry in state 'named' is declared as 'string', but was given 7 (int): give a str"
+    told = [each.error for each in turn.rejected]
+    assert told[0].startswith("TypeError: state 'count' is declared as 'long', but was given '5' (str): give an int")
+    assert all(each.startswith(name) for each in told[1:4])
+    assert told[4].startswith("TypeError: state 'named' is declared as 'long', but was given 1.5 (float): give an int")
+    assert (numbers(turn), [each.place for each in turn.rejected]) == ([1], [0, 1, 2, 3, 4])
+    assert (key.stored["count"].value, key.stored["named"].named) == ((1,), {("7",): (1,)})
