@@ -16,7 +16,7 @@ from anabranch.container.retries import Standstill
 from anabranch.model.lane import Lane, Position
 from anabranch.model.ssp import parsed
 from anabranch.protocol.lane_report import LaneReport
-from tests.integration.harness import PATIENCE, Deployed, KafkaSite, Site
+from tests.integration.harness import PATIENCE, Deployed, KafkaSite, Site, always
 
 COUNT = 600
 """Records of a batch that takes half a minute: 0.05 s each."""
@@ -30,7 +30,8 @@ class Running:
     def __init__(self, run: Deployed, lane: Lane) -> None:
         self.run = run
         build = run.building(lane, {})
-        self.runner = LaneRunner(run.lane_folders, lane, run.epoch, build, lane.begins, None, Standstill(math.inf))
+        begins = always(lane.begins)
+        self.runner = LaneRunner(run.lane_folders, lane, run.epoch, build, begins, None, Standstill(math.inf))
         self.runner.start()
         self.runner.acknowledge(upstream_ended=False)
 

@@ -204,8 +204,8 @@ class Deployed:
                 lane,
                 self.epoch,
                 self.building(lane, until),
-                {**self.starting, **lane.begins},
-                until,
+                always({**self.starting, **lane.begins}),
+                always(until),
                 Standstill(math.inf),
             )
             runner.start()
@@ -224,7 +224,7 @@ class Deployed:
     def running(self) -> Iterator[Callable[[], dict[str, LaneReport]]]:
         """All lanes run at once, until the end; gives what tells their reports."""
         runners = [
-            LaneRunner(self.lane_folders, lane, self.epoch, self.building(lane, {}), {}, None, Standstill(math.inf))
+            LaneRunner(self.lane_folders, lane, self.epoch, self.building(lane, {}), dict, None, Standstill(math.inf))
             for lane in self.lanes
         ]
         for runner in runners:
@@ -298,6 +298,11 @@ class Deployed:
             )
 
         return build
+
+
+def always(offsets: Offsets) -> Callable[[], Offsets]:
+    """What looks up these offsets."""
+    return lambda: offsets
 
 
 def copying(site: Site) -> Deployed:

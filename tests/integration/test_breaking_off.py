@@ -378,7 +378,7 @@ def test_what_a_former_process_has_left_is_taken_back_by_whoever_closes_the_lane
         slow.run.lanes[0],
         slow.run.epoch,
         slow.run.building(slow.run.lanes[0], {}),
-        {},
+        dict,
         None,
         Standstill(math.inf),
     )

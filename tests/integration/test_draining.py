@@ -29,7 +29,7 @@ from anabranch.spark.internals import query_hold
 from anabranch.spark.internals.query_hold import HeldQuery
 from anabranch.testing import DRAIN, run
 from tests.integration.flights import SCHEMA, closed, computed, flights, put, written
-from tests.integration.harness import PATIENCE, Deployed, Site
+from tests.integration.harness import PATIENCE, Deployed, Site, always
 from tests.support.surfaces import lacking
 
 
@@ -56,7 +56,13 @@ class Drained:
         self.runners: list[LaneRunner] = []
         for lane in run.lanes:
             runner = LaneRunner(
-                run.lane_folders, lane, run.epoch, run.building(lane, {}), lane.begins, None, Standstill(math.inf)
+                run.lane_folders,
+                lane,
+                run.epoch,
+                run.building(lane, {}),
+                always(lane.begins),
+                None,
+                Standstill(math.inf),
             )
             self.runners.append(runner)
 

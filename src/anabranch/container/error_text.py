@@ -17,6 +17,7 @@ from anabranch.errors import (
     DamagedError,
     FencedError,
     LogError,
+    OperatorError,
     StateError,
     UnsupportedFormatError,
     UsageError,
@@ -28,6 +29,12 @@ __all__ = ["Failure", "Remedy", "failure", "is_fenced", "is_final", "is_of_java"
 
 _FINAL = (ConflictError, LogError, StateError, UnsupportedFormatError, UsageError)
 _OURS = re.compile(r"anabranch\.errors\.\w+: (.+?)(?=\n\s*\n|\n\tat |\n\s*at \S+\(|\Z)", re.DOTALL)
+_OF_OPERATOR = re.compile(
+    rf"anabranch\.errors\.{OperatorError.__name__}: (?!join_table [^\n]* can't read its table: )|"
+    r"^== (?:SQL|DataFrame)\b",
+    re.MULTILINE,
+)
+"""Matches the texts of failures of functions and expressions. Reading the table of a ``join_table`` isn't one."""
 _NO_ANSWER = re.compile(r"Py4J\w*Error|Connection(?:Refused|Reset)Error|BrokenPipeError|EOFError")
 _LONGEST = 600
 _MOST_REASONS = 2
@@ -57,6 +64,7 @@ class Failure:
         reasons: lines that say what led to the failure, or where it was noticed.
         remedy: what may help without the user.
         awaits: what the lane waits for, if waiting is the remedy.
+        unless_full: the failure to report instead if no disk is full; None if that needn't be checked.
     """
 
     what: str
@@ -64,6 +72,7 @@ class Failure:
     cure: str = ""
     remedy: Remedy = Remedy.PROCESS
     awaits: str = ""
+    unless_full: Failure | None = None
 
     @property
     def told(self) -> str:
@@ -178,19 +187,26 @@ def _kinds() -> Iterator[_Kind]:
 def failure(error: BaseException, home: str = "") -> Failure:
     """The failure to report for an error. A stack frame in the job's folder, ``home``, shows which line of the job's
     code failed.
+
+    If the job's own code has failed, waiting may only help if a disk is full: see :attr:`Failure.unless_full`.
     """
     failed = _failure(error, home)
     if isinstance(error, DamagedError | FencedError | UsageError):
         return failed
     text = root_cause.text_of(error)
     awaited = surroundings.awaited(text)
-    if awaited is None or (awaited is not surroundings.DISK and _is_of_job(text, home)):
+    of_job = awaited is not None and _is_of_job(text, home)
+    if awaited is None or (awaited is not surroundings.DISK and of_job):
         return failed
-    return replace(failed, cure=awaited.cure, remedy=Remedy.WAIT, awaits=awaited.name)
+    unless_full = failed if of_job else None
+    return replace(failed, cure=awaited.cure, remedy=Remedy.WAIT, awaits=awaited.name, unless_full=unless_full)
 
 
 def _is_of_job(text: str, home: str) -> bool:
-    """Whether the job's own code has failed. Then nobody knows whether the services that it calls will recover."""
+    """Whether the job's own code has failed: a function or an expression. Then nobody knows whether the services that
+    it calls will recover, and the text may quote any value of a record."""
+    if _OF_OPERATOR.search(text) is not None:
+        return True
     return bool(home) and root_cause.parsed(text).frame_in(home) is not None
 
 

@@ -6,7 +6,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import msgspec
@@ -216,13 +216,17 @@ class Container:
         return Standstill(patience)
 
     def _runner(self, lane: Lane, until_caught_up: bool, standstill: Standstill, life: Life) -> LaneRunner:
-        starting = self._builder.starting(lane, lane.begins)
-        until = self._builder.until(lane) if until_caught_up else None
+        # Inputs are only asked in the lane's own thread: if they can't be reached, other lanes keep running.
+        starting = cache(partial(self._builder.starting, lane, lane.begins))
+        until = cache(partial(self._builder.until, lane)) if until_caught_up else None
+
+        def ends() -> Offsets:
+            return {} if until is None else until()
 
         def build(folder: Folder, clock: str, positions: Offsets, dropped: Callable[[int], None]) -> LaneQuery:
-            query = self._builder.query(lane, folder, clock, positions, until or {}, dropped)
+            query = self._builder.query(lane, folder, clock, positions, ends(), dropped)
             found = self._preparations.foreseen(lane)
-            known = None if found is None or until else found.known(query)
+            known = None if found is None or ends() else found.known(query)
             if known is not None and folder.planned() < 0:
                 folder.begin_at(known.begins)
             return known or query
@@ -239,7 +243,7 @@ class Container:
             wake=self._turn.set,
             drained=self._hook.drained,
             handover=Handover(
-                prestarted=lambda: None if until else self._prestarted(lane, starting),
+                prestarted=lambda: None if ends() else self._prestarted(lane, starting),
                 is_awaited=partial(self._prestarter.is_awaited, lane.id),
                 ends_at=partial(self._prestarter.end_at, lane.id),
             ),
@@ -250,19 +254,15 @@ class Container:
     def _prestart(self, lane: Lane, starting: Offsets) -> PrestartedQuery | None:
         return self._builder.prestarted(lane, starting, self._preparations.foreseen(lane))
 
-    def _prestarted(self, lane: Lane, starting: Offsets) -> PrestartedQuery | None:
-        """The lane's prestarted query; None if there is none. If it doesn't fit the lane or starts at other offsets, it
-        is abandoned, and the result is None, too."""
-        ahead = self._prestarter.take(lane)
-        if ahead is None:
-            return None
-        lane_folders = self._builder.lane_folders
-        query = self._builder.query(lane, lane_folders.at(lane, lane.epoch), str(lane_folders.clock(lane)), starting)
-        if ahead.begins_as(query, starting):
-            return ahead
-        log.info("a lane starts in another way than was prepared", lane=lane.id)
-        ahead.abandon()
-        return None
+    def _prestarted(self, lane: Lane, starting: Callable[[], Offsets]) -> PrestartedQuery | None:
+        """The lane's prestarted query; None if there is none that fits the lane and starts at its start offsets."""
+
+        def wanted() -> tuple[LaneQuery, Offsets]:
+            begins, lane_folders = starting(), self._builder.lane_folders
+            folder = lane_folders.at(lane, lane.epoch)
+            return self._builder.query(lane, folder, str(lane_folders.clock(lane)), begins), begins
+
+        return self._prestarter.take_fitting(lane, wanted)
 
     def _stop_all(self) -> None:
         self.standbys.end()

@@ -44,7 +44,7 @@ class Restarts:
     """How many times in a row a process was replaced.
 
     Attributes:
-        batches: the last committed batch of each lane at the last replacement (-1: none).
+        batches: the highest batch that each lane was known to have committed at the last replacement (-1: none).
         why: the reason for the last replacement.
     """
 
@@ -58,12 +58,14 @@ class Restarts:
 
         Args:
             lane: the failed lane; empty if the Java process has ended. Then progress of any lane counts.
-            batches: the last committed batch of each lane now.
+            batches: the last committed batch of each lane, as far as it is known now: a new attempt doesn't know it
+                until its query runs.
         """
         failed = [lane] if lane else [*batches]
         progress = any(batches.get(each, -1) > self.batches.get(each, -1) for each in failed)
         number = 1 if progress else self.number + 1
-        return None if number > MOST else Restarts(number, dict(batches), why)
+        known = {each: max(batches.get(each, -1), self.batches.get(each, -1)) for each in {**self.batches, **batches}}
+        return None if number > MOST else Restarts(number, known, why)
 
     def to_text(self) -> str:
         return json.dumps({"number": self.number, "batches": {**self.batches}, "why": self.why})

@@ -51,7 +51,7 @@ A, B = "0-a", "1-b"
 )
 def test_how_often(number: int, before: dict[str, int], lane: str, now: dict[str, int], follows: int | None) -> None:
     found = Restarts(number, before).after(lane, now, "it broke")
-    assert found == (None if follows is None else Restarts(follows, now, "it broke"))
+    assert found == (None if follows is None else Restarts(follows, {**before, **now}, "it broke"))
 
 
 def test_without_progress_it_ends() -> None:
@@ -59,6 +59,15 @@ def test_without_progress_it_ends() -> None:
     while (following := here.after(A, {A: 3}, "")) is not None and processes < 9:
         here, processes = following, processes + 1
     assert processes == MOST
+
+
+def test_a_batch_that_was_known_before_is_no_progress() -> None:
+    """A new attempt doesn't know its last batch until its query runs."""
+    here: Restarts | None = Restarts()
+    for now in ({A: 41}, {A: -1}, {A: 41}):
+        assert here is not None
+        here = here.after("", now, "Java has ended")
+    assert here is None
 
 
 def test_it_goes_through_the_environment() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from anabranch.container.error_text import Remedy
 from anabranch.container.lane.events import Closing
 from anabranch.container.lane.lifecycle import Leaving, Phase
 from anabranch.container.retries import Retries, Standstill
-from anabranch.protocol.lane_report import LanePhase, LaneReport
+from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
 from tests.support.reports import lane_report
 from tests.unit.container.supervised import Supervised
 from tests.unit.coordinator.helpers import FIRST, FLIGHTS, lane
@@ -170,6 +173,79 @@ def test_a_lane_that_has_nothing_to_do_waits_no_more() -> None:
     supervised.runners[-1].say(phase=LanePhase.RUNNING)
     assert supervised.turn().attempt.awaits
     assert supervised.turn(21).attempt.awaits == ""
+    supervised.clock.at += 100
+    supervised.runners[-1].remedy, supervised.runners[-1].awaits = Remedy.WAIT, "the brokers of Kafka"
+    supervised.fail()
+    began = 2000 - supervised.clock()
+    supervised.turn()
+    told = supervised.turn(0.5)
+    assert (told.attempt.awaits, told.attempt.awaits_since) == ("the brokers of Kafka", began)  # another wait
+
+
+def attempts_that_fail(supervised: Supervised, hours: int, run: Callable[[int], None]) -> None:
+    """A lane fails again and again for its surroundings, until it is given up, but for so long at most. ``run`` says
+    what happens in each attempt."""
+    supervised.lane = lane(FIRST, folder_epoch=1)
+    for number in range(hours * 3600):
+        supervised.runners[-1].remedy, supervised.runners[-1].awaits = Remedy.WAIT, "the brokers of Kafka"
+        run(number)
+        supervised.fail()
+        before = len(supervised.runners)
+        while len(supervised.runners) == before and not supervised.supervisor.ended:
+            supervised.turn(1)
+        if supervised.supervisor.ended or supervised.clock.at > hours * 3600:
+            break
+
+
+def test_an_attempt_that_does_not_know_its_batch_yet_does_not_prolong_the_wait() -> None:
+    supervised = Supervised(longest=600)
+
+    def run(number: int) -> None:
+        if number % 2:  # the others fail while they take their folders
+            supervised.runners[-1].say(phase=LanePhase.RUNNING, batch=41)
+            supervised.turn(1)
+
+    attempts_that_fail(supervised, 2, run)
+    assert supervised.supervisor.report.phase == "failed"
+    assert supervised.clock.at < 1000 + 700
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        {"batch_progress": BatchProgress(number=42, planned=7)},
+        {"positions": {str(FLIGHTS): 3}, "ends": {str(FLIGHTS): 4}},  # its batch can't be planned
+        {"ends_known": False},
+    ],
+)
+def test_a_query_that_runs_for_a_while_and_then_fails_on_its_batch_does_not_prolong_the_wait(work: Any) -> None:
+    supervised = Supervised(longest=600)
+    awaited: list[str] = []
+
+    def run(_: int) -> None:
+        supervised.runners[-1].say(phase=LanePhase.RUNNING, batch=41, **work)
+        for _ in range(30):
+            supervised.turn(1)
+        awaited.append(supervised.supervisor.report.attempt.awaits)
+
+    attempts_that_fail(supervised, 2, run)
+    assert supervised.supervisor.report.phase == "failed"
+    assert set(awaited) == {""}  # but while it runs, it doesn't count as waiting
+    assert supervised.clock.at < 1000 + 900
+
+
+def test_the_time_in_which_a_lane_runs_does_not_count_as_a_wait() -> None:
+    supervised = Supervised(longest=60)
+    supervised.lane = lane(FIRST, folder_epoch=1)
+    for seconds in (0, 1000):
+        supervised.runners[-1].remedy, supervised.runners[-1].awaits = Remedy.WAIT, "the brokers of Kafka"
+        supervised.runners[-1].say(phase=LanePhase.RUNNING, batch_progress=BatchProgress(number=0, planned=7))
+        for _ in range(seconds):
+            supervised.turn(1)
+        supervised.fail(batch_progress=None)
+        supervised.turn()
+        supervised.turn(10)
+    assert (len(supervised.runners), supervised.supervisor.ended) == (3, False)
 
 
 def test_a_lane_that_waits_can_be_stopped() -> None:

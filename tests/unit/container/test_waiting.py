@@ -102,6 +102,9 @@ def test_so_is_a_postgresql_server_that_does_not_answer() -> None:
         "[DIVIDE_BY_ZERO] Division by zero",
         "OutOfMemoryError: Java heap space",
         "the table doesn't take a row: value too long for type character varying(3)",
+        'connection to server at "10.0.0.1", port 5432 failed: FATAL:  password authentication failed for user "me"',
+        'connection to server at "10.0.0.1", port 5432 failed: FATAL:  database "none" does not exist',
+        'connection to server on socket "/run/.s.PGSQL.5432" failed: FATAL:  no pg_hba.conf entry for host "[local]"',
         "terminating connection due to idle-in-transaction timeout",  # of a batch that takes too long each time
     ],
 )

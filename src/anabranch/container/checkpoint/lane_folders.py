@@ -108,12 +108,15 @@ class LaneFolders:
 
     def explained(self, failed: Failure) -> Failure:
         """The failure. If it was caused by a full disk, a reason is added for each full disk on which anabranch writes,
-        because most errors of full disks name no file."""
+        because most errors of full disks name no file. If none is full, ``failed.unless_full`` counts."""
         if failed.awaits != surroundings.DISK.name:
             return failed
         folders = (str(folder.path) for system in self.systems.all for folder in system.folders())
         places = (urlsplit(self.root).path, *folders, tempfile.gettempdir())
-        return replace(failed, reasons=(*failed.reasons, *surroundings.full_disks(places)))
+        full = surroundings.full_disks(places)
+        if not full and failed.unless_full is not None:
+            return failed.unless_full
+        return replace(failed, reasons=(*failed.reasons, *full), unless_full=None)
 
     def check_new(self, lane: Lane, published: int) -> None:
         """Raises StateError if the outputs of a new lane already contain a batch of this lane."""

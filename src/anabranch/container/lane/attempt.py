@@ -54,9 +54,9 @@ class Attempt:
     read ``query`` and ``report``.
 
     Args:
-        starting: the lane's start offsets, by whole SSP.
-        until: by whole SSP, the offsets at which the lane ends; None to keep running. See :meth:`QueryBuilder.until
-            <anabranch.container.lane.building.QueryBuilder.until>`.
+        starting: the lane's start offsets, by whole SSP; {} until they are looked up.
+        until: by whole SSP, the offsets at which the lane ends, {} until they are looked up; None to keep running. See
+            :meth:`QueryBuilder.until <anabranch.container.lane.building.QueryBuilder.until>`.
     """
 
     lane_folders: LaneFolders

@@ -125,13 +125,15 @@ class QueryBuilder:
 
     def until(self, lane: Lane) -> Offsets:
         """Where, by whole SSP, the inputs end that the job doesn't write itself, including the records of open
-        transactions. This is looked up once per stream, so it is the same for all lanes of the container.
+        transactions. It is the same for all lanes of the container: what was looked up first for a stream counts.
+        Thread-safe.
         """
         own = {stages.stream_of(self.job.graph, n) for n in self.job.graph.nodes if is_boundary(n)}
         found: Offsets = {}
         for ssp in (*lane.ssps, *lane.broadcast):
             if ssp.stream not in own:
                 if ssp.stream not in self._noted:
-                    self._noted[ssp.stream] = self.lane_folders.systems.named(ssp.system).high_watermarks(ssp.stream)
+                    ends = self.lane_folders.systems.named(ssp.system).high_watermarks(ssp.stream)
+                    self._noted.setdefault(ssp.stream, ends)  # another lane may have been faster
                 found[ssp.whole] = self._noted[ssp.stream].get(ssp.partition, 0)  # 0: the partition was added later
         return found

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from anabranch.container import error_text, root_cause
+from anabranch.container import error_text, root_cause, surroundings
 from anabranch.container.checkpoint import damage
 from anabranch.container.error_text import Failure, Remedy
 from anabranch.container.lane.attempt import Attempt
-from anabranch.errors import AnabranchError, OperatorError
+from anabranch.errors import AnabranchError, NotFoundError, OperatorError
 from anabranch.model.graph import Node
 
 __all__ = ["attributed", "operator_error"]
@@ -47,7 +47,8 @@ def _cause(attempt: Attempt, error: Exception) -> Failure:
     )
     if operator is None:
         return failed
-    return replace(failed, what=operator.what, cure=operator.cure, remedy=Remedy.ATTEMPT)
+    named = replace(failed, what=operator.what, cure=operator.cure, remedy=Remedy.ATTEMPT, awaits="", unless_full=None)
+    return replace(failed, what=operator.what, unless_full=named) if failed.awaits == surroundings.DISK.name else named
 
 
 def _wrong_inputs(attempt: Attempt) -> AnabranchError | None:
@@ -59,10 +60,17 @@ def _wrong_inputs(attempt: Attempt) -> AnabranchError | None:
             if attempt.started is None or not attempt.started.isActive:  # perhaps the query couldn't be stopped
                 damage.check(attempt.folder_in_use, attempt.lane)
     except AnabranchError as wrong:
-        return wrong
+        return wrong if _is_of_inputs(wrong) else None
     except Exception:  # perhaps it is the folder that has failed
         return None
     return None
+
+
+def _is_of_inputs(error: AnabranchError) -> bool:
+    """Whether an error says what is wrong with a stream or the folder. Otherwise it only says that they can't be
+    examined at the moment, for example because a broker can't be reached."""
+    is_known = isinstance(error, NotFoundError) or error_text.is_final(error)
+    return is_known and error_text.failure(error).remedy is not Remedy.WAIT
 
 
 def operator_error(text: str, first: str, nodes: Sequence[Node], ranges: Ranges) -> OperatorError | None:

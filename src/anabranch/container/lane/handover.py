@@ -173,6 +173,22 @@ class Prestarter:
             beginning = self._prestarts.pop((lane.id, lane.epoch), None)
         return None if beginning is None else beginning.result()
 
+    def take_fitting(self, lane: Lane, wanted: Callable[[], tuple[LaneQuery, Offsets]]) -> PrestartedQuery | None:
+        """The prestarted query of a lane, like :meth:`take`, if it can be used in place of the ``wanted`` query, which
+        starts at the given offsets. Otherwise, or if ``wanted`` raises an error, the prestarted query is abandoned."""
+        ahead = self.take(lane)
+        if ahead is None:
+            return None
+        try:
+            if ahead.begins_as(*wanted()):
+                return ahead
+        except Exception:
+            ahead.abandon()
+            raise
+        log.info("a lane starts in another way than was prepared", lane=lane.id)
+        ahead.abandon()
+        return None
+
     def end(self) -> None:
         """Abandon all prestarted queries."""
         self.announce((), ())

@@ -21,7 +21,7 @@ class InputEnds:
     for a while.
 
     Args:
-        until: the offsets beyond which the lane doesn't read, by whole SSP; None if the lane keeps running.
+        until: returns the offsets beyond which the lane doesn't read, by whole SSP; None if the lane keeps running.
 
     Attributes:
         sure: whether the last lookup succeeded.
@@ -31,12 +31,12 @@ class InputEnds:
         self,
         lane: str,
         look: Callable[[], Mapping[SSP, int]],
-        until: Mapping[SSP, int] | None,
+        until: Callable[[], Mapping[SSP, int] | None],
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._lane = lane
         self._look = look
-        self._until = until or {}
+        self._until = until
         self._clock = clock
         self._known: dict[str, int] = {}
         self._at = -_EVERY
@@ -54,6 +54,7 @@ class InputEnds:
                 self.sure = False
             else:
                 self.sure = True
-                self._known = texts({ssp: min(end, self._until.get(ssp, end)) for ssp, end in ends.items()})
+                until = self._until() or {}
+                self._known = texts({ssp: min(end, until.get(ssp, end)) for ssp, end in ends.items()})
             self._at = self._clock()
         return self._known

@@ -34,7 +34,7 @@ class Monitor:
 
     def __init__(self, attempt: Attempt) -> None:
         self.outputs = Outputs(attempt.lane_folders.systems, attempt.lane)
-        self.ends = InputEnds(attempt.lane.id, attempt.inputs.ends, attempt.until)
+        self.ends = InputEnds(attempt.lane.id, attempt.inputs.ends, lambda: attempt.until)
         self.time_noted = False
         self._attempt = attempt
         self._reporter = attempt.reporter

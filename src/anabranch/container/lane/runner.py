@@ -55,9 +55,9 @@ class LaneRunner:
     """Runs one attempt of a lane in a separate thread, and maintains the lane's report.
 
     Args:
-        starting: the lane's start offsets, by whole SSP.
-        until: by whole SSP, the offsets at which the lane ends; None to keep running. See :meth:`QueryBuilder.until
-            <anabranch.container.lane.building.QueryBuilder.until>`.
+        starting: looks up the lane's start offsets, by whole SSP. It is called in the lane's own thread.
+        until: likewise looks up, by whole SSP, the offsets at which the lane ends; None to keep running. See
+            :meth:`QueryBuilder.until <anabranch.container.lane.building.QueryBuilder.until>`.
         standstill: decides when the lane must fail because it makes no progress.
         taken: returns whether this process has already taken over the lane's outputs, when it prepared the lane.
         wake: called when the report contains news for which the container or the coordinator waits.
@@ -75,8 +75,8 @@ class LaneRunner:
         lane: Lane,
         epoch: int,
         build: Build,
-        starting: Offsets,
-        until: Offsets | None,
+        starting: Callable[[], Offsets],
+        until: Callable[[], Offsets] | None,
         standstill: Standstill,
         taken: Callable[[], bool] = lambda: False,
         wake: Callable[[], None] = lambda: None,
@@ -92,7 +92,13 @@ class LaneRunner:
         self._outputs_taken = taken
         self._trace = trace
         reporter = Reporter(lane, wake, self.life.state.attempt)
-        self._attempt = Attempt(lane_folders, lane, epoch, build, starting, until, self.life, reporter, handover)
+
+        def offsets() -> tuple[Offsets, Offsets | None]:
+            return starting(), None if until is None else until()
+
+        self._offsets = offsets
+        ends = None if until is None else Offsets()
+        self._attempt = Attempt(lane_folders, lane, epoch, build, {}, ends, self.life, reporter, handover)
         self._monitor = Monitor(self._attempt)
         self._upkeep = Upkeep(self._attempt, self._monitor, standstill)
         self._shrinker = BatchShrinker(self._attempt)
@@ -205,6 +211,7 @@ class LaneRunner:
     def _take_folder(self) -> Event:
         attempt, prestarted = self._attempt, self._attempt.handover.prestarted()
         self._queries.prestarted = prestarted
+        attempt.starting, attempt.until = self._offsets()  # this fails if the inputs can't be reached
         folder = attempt.lane_folders.folder(
             self.lane, attempt.epoch, self.life.leaves, self._outputs_taken(), prestarted is not None
         )

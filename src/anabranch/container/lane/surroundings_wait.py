@@ -6,20 +6,22 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import time
 
 from anabranch import logs
 from anabranch.container import waiting
 from anabranch.container.waiting import Wait
-from anabranch.protocol.lane_report import LanePhase, LaneReport
+from anabranch.protocol.lane_report import LanePhase, LaneReport, ProgressReport
 
 __all__ = ["Patience", "SurroundingsWait"]
 
 log = logs.get_logger()
 
 _RUNS_WELL = 20.0
-"""In seconds. If a query runs longer than this without failing, the lane's wait is over, even without a new batch."""
+"""In seconds. If a query runs longer than this without failing, the lane no longer counts as waiting. If it has nothing
+to do, the wait is over, even without a new batch; otherwise it continues if the query fails before its next batch is
+committed."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,16 @@ class SurroundingsWait:
         self._clock = clock
         self._wait: Wait | None = None
         self._since = 0.0
-        self._waited_from = -1
+        self._last_batch = -1
+        """The last batch that was known to be committed when the lane failed last."""
         self._runs_since: float | None = None
+        self._well_since: float | None = None
+        """Since when the lane runs well, although the wait isn't over; None if it doesn't."""
 
     @property
     def awaits(self) -> str:
         """What the lane waits for; empty if it doesn't wait."""
-        return "" if self._wait is None else self._wait.awaited
+        return "" if self._wait is None or self._well_since is not None else self._wait.awaited
 
     @property
     def since(self) -> float:
@@ -68,27 +73,44 @@ class SurroundingsWait:
         """Begin or continue the wait after a failure. Returns the seconds before the next attempt; None if the lane has
         waited too long.
         """
-        first = self._wait is None
-        wait = waiting.begun_or_continued(self._wait, awaits, self._clock())
+        first, now = self._wait is None, self._clock()
+        tells = first or self._well_since is not None
+        if self._wait is not None and self._well_since is not None:  # the time in which it ran well doesn't count
+            self._wait = replace(self._wait, since=self._wait.since + now - self._well_since)
+        wait = waiting.begun_or_continued(self._wait, awaits, now)
         self._since = self._patience.now() if first else self._since
-        self._wait, self._waited_from, self._runs_since = wait, report.progress.batch, None
-        if first:
+        self._wait, self._runs_since, self._well_since = wait, None, None
+        self._last_batch = max(self._last_batch, report.progress.batch)  # -1 if the query hasn't run since
+        if tells:
             log.warning(f"a lane waits for {wait.awaited}", lane=self._lane, error=report.error)
-        pause = waiting.pause(wait, self._clock(), self._patience.longest, self._patience.chance())
+        pause = waiting.pause(wait, now, self._patience.longest, self._patience.chance())
         self.is_over = pause is None
         return pause
 
     def look(self, report: LaneReport) -> bool:
         """End the wait, if there is one, once the lane has committed a batch, has ended, or has run for a while without
-        a failure. Returns whether this call has ended the wait."""
+        a failure. If the lane still has something to do then, it no longer counts as waiting; but if it fails before it
+        commits a batch, the same wait continues. Returns whether this call has made the lane not count as waiting."""
         if self._wait is None or report.phase not in (LanePhase.RUNNING, LanePhase.ENDED):
             return False
         if self._runs_since is None:
             self._runs_since = self._clock()
-        goes_on = report.progress.batch > self._waited_from or report.phase == LanePhase.ENDED
-        if not goes_on and self._clock() <= self._runs_since + _RUNS_WELL:
+        over = report.progress.batch > self._last_batch or report.phase == LanePhase.ENDED
+        if not over and self._clock() <= self._runs_since + _RUNS_WELL:
             return False
-        seconds = round(self._clock() - self._wait.since)
-        log.warning("a lane continues", lane=self._lane, waited_for=self._wait.awaited, seconds=seconds)
-        self._wait = None
+        wait, told = self._wait, self._well_since is not None
+        if over or not _has_work(report.progress):
+            self._wait = self._well_since = None
+        elif not told:
+            self._well_since = self._clock()
+        if told:
+            return False
+        seconds = round(self._clock() - wait.since)
+        log.warning("a lane continues", lane=self._lane, waited_for=wait.awaited, seconds=seconds)
         return True
+
+
+def _has_work(progress: ProgressReport) -> bool:
+    """Whether a batch is running, or may have to be planned."""
+    behind = any(progress.positions.get(ssp, 0) < end for ssp, end in progress.ends.items())
+    return progress.batch_progress is not None or behind or not progress.ends_known

@@ -8,20 +8,22 @@ records of their batches.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from anabranch.config.storage import local_folder
 
 __all__ = ["CheckpointSync"]
 
-_BRANCHES = ("offsets", "commits", "state")
+_LOGS = ("offsets", "commits")
+_BRANCHES = (*_LOGS, "state")
 _AT_ONCE = 8
 """How many files are synced at the same time. (A disk takes hardly longer for several files than for one.)"""
 _POOL = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="syncs")
 _RECENT = 600.0
 """In seconds. When a query starts, a file isn't synced if it is older than the newest file by more than this, because
-the operating system wrote the file to the disk long ago.
+the operating system wrote the file to the disk long ago. The last files of each log are always synced.
 """
 
 
@@ -46,7 +48,7 @@ class CheckpointSync:
         new = {place: files - before.get(place, set()) for place, files in present.items()}
         due = [path for files in new.values() for path in files]
         if self._synced is None:
-            due = _recent(due)
+            due = _recent(due, _last_of_logs(present))
         folders = sorted({os.path.dirname(path) for path in due})
         if due:
             list(_POOL.map(_sync, due))
@@ -55,6 +57,16 @@ class CheckpointSync:
             _sync(str(self._folder))
         self._synced = present
         return len(due)
+
+
+def _last_of_logs(files: Mapping[str, set[str]]) -> set[str]:
+    """The file of the last batch in each log, and its checksum. ``files`` are the checkpoint's files by folder."""
+    last: set[str] = set()
+    for folder, paths in files.items():
+        numbers = [int(name) for name in map(os.path.basename, paths) if name.isdecimal()]
+        if numbers and os.path.basename(folder) in _LOGS:
+            last |= {f"{folder}/{max(numbers)}", f"{folder}/.{max(numbers)}.crc"}
+    return last
 
 
 def _files(folder: str) -> Iterator[tuple[str, set[str]]]:
@@ -71,13 +83,13 @@ def _files(folder: str) -> Iterator[tuple[str, set[str]]]:
     yield folder, {entry.path for entry in entries if entry.is_file(follow_symlinks=False) and ".tmp" not in entry.name}
 
 
-def _recent(paths: list[str]) -> list[str]:
-    """The files that were written no more than :data:`_RECENT` seconds before the newest of them. The machine's
-    current time doesn't count.
+def _recent(paths: list[str], always: set[str]) -> list[str]:
+    """The files that were written no more than :data:`_RECENT` seconds before the newest of them, and those in
+    ``always``. If the newest seems to be from the future, because the clock was set back, the present counts instead.
     """
     times = {path: at for path in paths if (at := _written_at(path)) is not None}
-    newest = max(times.values(), default=0.0)
-    return [path for path, at in times.items() if at >= newest - _RECENT]
+    newest = min(max(times.values(), default=0.0), time.time())
+    return [path for path, at in times.items() if at >= newest - _RECENT or path in always]
 
 
 def _written_at(path: str) -> float | None:

@@ -58,6 +58,9 @@ class Query:
     def __init__(self, lane: Lane, starting: dict[SSP, int]) -> None:
         self.lane, self.starting, self.abandoned = lane, starting, False
 
+    def begins_as(self, _: object, starting: dict[SSP, int]) -> bool:
+        return starting == self.starting
+
     def abandon(self) -> None:
         self.abandoned = True
 
@@ -93,6 +96,32 @@ def test_what_was_begun_is_given_once_and_under_its_epoch() -> None:
     assert container.prestarter.take(its) is None
     container.prestarter.end()
     assert not begun.abandoned
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_it_is_given_if_it_fits_and_abandoned_otherwise(fits: bool) -> None:
+    container = Container()
+    its = coming("0-a")
+    container.prestarter.announce([its], ["0-a"])
+    container.prestarter.end_at("0-a", ENDS)
+    wanted: Any = None, (ENDS if fits else {**ENDS, FIRST: 6})
+    begun: Any = container.prestarter.take_fitting(its, lambda: wanted)
+    assert (begun in container.queries, container.queries[0].abandoned) == (fits, not fits)
+    assert container.prestarter.take_fitting(its, lambda: wanted) is None
+
+
+def test_it_is_abandoned_if_nobody_knows_where_its_lane_begins() -> None:
+    container = Container()
+    its = coming("0-a")
+    container.prestarter.announce([its], ["0-a"])
+    container.prestarter.end_at("0-a", ENDS)
+
+    def unknown() -> Any:
+        raise AnabranchError("the broker isn't there", "start it")
+
+    with pytest.raises(AnabranchError):
+        container.prestarter.take_fitting(its, unknown)
+    assert container.queries[0].abandoned
 
 
 def test_it_is_awaited_if_it_can_be_begun() -> None:

@@ -23,7 +23,7 @@ class World:
 
 
 def ends(world: World, until: dict[SSP, int] | None = None) -> InputEnds:
-    return InputEnds("0-a", world.look, until, lambda: world.time)
+    return InputEnds("0-a", world.look, lambda: until, lambda: world.time)
 
 
 def test_they_are_looked_up_twice_a_second_or_when_they_must_be_fresh() -> None:

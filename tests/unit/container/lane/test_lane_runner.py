@@ -121,7 +121,7 @@ def made(
 ) -> LaneRunner:
     given |= {} if handover is None else {"handover": handover}
     return LaneRunner(
-        cast(LaneFolders, lane_folders), lane("0-a", epoch=3), 3, build, {}, None, Standstill(math.inf), **given
+        cast(LaneFolders, lane_folders), lane("0-a", epoch=3), 3, build, dict, None, Standstill(math.inf), **given
     )
 
 

@@ -66,11 +66,30 @@ def test_what_is_new_is_synced_whatever_the_machine_s_clock_says_now(
     assert CheckpointSync(str(tmp_path)).sync() == 2
 
 
+def test_what_is_new_is_synced_after_the_clock_was_set_back(tmp_path: Path, synced: list[str]) -> None:
+    put(tmp_path, "offsets/0", "commits/0")
+    at = (tmp_path / "offsets" / "0").stat().st_mtime + 3600
+    for name in ("offsets/0", "commits/0"):
+        os.utime(tmp_path / name, (at, at))
+    put(tmp_path, "offsets/1", "state/0/1/2.changelog")
+    assert CheckpointSync(str(tmp_path)).sync() == 4
+    assert {"1", "2.changelog"} <= set(synced)
+
+
 def test_what_is_old_is_on_the_disk_already(tmp_path: Path, synced: list[str]) -> None:
     put(tmp_path, "offsets/0", "offsets/1")
     os.utime(tmp_path / "offsets" / "0", (1, 1))
     assert CheckpointSync(str(tmp_path)).sync() == 1
     assert synced[0] == "1"
+
+
+def test_the_last_files_of_the_logs_are_synced_however_old_they_seem(tmp_path: Path, synced: list[str]) -> None:
+    old = ("offsets/9", "offsets/10", "offsets/.10.crc", "commits/8", "commits/9", "state/0/1/10.changelog")
+    put(tmp_path, *old, "state/0/1/11.changelog")
+    for name in old:
+        os.utime(tmp_path / name, (1, 1))
+    assert CheckpointSync(str(tmp_path)).sync() == 4
+    assert set(synced[:4]) == {"10", ".10.crc", "9", "11.changelog"}
 
 
 def test_a_folder_elsewhere_is_left_to_its_storage(synced: list[str]) -> None:
