@@ -63,6 +63,7 @@ class Publishing:
     def begin(self) -> None:
         """Call this at the start of each batch, even of one that runs again."""
         self.looked.clear()
+        self.rejections.begin()
 
     def written(self, rows: DataFrame, batch: int, apart: bool = False) -> list[Written]:
         """Write a batch's output rows durably, after the dead letters that must be written first (see

@@ -44,6 +44,11 @@ class Rejections:
     late_rows: frozenset[str] = frozenset()
     late: Callable[[Mapping[str, int]], None] = lambda _: None
 
+    def begin(self) -> None:
+        """Forget what Spark tasks have reported of a batch that was broken off: those records are read again, maybe in
+        another batch."""
+        self.aside.said.value = []
+
     def put(self) -> None:
         """Write, durably, the dead letters that Spark tasks have reported but not written."""
         dead_letters.put(self.spark, self.aside)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from anabranch.spark.query import dead_letters
 from anabranch.spark.query.publishing import Publishing
+from anabranch.spark.query.rejections import Rejections
 
 
 class Rejected:
@@ -19,6 +22,9 @@ class Rejected:
 
     def look(self, batch: int, measured: Any) -> None:
         self.steps.append(f"look through batch {batch}")
+
+    def begin(self) -> None:
+        self.steps.append("forget")
 
     def put(self) -> None:
         self.steps.append("write")
@@ -54,7 +60,7 @@ def test_all_that_a_stateful_operator_rejects_is_known_before_it_is_written(into
     for _ in ("a stream", "a table"):
         lane.put_first(3)
     lane.finish(3, [], {})
-    assert rejected.steps == steps
+    assert rejected.steps == ["forget", *steps]
 
 
 def test_a_batch_that_runs_again_is_looked_through_again() -> None:
@@ -63,4 +69,13 @@ def test_a_batch_that_runs_again_is_looked_through_again() -> None:
     for _ in ("broken off", "run again"):
         lane.begin()
         lane.put_first(3)
-    assert rejected.steps == ["look through batch 3", "write"] * 2
+    assert rejected.steps == ["forget", "look through batch 3", "write"] * 2
+
+
+def test_what_a_batch_that_was_broken_off_has_rejected_is_not_written_with_another_one() -> None:
+    """A smaller one, which reads only some of those records."""
+    said = SimpleNamespace(value=[dead_letters.Rejected("map 'f'", 0, 0, {90: "boom"}, [], b"a")])
+    unused: dict[str, Any] = {each.name: None for each in fields(Rejections)}
+    lane = publishing(cast(Any, Rejections(**{**unused, "aside": SimpleNamespace(said=said)})))
+    lane.begin()
+    assert said.value == []
