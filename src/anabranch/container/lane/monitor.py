@@ -108,6 +108,8 @@ class Monitor:
         self._seen_batch = ran.number
         logs.bind(batch=ran.number)
         self._take_pace(ran)
+        # A batch ends only once Spark has committed it, which takes long if the machine is busy.
+        published = (None if query is None else query.under_way.published(ran.number)) or ran.ended
         self._reporter.batch_ended(
             self._attempt.current.workers.take_busy(),
             batch=ran.number,
@@ -122,8 +124,8 @@ class Monitor:
             late_groups=self._late_groups,
             late=dict(counts.late + query.outputs.late) if query is not None else {},
             windows=ran.state_rows if query is not None and query.plan.empties else 0,
-            first_output=report.progress.first_output or (ran.ended if ran.rows else 0.0),
-            last_output=ran.ended if ran.rows else report.progress.last_output,
+            first_output=report.progress.first_output or (published if ran.rows else 0.0),
+            last_output=published if ran.rows else report.progress.last_output,
             state_bytes=ran.state_bytes,
         )
         crash_points.reach(crash_points.COMMITTED, self._attempt.lane.id, self._seen_batch)

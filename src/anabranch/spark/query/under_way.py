@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from time import monotonic
+from time import monotonic, time
 
 __all__ = ["COMMITTING", "COMPUTING", "PUBLISHING", "BatchMoment", "CurrentBatch"]
 
 COMPUTING, PUBLISHING, COMMITTING = "computing", "publishing", "committing"
+_KEPT = 32
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class CurrentBatch:
 
     def __init__(self) -> None:
         self.now: BatchMoment | None = None
+        self._published: dict[int, float] = {}
 
     def begin(self, number: int, run: str) -> None:
         now = monotonic()
@@ -42,8 +44,16 @@ class CurrentBatch:
 
     def reach(self, step: str) -> None:
         """Record that the batch has reached a step."""
-        if self.now is not None:
-            self.now = replace(self.now, step=step, stepped=monotonic())
+        if self.now is None:
+            return
+        self.now = replace(self.now, step=step, stepped=monotonic())
+        if step == COMMITTING:
+            recent = list(self._published.items())[1 - _KEPT :]
+            self._published = {**dict(recent), self.now.number: time()}
+
+    def published(self, number: int) -> float | None:
+        """When readers could see what a recent batch wrote, in seconds since 1970; None if unknown."""
+        return self._published.get(number)
 
     def end(self) -> None:
         """Record that the batch has failed, so that no batch is running."""
