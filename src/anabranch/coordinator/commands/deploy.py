@@ -12,6 +12,7 @@ from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs import job_events, loading, next_deployment, reports, transitions
 from anabranch.coordinator.jobs.next_deployment import CurrentDeployment, NextDeployment
 from anabranch.coordinator.jobs.registry import JobRegistry
+from anabranch.coordinator.jobs.states import started
 from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import stored_jobs
@@ -169,10 +170,11 @@ def _start(registry: JobRegistry, found: CurrentDeployment, planned: NextDeploym
     new = {lane.id: lane for lane in planned.start.lanes}
     lanes = reports.all_restarted({**before, **{lane.id: lane for lane in planned.ending}, **new}, model.run_id)
     start = msgspec.structs.replace(planned.start, lanes=tuple(lanes[name] for name in new))
-    planning, state = DeploymentState.PLANNED, DeploymentState.STARTING
+    transition = started(DeploymentState.PLANNED)
+    state = transition.to
     events = (
         registry.event("state", job, planned.who, f"planned {planned.what}", planned.why),
-        job_events.moved(job, registry.now(), planning, state, "the user started it"),
+        job_events.moved(job, registry.now(), DeploymentState.PLANNED, state, transition.why),
     )
     changed = [lane for name, lane in lanes.items() if name not in new and lane != before.get(name)]
     why = job_events.STARTED_AGAIN

@@ -28,7 +28,7 @@ from anabranch.coordinator.jobs.long_polls import LongPolls
 from anabranch.coordinator.jobs.next_deployment import NextDeployment
 from anabranch.coordinator.jobs.parts import DeploymentTerms, Process, RunSettings
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.coordinator.jobs.states import Snapshot, Transition, step
+from anabranch.coordinator.jobs.states import Transition, started, step
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
 from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event, Store, stored_jobs
@@ -159,8 +159,7 @@ class JobRegistry:
         ``settings`` are the job's settings, if the deployment has no program that contains them.
         """
         job, stored = stored.job, msgspec.structs.replace(stored, error=None)
-        transition = step(Snapshot(state=stored.state, start_wanted=True))
-        assert transition is not None
+        transition = started(stored.state)
         model = self.store.model(job, stored.id, stored.generation)
         before = self.store.lanes(job)
         lanes = reports.all_restarted(before, stored.id)

@@ -15,7 +15,7 @@ from anabranch.coordinator.jobs.states import (
 from anabranch.coordinator.jobs.states.snapshot import LaneView, Snapshot, Transition
 from anabranch.model.deployment_state import DeploymentState
 
-__all__ = ["LaneView", "Snapshot", "Transition", "step"]
+__all__ = ["LaneView", "Snapshot", "Transition", "started", "step"]
 
 _STEPS = {
     DeploymentState.PLANNED: planned.step,
@@ -34,3 +34,10 @@ _STEPS = {
 def step(snapshot: Snapshot) -> Transition | None:
     """The next transition of a deployment; None if its state doesn't change."""
     return _STEPS[snapshot.state](snapshot)
+
+
+def started(state: DeploymentState) -> Transition:
+    """The transition of a deployment in this state, which is neither drained nor reset, that is started."""
+    transition = step(Snapshot(state=state, start_wanted=True))
+    assert transition is not None
+    return transition
