@@ -29,8 +29,10 @@ from bench.support.processes import Side, side
 from bench.support.sides import anabranch
 
 PATIENCE = 900.0
-BEST, BEFORE = 16, 5.0
-"""The factor that a job is scaled to, and so many seconds after its lanes run."""
+BEST, BEFORE, PLANNED = 16, 5.0, 3.0
+"""The factor that a job is scaled to, how many seconds after its lanes run, and when the plan for it is asked for: before
+that, as a plan takes up to a second itself.
+"""
 LOOK = 0.1
 ONCE, SCALED, AUTO, WATCHED, MINUTE = "at once", "scaled", "auto", "watched", "minute"
 CALLED = ("stop", "interrupt", "drain", "deploy")
@@ -166,10 +168,11 @@ class Run:
                 self.verb("stop", self.name)  # its containers outlive the coordinator
             return found
         if kind == SCALED:
-            self._until(settings, "5 s", lambda status: cleared(status) or time.monotonic() > ran + BEFORE)
+            self._until(settings, "3 s", lambda status: cleared(status) or time.monotonic() > ran + PLANNED)
             found.planned = float(
                 json.loads(self.verb("plan", "scale", self.name, "--factor", str(BEST), "--json"))["pause"]
             )
+            self._until(settings, "5 s", lambda status: cleared(status) or time.monotonic() > ran + BEFORE)
             called = time.monotonic()
             self.verb("scale", self.name, "--factor", str(BEST))
             found.switch = time.monotonic() - called

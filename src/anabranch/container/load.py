@@ -99,8 +99,7 @@ class Load:
         """
         if not report.progress.ends or self._seconds:
             return False
-        behind = any(end > report.progress.positions.get(ssp, 0) for ssp, end in report.progress.ends.items())
-        if behind or (self._looks and now < self._looks[-1].at + _EVERY):
+        if report.progress.lag or (self._looks and now < self._looks[-1].at + _EVERY):
             return False
         self._add(report, now, 0.0, {})
         return True

@@ -163,13 +163,14 @@ class Container:
 
     def _not_too_early(self, answer: HeartbeatResponse) -> Iterator[WantedLane]:
         """The wanted lanes. A lane that should close is kept running while its successors are being prepared, to
-        shorten the pause in output.
+        shorten the pause in output. Its batches are brief from then on, so that it can end soon afterwards.
         """
         self._closing = []
         for each in answer.wanted:
             following = [lane for lane in answer.coming if each.lane.id in lane.predecessors]
             if each.closing and each.lane.id in self._keepers and self._preparations.under_way(following):
                 self._closing.append((each, following))
+                self._keepers[each.lane.id].prepare_to_close()
                 yield msgspec.structs.replace(each, closing=False)
             else:
                 yield each

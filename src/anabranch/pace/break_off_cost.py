@@ -1,4 +1,9 @@
-"""Estimates what it costs to break off a batch for a change, and whether this saves time."""
+"""Estimates what it costs to break off a batch for a change, and whether this saves time.
+
+A batch is *gradual* if an output has several slots, which become visible one after another while the batch is still
+running. If a slot becomes visible after the decision to break the batch off, another query must finish the batch, which
+takes one to four seconds. Other batches become visible only at their end.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +11,18 @@ __all__ = ["BROKEN_OFF", "is_worth_it", "likelihood", "mean_loss"]
 
 BROKEN_OFF = 0.5
 """The seconds that breaking off a batch and its transactions takes."""
-_GAIN = 1.5
-"""The seconds that breaking off a batch must save. If part of the batch turns out to be visible, which is known only
-once its query has been stopped, another query must finish the batch, which takes one to four seconds.
-"""
+_GAIN, _GRADUAL_GAIN = 0.5, 1.5
+"""The seconds that breaking off a batch must save; the second number is for gradual batches."""
 
 
-def is_worth_it(left: float, spent: float) -> bool:
-    """Whether breaking a batch off saves more than ``_GAIN`` seconds, compared with waiting for the seconds that are
-    ``left`` of the batch. Breaking off costs ``BROKEN_OFF`` seconds, and the seconds since the batch began (``spent``),
-    which are lost.
+def is_worth_it(left: float, spent: float, *, gradual: bool) -> bool:
+    """Whether breaking a batch off saves enough time, compared with waiting for the seconds that are ``left`` of the
+    batch. Breaking off costs ``BROKEN_OFF`` seconds, and the seconds since the batch began (``spent``), which are lost.
     """
-    return left > spent + BROKEN_OFF + _GAIN
+    return left > spent + _least(gradual)
 
 
-def likelihood(whole: float, spent: float, unsure: float) -> float:
+def likelihood(whole: float, spent: float, unsure: float, *, gradual: bool) -> float:
     """The likelihood that a batch is broken off if its lane is told to end.
 
     Args:
@@ -29,11 +31,11 @@ def likelihood(whole: float, spent: float, unsure: float) -> float:
         unsure: the seconds by which ``spent`` and ``whole - spent`` may be wrong. Because of this, the likelihood is
             neither 0 nor 1 near the middle of a batch.
     """
-    margin = whole - spent - (spent + BROKEN_OFF + _GAIN)
+    margin = whole - spent - (spent + _least(gradual))
     return min(1.0, max(0.0, 0.5 + margin / (4 * unsure)))
 
 
-def mean_loss(whole: float) -> float:
+def mean_loss(whole: float, *, gradual: bool) -> float:
     """The seconds that are lost on average if a lane is told to end at a random moment of a batch. In the batch's first
     part, breaking off loses the seconds since the batch began, and ``BROKEN_OFF`` seconds. Later, the batch isn't
     broken off, and nothing is lost.
@@ -41,5 +43,10 @@ def mean_loss(whole: float) -> float:
     Args:
         whole: the seconds that the whole batch takes.
     """
-    first = (whole - BROKEN_OFF - _GAIN) / 2
+    first = (whole - _least(gradual)) / 2
     return first * (first / 2 + BROKEN_OFF) / whole if first > 0 else 0.0
+
+
+def _least(gradual: bool) -> float:
+    """By how many seconds what is left of a batch must exceed what was spent on it."""
+    return BROKEN_OFF + (_GRADUAL_GAIN if gradual else _GAIN)

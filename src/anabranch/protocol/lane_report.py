@@ -133,7 +133,7 @@ class ProgressReport(Document, frozen=True, kw_only=True):
     positions: dict[str, int] = {}
     """The next offsets to read."""
     ends: dict[str, int] = {}
-    """The end offsets of the inputs, from which the lag follows."""
+    """The end offsets of the inputs."""
     ends_known: bool = True
     """Whether ``ends`` is current. If not, the end offsets can't be looked up at the moment, and ``ends`` contains the
     last known offsets.
@@ -158,6 +158,16 @@ class ProgressReport(Document, frozen=True, kw_only=True):
     """
     state_bytes: int = 0
     """The size of the files with the lane's state."""
+
+    @property
+    def lags(self) -> dict[str, int]:
+        """The number of offsets between a position and the end offset, by SSP, for each end offset that is known."""
+        return {ssp: max(0, end - self.positions.get(ssp, 0)) for ssp, end in self.ends.items()}
+
+    @property
+    def lag(self) -> int:
+        """The sum of the lags; 0 if no end offset is known."""
+        return sum(self.lags.values())
 
 
 class BatchTimes(Document, frozen=True, kw_only=True):
@@ -192,6 +202,9 @@ class LoadReport(Document, frozen=True, kw_only=True):
     repeats: str = ""
     """What would be written or called twice if the running batch were broken off and run again. A change waits for such
     a batch. Empty if the batch can be broken off.
+    """
+    gradual: bool = False
+    """Whether parts of a batch can become visible before its end. Such a batch is broken off only if this saves more.
     """
     span: float = 0.0
     """The length of the period over which the next four figures are measured, in seconds: usually about half a minute,

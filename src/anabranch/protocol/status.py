@@ -55,10 +55,7 @@ class LaneStatus(Document, frozen=True, kw_only=True):
     @property
     def lag(self) -> int:
         """The number of offsets between the lane's positions and its inputs' end offsets; 0 without a report."""
-        if self.report is None:
-            return 0
-        positions = self.report.progress.positions
-        return sum(max(0, end - positions.get(ssp, 0)) for ssp, end in self.report.progress.ends.items())
+        return 0 if self.report is None else self.report.progress.lag
 
 
 class LaunchStatus(Document, frozen=True, kw_only=True):

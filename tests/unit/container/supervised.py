@@ -33,6 +33,9 @@ class Runner:
         self.started = self.alive = True
         self.life.tell(events.AttemptStarted())
 
+    def prepare_to_close(self) -> None:
+        pass
+
     def join(self, timeout: float) -> bool:
         return not self.alive
 

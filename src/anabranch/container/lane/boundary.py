@@ -45,6 +45,9 @@ class Boundary:
         """
         attempt, query, life = self._attempt, self._attempt.current, self._life
         ending = self._breaking(turn is None)
+        another = life.closes() and attempt.handover.is_awaited() and self._is_brief(query)
+        if another:
+            query.pacer.shorten(breaking_off.BRIEF)
         if query.plan.real_time:
             started.stop()
         else:
@@ -54,9 +57,7 @@ class Boundary:
                 query.writing.is_set,
                 turn or partial(self._upkeep.look, started),
                 ending.due,
-                another=life.closes()
-                and attempt.handover.is_awaited()
-                and breaking_off.is_brief(attempt.reporter.usual),
+                another=another,
                 decided=ending.decided,
             )
         self._monitor.take_progress(started)
@@ -122,17 +123,23 @@ class Boundary:
             writing=query.writing.is_set,
             hurry=life.leaves_at_once,
             keeps=self._why_kept,
-            left=lambda number, spent: breaking_off.estimated(
-                self._attempt.report.progress.batch_progress,
-                number,
-                spent,
-                reporter.usual,
-                reporter.current.load.cost,
-            ),
+            left=self._left,
             usual=lambda: reporter.usual,
             tell=Throttled(lambda why: reporter.update(waits=why), every=_TELL_EVERY),
             stays=self._tell_end,
+            gradual=query.outputs.gradual,
         )
+
+    def _is_brief(self, query: LaneQuery) -> bool:
+        gate = query.gate
+        left = self._left(gate.number, gate.seconds) if query.writing.is_set() else None
+        return breaking_off.is_brief(self._attempt.reporter.usual, left)
+
+    def _left(self, number: int, spent: float) -> float | None:
+        """See :attr:`BreakOff.left`."""
+        report, reporter = self._attempt.report, self._attempt.reporter
+        at, cost = report.progress.batch_progress, reporter.current.load.cost
+        return breaking_off.estimated(at, number, spent, reporter.usual, cost)
 
     def _why_kept(self, number: int) -> str:
         """Why a running batch can't be broken off; empty if no reason is known here. (The gate can have more

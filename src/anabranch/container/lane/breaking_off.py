@@ -19,6 +19,7 @@ from anabranch.protocol.lane_report import BatchProgress
 from anabranch.spark.query.gate import Gate
 
 __all__ = [
+    "BRIEF",
     "BreakOff",
     "Verdict",
     "estimated",
@@ -35,7 +36,7 @@ _PATIENCE, _OVERDUE = 0.5, 2.0
 duration of batches is unknown, and if it is known and exceeded. A late batch usually ends soon: the machine is busy,
 above all while the successors' queries start.
 """
-_BRIEF = 1.0
+BRIEF = 1.0
 """In seconds. A shorter batch hardly delays a change, and the successors' queries can start while it runs."""
 _LOOK = 0.02
 _writers: dict[str, threading.Event] = {}
@@ -52,7 +53,9 @@ class Verdict(enum.Enum):
     BREAK = "it is broken off"
 
 
-def verdict(left: float | None, spent: float, waited: float, now: bool, usual: float = 0.0) -> Verdict:
+def verdict(
+    left: float | None, spent: float, waited: float, now: bool, usual: float = 0.0, *, gradual: bool
+) -> Verdict:
     """What to do with a batch that can be broken off. All times are in seconds.
 
     Args:
@@ -61,13 +64,14 @@ def verdict(left: float | None, spent: float, waited: float, now: bool, usual: f
         waited: the time since the lane was told to end.
         now: whether the user accepts the loss.
         usual: the usual duration of a batch; 0.0 if unknown.
+        gradual: see :mod:`anabranch.pace.break_off_cost`.
     """
     if now:
         return Verdict.BREAK
     if left is None:
         patience = _OVERDUE if usual else _PATIENCE
         return Verdict.BREAK if min(waited, spent) > patience else Verdict.LOOK
-    return Verdict.BREAK if is_worth_it(left, spent) else Verdict.WAIT
+    return Verdict.BREAK if is_worth_it(left, spent, gradual=gradual) else Verdict.WAIT
 
 
 def estimated(
@@ -85,14 +89,15 @@ def estimated(
     return usual - spent if usual > spent else None
 
 
-def is_brief(usual: float) -> bool:
+def is_brief(usual: float, left: float | None) -> bool:
     """Whether batches are so short that a closing lane runs one more, during which the successors' queries can be
     started. The running batch may end too soon for that.
 
     Args:
         usual: the usual duration of a batch in seconds; 0.0 if unknown.
+        left: the time until the running batch ends, in seconds; None if unknown.
     """
-    return 0.0 < usual < _BRIEF
+    return 0.0 < usual < BRIEF and (left is None or left < BRIEF)
 
 
 def told(number: int, why: str, left: float | None) -> str:
@@ -118,6 +123,7 @@ class BreakOff:
         usual: returns the usual duration of a batch in seconds; 0.0 if unknown.
         tell: called with what keeps the lane from ending; with an empty message once nothing does.
         stays: called at most once, when it is decided that no other batch begins and the last one isn't broken off.
+        gradual: see :mod:`anabranch.pace.break_off_cost`.
     """
 
     gate: Gate
@@ -130,6 +136,7 @@ class BreakOff:
     usual: Callable[[], float]
     tell: Callable[[str], None]
     stays: Callable[[], None]
+    gradual: bool
     clock: Callable[[], float] = monotonic
     broken: bool = False
     _is_last: bool = False
@@ -149,8 +156,8 @@ class BreakOff:
             return False
         number, spent = self.gate.number, self.gate.seconds
         left = self.left(number, spent)
-        found = verdict(left, spent, self.clock() - self._since, self.now(), self.usual())
-        why = f"is nearer to its end than to its beginning, with {spent:.0f} s that would be lost"
+        found = verdict(left, spent, self.clock() - self._since, self.now(), self.usual(), gradual=self.gradual)
+        why = f"isn't broken off, as this would lose {spent:.1f} s of work"
         if found is Verdict.BREAK:
             why = self._why_not(number) or self.gate.shut(duplicates=self.now())
             self.broken = not why

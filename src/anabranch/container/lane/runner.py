@@ -16,6 +16,7 @@ from anabranch.container.lane.actions import Action
 from anabranch.container.lane.attempt import POLL, Attempt, Build, Offsets
 from anabranch.container.lane.batch_shrinker import BatchShrinker
 from anabranch.container.lane.boundary import Boundary
+from anabranch.container.lane.breaking_off import BRIEF
 from anabranch.container.lane.catching_up import has_caught_up
 from anabranch.container.lane.drain import LaneDrain, raise_if_ended
 from anabranch.container.lane.events import Event
@@ -128,6 +129,12 @@ class LaneRunner:
         """End the lane at the next batch boundary, or by breaking off a long batch; with ``at_once``, immediately. A
         batch that was broken off stays pending, for the lane's next attempt."""
         self.life.tell(events.Leave(unwanted=True, at_once=at_once))
+
+    def prepare_to_close(self) -> None:
+        """Let further batches be brief: the lane will close once its successors are prepared."""
+        query = self.query
+        if query is not None and self.life.state.has_query and not query.plan.real_time:
+            query.pacer.shorten(BRIEF)
 
     def close(self, now: bool = False) -> None:
         """End the lane: its successors continue from where it ends. The running batch is finished, or broken off and

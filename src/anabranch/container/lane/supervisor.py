@@ -46,6 +46,8 @@ class Runner(Protocol):
 
     def start(self) -> None: ...
 
+    def prepare_to_close(self) -> None: ...
+
     def join(self, timeout: float) -> bool: ...
 
 
@@ -143,6 +145,10 @@ class LaneSupervisor:
             self._query_has_begun = self._query_has_begun or report.attempt.begun
         aside = max(wanted.lane.put_aside, report.progress.dead_letters)
         self._runner = self._started_runner(msgspec.structs.replace(wanted.lane, put_aside=aside))
+
+    def prepare_to_close(self) -> None:
+        """Let further batches be brief: the lane will close once its successors are prepared."""
+        self._runner.prepare_to_close()
 
     def stop(self, at_once: bool = False) -> None:
         """End the lane, which isn't wanted here any more, at the next batch boundary, by breaking off a long batch, or

@@ -112,5 +112,4 @@ class SurroundingsWait:
 
 def _has_work(progress: ProgressReport) -> bool:
     """Whether a batch is running, or may have to be planned."""
-    behind = any(progress.positions.get(ssp, 0) < end for ssp, end in progress.ends.items())
-    return progress.batch_progress is not None or behind or not progress.ends_known
+    return progress.batch_progress is not None or progress.lag > 0 or not progress.ends_known

@@ -184,8 +184,8 @@ def _lost(report: LaneReport, cost: BatchCost | None) -> float:
     if report.load.repeats or whole < _SHORT or spent > whole:
         return 0.0
     if whole < _LONG:
-        return break_off_cost.mean_loss(whole)
-    return break_off_cost.likelihood(whole, spent, _UNSURE) * (spent + BROKEN_OFF)
+        return break_off_cost.mean_loss(whole, gradual=report.load.gradual)
+    return break_off_cost.likelihood(whole, spent, _UNSURE, gradual=report.load.gradual) * (spent + BROKEN_OFF)
 
 
 def _lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: bool) -> float:
@@ -203,7 +203,8 @@ def _lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: boo
         whole = _next_batch(report, cost)
     else:
         since += _NOTICED
-    likelihood = 1.0 if hasty else break_off_cost.likelihood(whole, spent, _UNSURE)
+    gradual = report.load.gradual
+    likelihood = 1.0 if hasty else break_off_cost.likelihood(whole, spent, _UNSURE, gradual=gradual)
     return likelihood * (since + BROKEN_OFF) if whole else 0.0
 
 
@@ -269,8 +270,7 @@ def _first_batch(
 
 def _records(report: LaneReport) -> float:
     """How many records a lane and its successors still have to read; infinite if none are known."""
-    progress = report.progress
-    return sum(max(0, end - progress.positions.get(ssp, 0)) for ssp, end in progress.ends.items()) or math.inf
+    return report.progress.lag or math.inf
 
 
 def _partitions(lane: Lane) -> int:

@@ -94,7 +94,7 @@ def _lane(status: LaneStatus, report: LaneReport, known: tuple[LaneLoad, FactorN
         seat=lane.seat,
         tasks=lane.tasks,
         lag=status.lag,
-        lags={ssp: max(0, end - report.progress.positions.get(ssp, 0)) for ssp, end in report.progress.ends.items()},
+        lags=report.progress.lags,
         arriving=report.load.arriving,
         rows_per_second=report.load.rows_per_second,
         busy=report.load.busy,

@@ -25,10 +25,7 @@ __all__ = ["all_heard", "change_of", "lag", "lag_of", "live", "stored"]
 
 def lag(report: LaneReport) -> int | None:
     """The number of offsets between a lane's positions and its inputs' end offsets; None if these aren't known."""
-    if not report.progress.ends_known:
-        return None
-    held = report.progress.positions
-    return sum(max(0, end - held.get(ssp, 0)) for ssp, end in report.progress.ends.items())
+    return report.progress.lag if report.progress.ends_known else None
 
 
 def lag_of(reports: Iterable[LaneReport]) -> int | None:

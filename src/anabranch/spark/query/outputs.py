@@ -74,8 +74,17 @@ class LaneOutputs:
     def allowed(self) -> float:
         """How many seconds a batch may take: the shortest limit of the publishers with slots; infinite if there are
         none."""
-        slotted = [publisher for publisher in self.publishers.values() if publisher.slotted]
-        return min((publisher.batch_seconds for publisher in slotted), default=math.inf)
+        return min((each.batch_seconds for each in self.publishers.values() if each.slotted), default=math.inf)
+
+    @property
+    def slotted(self) -> bool:
+        """Whether an output has slots."""
+        return any(each.slotted for each in self.publishers.values())
+
+    @property
+    def gradual(self) -> bool:
+        """Whether slots of an output can become visible one after another, before the batch ends."""
+        return self.slotted and sum(":" not in slot for slot in self.plan.lane.slots) > 1
 
     def rejecting(self, policy: str) -> Rejecting | None:
         """What receives the rows to which ``policy`` applies; None if such rows fail the lane. Each call for a policy
@@ -271,7 +280,7 @@ class LaneOutputs:
         """The source and partition of each slot's rows, by slot number; slots for dead letters aren't included. Empty
         if the rows come from state, or if no output has slots.
         """
-        if self.plan.group.stateful is not None or not any(each.slotted for each in self.publishers.values()):
+        if self.plan.group.stateful is not None or not self.slotted:
             return {}
         slots = {ssp: number for number, ssp in enumerate(self.plan.lane.slots)}
         places = {str(ssp): (source.number, ssp.partition) for source in self.sources.all for ssp in source.ssps}

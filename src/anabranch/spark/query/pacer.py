@@ -27,6 +27,7 @@ _REMEMBERED = 16
 """For how many recent batches the writing time is kept until Spark reports the total time."""
 
 _BESIDES = 4
+_NO_TIME = 0.01
 
 
 class Pacer:
@@ -51,6 +52,7 @@ class Pacer:
         self._limits: ReadLimits | None = None
         self._at: dict[int, tuple[str, Mapping[int, int]]] = {}
         self._given: dict[int, int] = {}
+        self._longest = math.inf
 
     @property
     def limit(self) -> int:
@@ -80,10 +82,17 @@ class Pacer:
         with self._lock:
             self._pace = self._pace.failed(rows, told)
 
+    def shorten(self, seconds: float) -> None:
+        """Let further batches have no more records than the batch before them, and take about ``seconds`` at most. The
+        limit for later queries stays the same.
+        """
+        with self._lock:
+            self._longest = seconds
+
     def begin(self) -> None:
         """Record that a query of the lane starts."""
         with self._lock:
-            self._limits, self._at, self._given = None, {}, {}
+            self._limits, self._at, self._given, self._longest = None, {}, {}, math.inf
 
     def limits(self, query: StreamingQuery) -> ReadLimits:
         """The limits of the lane's running query."""
@@ -104,7 +113,10 @@ class Pacer:
             self._written = dict([*self._written.items(), (batch, seconds)][-_REMEMBERED:])
             rows = sum(each.rows for each in taken.values())
             self._pace = self._pace.after(BatchRun(rows, seconds + self._beside, sharing.is_bound(taken)))
-            self._shares = self._shares | sharing.shares(self._pace.limit, self._most, taken)
+            limit = self._pace.limit
+            if not math.isinf(self._longest) and rows:
+                limit = max(1, min(limit, round(rows * min(1.0, self._longest / max(seconds, _NO_TIME)))))
+            self._shares = self._shares | sharing.shares(limit, self._most, taken)
             given = {place: self._shares[name] for place, (name, _) in self._at.items() if name in taken}
             if given != self._given:
                 limits.give(given)

@@ -43,7 +43,7 @@ BREAK, LOOK, WAIT = Verdict.BREAK, Verdict.LOOK, Verdict.WAIT
 def test_it_is_broken_off_if_more_is_left_than_would_be_lost(
     left: float | None, spent: float, waited: float, now: bool, usual: float, found: Verdict
 ) -> None:
-    assert breaking_off.verdict(left, spent, waited, now, usual) is found
+    assert breaking_off.verdict(left, spent, waited, now, usual, gradual=True) is found
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,21 @@ def test_what_is_left_of_a_batch_goes_by_its_records_until_its_own_speed_is_know
     assert breaking_off.estimated(at, 7, 0.5, 1.2, BatchCost(1.0, 0.003)) == pytest.approx(left)
 
 
-@pytest.mark.parametrize(("usual", "found"), [(0.0, False), (0.3, True), (0.9, True), (1.5, False), (30.0, False)])
-def test_a_closing_lane_runs_one_more_batch_only_if_that_is_brief(usual: float, found: bool) -> None:
-    assert breaking_off.is_brief(usual) is found
+@pytest.mark.parametrize(
+    ("usual", "left", "found"),
+    [
+        (0.0, None, False),
+        (0.3, None, True),
+        (0.9, 0.5, True),
+        (0.9, 1.5, False),  # the successors' queries can start while this batch runs
+        (1.5, None, False),
+        (30.0, 0.5, False),
+    ],
+)
+def test_a_closing_lane_runs_one_more_batch_only_if_that_is_brief(
+    usual: float, left: float | None, found: bool
+) -> None:
+    assert breaking_off.is_brief(usual, left) is found
 
 
 @dataclass
@@ -123,6 +135,7 @@ class Lane:
             usual=lambda: self.usual,
             tell=Throttled(self.told.append, 1.0, lambda: self.at),
             stays=stays,
+            gradual=False,
             clock=lambda: self.at,
         )
 
@@ -145,9 +158,7 @@ def test_a_batch_that_is_near_its_end_is_awaited_and_told_every_second() -> None
         assert not ending.due()
         its.at += 0.1
     assert (ending.broken, its.stayed) == (False, 1)
-    assert its.told[0].startswith(
-        "batch 7 is nearer to its end than to its beginning, with 2 s that would be lost: 2 s"
-    )
+    assert its.told[0].startswith("batch 7 isn't broken off, as this would lose 2.0 s of work: 2 s")
     assert len(its.told) in (3, 4)
 
 

@@ -32,6 +32,7 @@ class Backlog:
     cost: BatchCost
     records: int
     at: float
+    gradual: bool
 
     @property
     def whole(self) -> float:
@@ -48,7 +49,7 @@ class Backlog:
         spent = (self.at + TOLD_AFTER) % self.whole
         at = BatchProgress(number=8, planned=self.records) if spent >= FOLLOWED_AFTER else None
         left = breaking_off.estimated(at, 8, spent, self.whole, self.cost)
-        broken = breaking_off.verdict(left, spent, 0.0, False, self.whole) is Verdict.BREAK
+        broken = breaking_off.verdict(left, spent, 0.0, False, self.whole, gradual=self.gradual) is Verdict.BREAK
         lost = spent + BROKEN_OFF if broken else 0.0
         return lost + (BETWEEN if broken else 0.0) + BEGINS + noise * self.cost.seconds(self.records / FIRST_PART)
 
@@ -59,6 +60,7 @@ class Backlog:
             usual_seconds=self.whole,
             batch_times=BatchTimes(fixed=self.cost.fixed, per_record=self.cost.per_record),
             limit=self.records,
+            gradual=self.gradual,
             positions={"embedded/flights/0": 1000},
             ends={"embedded/flights/0": 1_000_000},
             batch_progress=self.progress(age),
@@ -68,17 +70,18 @@ class Backlog:
         return pause_estimate.expected([lane("0-a")], {"0-a": report}, Kind.SAME, following=following, made_at=made_at)
 
 
-def near(cost: BatchCost, records: int, made_at: float | None) -> float:
+def near(cost: BatchCost, records: int, made_at: float | None, gradual: bool) -> float:
     """The share of changes at random moments that are within 30 % or 0.5 s of what was foretold."""
     chance, found = random.Random(7), 0
     for _ in range(CHANGES):
-        backlog = Backlog(cost, records, chance.random() * cost.seconds(records))
+        backlog = Backlog(cost, records, chance.random() * cost.seconds(records), gradual)
         pause = backlog.pause(chance.uniform(0.85, 1.15))
         off = abs(backlog.foretold(chance.uniform(0.0, REPORTED_EVERY), made_at) - pause)
         found += off <= max(0.5, 0.3 * pause)
     return found / CHANGES
 
 
+@pytest.mark.parametrize("gradual", [False, True])
 @pytest.mark.parametrize(
     ("cost", "records", "share"),
     [
@@ -89,10 +92,12 @@ def near(cost: BatchCost, records: int, made_at: float | None) -> float:
         (BatchCost(0.3, 0.002), 600, 0.8),  # batches of 1.5 s: a tenth of a second decides
     ],
 )
-def test_the_pause_of_a_change_is_near_at_nearly_all_moments(cost: BatchCost, records: int, share: float) -> None:
-    assert near(cost, records, NOW) >= share
+def test_the_pause_of_a_change_is_near_at_nearly_all_moments(
+    cost: BatchCost, records: int, share: float, gradual: bool
+) -> None:
+    assert near(cost, records, NOW, gradual) >= share
 
 
 def test_a_plan_that_is_carried_out_at_any_moment_is_less_often_near() -> None:
     cost, records = BatchCost(0.5, 0.001), 3500
-    assert 0.3 <= near(cost, records, None) < near(cost, records, NOW)
+    assert 0.3 <= near(cost, records, None, True) < near(cost, records, NOW, True)

@@ -101,6 +101,26 @@ def test_one_input_that_has_more_gets_what_the_other_does_not_need(query: Query)
     assert query.given == [{1: 32, 2: 488}]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "given"),
+    [
+        (0.2, {1: 50, 2: 50}),  # it could have 1,000 records
+        (4.0, {1: 12, 2: 13}),
+    ],
+)
+def test_the_last_batch_of_a_closing_lane_does_not_grow_and_is_brief(
+    query: Query, seconds: float, given: dict[int, int]
+) -> None:
+    pacer, plain = made(), made()
+    query.end = [CLOCK, _embedded({0: 50}), _kafka({0: 1050})]
+    plain.ran(0, seconds)
+    query.given.clear()
+    pacer.shorten(1.0)
+    pacer.ran(0, seconds)
+    assert query.given == [given]
+    assert pacer.limit == plain.limit, "what is remembered for successors isn't changed"
+
+
 def test_limits_that_stay_are_not_given_again(query: Query) -> None:
     pacer = made()
     for batch in range(3):
