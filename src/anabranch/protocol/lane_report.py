@@ -203,8 +203,9 @@ class LoadReport(Document, frozen=True, kw_only=True):
     """What would be written or called twice if the running batch were broken off and run again. A change waits for such
     a batch. Empty if the batch can be broken off.
     """
-    gradual: bool = False
-    """Whether parts of a batch can become visible before its end. Such a batch is broken off only if this saves more.
+    slots: int = 0
+    """The number of slots of the lane's outputs, without those for dead letters; 0 if its outputs have no slots. A
+    change takes over the slots first, and a batch with several slots can become visible before its end.
     """
     span: float = 0.0
     """The length of the period over which the next four figures are measured, in seconds: usually about half a minute,
@@ -231,6 +232,11 @@ class LoadReport(Document, frozen=True, kw_only=True):
     def reading(self) -> float:
         """The records that the lane reads per second; if this isn't known, its speed in the last batch."""
         return self.rows_per_second if self.throughput is None or not self.span else self.throughput
+
+    @property
+    def gradual(self) -> bool:
+        """Whether parts of a batch can become visible before its end."""
+        return self.slots > 1
 
     @property
     def cost(self) -> BatchCost | None:

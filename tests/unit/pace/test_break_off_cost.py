@@ -32,14 +32,15 @@ def test_a_batch_is_likely_to_be_broken_off_if_more_is_left_than_was_done(
 
 
 @pytest.mark.parametrize("gradual", [False, True])
+@pytest.mark.parametrize("told", [0.0, 0.2, 1.0])
 @pytest.mark.parametrize("whole", [0.4, 1.0, 2.0, 2.5, 4.0, 9.0])
-def test_the_mean_loss_is_the_mean_of_what_is_lost_at_all_moments(whole: float, gradual: bool) -> None:
-    moments = [whole * at / 1000 for at in range(1001)]
+def test_the_mean_loss_is_the_mean_of_what_is_lost_at_all_moments(whole: float, told: float, gradual: bool) -> None:
+    moments = [told + whole * at / 1000 for at in range(1001)]
     lost = [
         spent + break_off_cost.BROKEN_OFF if break_off_cost.is_worth_it(whole - spent, spent, gradual=gradual) else 0.0
         for spent in moments
     ]
-    assert break_off_cost.mean_loss(whole, gradual=gradual) == pytest.approx(statistics.mean(lost), rel=0.02)
+    assert break_off_cost.mean_loss(whole, told, gradual=gradual) == pytest.approx(statistics.mean(lost), rel=0.02)
 
 
 @pytest.mark.parametrize(

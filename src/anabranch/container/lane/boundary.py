@@ -127,7 +127,7 @@ class Boundary:
             usual=lambda: reporter.usual,
             tell=Throttled(lambda why: reporter.update(waits=why), every=_TELL_EVERY),
             stays=self._tell_end,
-            gradual=query.outputs.gradual,
+            gradual=query.outputs.slots > 1,
         )
 
     def _is_brief(self, query: LaneQuery) -> bool:

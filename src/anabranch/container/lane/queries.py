@@ -167,7 +167,7 @@ class Queries:
             limit=0 if query.plan.real_time else query.pacer.limit,
             sequential=query.plan.sequential,
             repeats=query.outputs.repeats,
-            gradual=query.outputs.gradual,
+            slots=query.outputs.slots,
         )
         if not query.sources.has_event_time:
             self._monitor.note_time(Progress())

@@ -24,8 +24,10 @@ _SHORT, _LONG = 1.0, 10.0
 off. If batches take less than ``_LONG``, another one may be running when a plan is carried out, so the current batch's
 progress isn't used.
 """
-_NOTICED = 0.2
-"""The assumed seconds from a change until lanes notice the change."""
+_NOTICED, _TAKEN = 0.2, 1.0
+"""The assumed seconds from a change until lanes are told to end: usually, and if their successors first take over
+slots. A batch that begins meanwhile is brief.
+"""
 _REPORTED_EVERY = 1.0
 """The assumed maximum age, in seconds, of the report of a lane with a running batch."""
 _BETWEEN = 1.0
@@ -184,7 +186,7 @@ def _lost(report: LaneReport, cost: BatchCost | None) -> float:
     if report.load.repeats or whole < _SHORT or spent > whole:
         return 0.0
     if whole < _LONG:
-        return break_off_cost.mean_loss(whole, gradual=report.load.gradual)
+        return break_off_cost.mean_loss(whole, _told(report), gradual=report.load.gradual)
     return break_off_cost.likelihood(whole, spent, _UNSURE, gradual=report.load.gradual) * (spent + BROKEN_OFF)
 
 
@@ -197,15 +199,18 @@ def _lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: boo
     if whole < _SHORT or (not hasty and (report.load.repeats or is_late)):
         return 0.0
     since = without_output(report, now)
-    spent += min(since - spent, _REPORTED_EVERY) / 2 + _NOTICED
-    if spent > whole and not is_late:  # by then the next batch has begun, if there are records for it
-        since = spent = spent - whole
-        whole = _next_batch(report, cost)
-    else:
-        since += _NOTICED
+    told = _told(report)
+    spent += min(since - spent, _REPORTED_EVERY) / 2 + told
+    if spent > whole and not is_late:  # by then, another batch may have begun, which is brief
+        return spent - whole + BROKEN_OFF if hasty and _next_batch(report, cost) else 0.0
     gradual = report.load.gradual
     likelihood = 1.0 if hasty else break_off_cost.likelihood(whole, spent, _UNSURE, gradual=gradual)
-    return likelihood * (since + BROKEN_OFF) if whole else 0.0
+    return likelihood * (since + told + BROKEN_OFF)
+
+
+def _told(report: LaneReport) -> float:
+    """The seconds from a change until the lane is told to end."""
+    return _TAKEN if report.load.slots else _NOTICED
 
 
 def without_output(report: LaneReport, now: float) -> float:

@@ -82,9 +82,9 @@ class LaneOutputs:
         return any(each.slotted for each in self.publishers.values())
 
     @property
-    def gradual(self) -> bool:
-        """Whether slots of an output can become visible one after another, before the batch ends."""
-        return self.slotted and sum(":" not in slot for slot in self.plan.lane.slots) > 1
+    def slots(self) -> int:
+        """The number of slots, without those for dead letters; 0 if no output has slots."""
+        return sum(":" not in slot for slot in self.plan.lane.slots) if self.slotted else 0
 
     def rejecting(self, policy: str) -> Rejecting | None:
         """What receives the rows to which ``policy`` applies; None if such rows fail the lane. Each call for a policy

@@ -80,8 +80,8 @@ def test_a_plan_tells_the_pause_and_which_seats_are_free() -> None:
         (20.0, 3.0, 0.0),  # it ends, and its rows come out
         (20.0, None, 0.0),
         (0.1, 0.4, 0.0),
-        (1.0, 3.0, mean_loss(4.0, gradual=False)),  # whatever batch it is by then
-        (3.0, 1.0, mean_loss(4.0, gradual=False)),
+        (1.0, 3.0, mean_loss(4.0, 0.2, gradual=False)),  # whatever batch it is by then
+        (3.0, 1.0, mean_loss(4.0, 0.2, gradual=False)),
     ],
 )
 def test_a_batch_that_is_broken_off_adds_the_time_that_was_spent_on_it(
@@ -131,7 +131,7 @@ FIRST = 1.0 + 0.75
         (BatchProgress(number=3, planned=1000, seconds=1.3), 1.3, 0.5 * (1.3 + 0.2 + 0.5)),  # either may happen
         (BatchProgress(number=3, planned=4000, seconds=3.0), 3.4, 3.4 + 0.2 + 0.5),
         (BatchProgress(number=3, planned=1000, seconds=1.5, left=9.0), 1.9, 1.9 + 0.2 + 0.5),
-        (BatchProgress(number=3, planned=1000, seconds=4.0, left=0.2), 4.4, 0.2 + 0.5),  # the next one meets it
+        (BatchProgress(number=3, planned=1000, seconds=4.0, left=0.2), 4.4, 0.0),  # the next one is brief
         (None, 0.2, 0.2 + 0.2 + 0.5),  # a batch has just begun, or is about to
     ],
 )
@@ -188,7 +188,7 @@ def test_a_plan_meets_a_batch_at_any_moment() -> None:
         progress = BatchProgress(number=3, planned=1000, seconds=seconds)
         reports = told("0-a", **BACKLOG, batch_progress=progress)
         found = pause_estimate.expected([lane("0-a")], reports, Kind.SAME, following=following)
-        assert found == pytest.approx(0.6 + FIRST + mean_loss(4.0, gradual=False))
+        assert found == pytest.approx(0.6 + FIRST + mean_loss(4.0, 0.2, gradual=False))
 
 
 def test_where_nothing_waits_no_batch_is_lost_between_two() -> None:
@@ -364,9 +364,8 @@ def test_the_pause_of_a_change_is_foretold_anew_from_the_batch_that_it_meets() -
     assert foretold[0] == foretold[1], "a plan may be carried out at any moment"
     coordinator.scale(JOB, ScaleRequest(factor=4))
     (event,) = [each for each in coordinator.events(JOB, 100) if "expected to pause" in each.what]
-    assert event.what == f"output is expected to pause for {plan - mean_loss(4.0, gradual=False):.1f} s", (
-        "the batch is awaited"
-    )
+    foretold = float(event.what.removeprefix("output is expected to pause for ").removesuffix(" s"))
+    assert foretold == pytest.approx(plan - mean_loss(4.0, 0.2, gradual=False), abs=0.051), "the batch is awaited"
 
 
 @pytest.mark.parametrize(("now", "lost"), [(False, 0.0), (True, 3.0 + 0.2 + 0.5)])
