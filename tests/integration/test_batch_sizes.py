@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 
 from anabranch import Job
@@ -245,6 +246,20 @@ def test_a_damaged_memory_is_as_if_it_were_not_there(text: str, site: Site) -> N
     assert batch_size_store.remembered(site.lane_folders, lane, quick=True) == 0
     memory.note(900, ends=True)
     assert batch_size_store.remembered(site.lane_folders, lane, quick=True) == 900
+
+
+def test_a_size_that_is_not_written_yet_is_known_in_this_process(site: Site) -> None:
+    source = input_of(site, "in", 1, 10)
+    run = site.deployed(waiting(site, source, lambda _: 0.0))
+    (lane,) = run.lanes
+    following = msgspec.structs.replace(lane, factor=4)
+    memory = batch_size_store.BatchSizeStore(site.lane_folders, lane)
+    for rows in (50, 5000):
+        memory.note(rows)
+        assert batch_size_store.remembered(site.lane_folders, following, quick=False) == rows
+    assert not (site.root / "lanes" / "j" / "speeds").exists()
+    memory.note(700, ends=True)
+    assert batch_size_store.remembered(site.lane_folders, following, quick=False) == 700
 
 
 def test_a_memory_that_cannot_be_kept_fails_nothing(site: Site) -> None:

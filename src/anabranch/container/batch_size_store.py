@@ -24,6 +24,8 @@ _FOLDER = "speeds"
 _EVERY = 5.0
 _OTHER = 1.5
 """A new size is written only if it differs from the last written size by at least this factor."""
+_unwritten: dict[tuple[str, str, str], dict[int, StoredSize]] = {}
+"""The sizes of this process's lanes that differ enough to be written, but only later, by storage root, job and file."""
 
 
 class BatchSizeStore:
@@ -38,15 +40,20 @@ class BatchSizeStore:
     def note(self, rows: int, *, ends: bool = False) -> None:
         """Record that a batch of the lane can have up to ``rows`` records. The size is written only if it differs
         enough from the last size that was written. Shortly after that size, it is written only by the last call
-        (``ends``).
+        (``ends``); until then, only lanes of this process know it.
         """
         low, high = sorted((rows, self._rows))
-        if high < low * _OTHER or (not ends and monotonic() < self._noted + _EVERY):
+        if high < low * _OTHER:
+            return
+        key, size = _key(self._lane_folders, self._lane), {self._lane.factor: StoredSize(rows, _partitions(self._lane))}
+        if not ends and monotonic() < self._noted + _EVERY:
+            _unwritten[key] = size
             return
         self._rows, self._noted = rows, monotonic()
+        _unwritten.pop(key, None)
         try:
             tree = _tree(self._lane_folders, self._lane)
-            known = _read(tree, self._lane) | {self._lane.factor: StoredSize(rows, _partitions(self._lane))}
+            known = _read(tree, self._lane) | size
             tree.fs.mkdirs(tree.path)
             tree.write(_name(self._lane), json.dumps(stored_sizes.to_builtins(known)))
         except Exception as error:
@@ -58,7 +65,8 @@ def remembered(lane_folders: LaneFolders, lane: Lane, *, quick: bool) -> int:
     ``quick``, see :func:`anabranch.pace.stored_sizes.first`.
     """
     try:
-        return stored_sizes.first(_read(_tree(lane_folders, lane), lane), lane.factor, _partitions(lane), quick=quick)
+        known = _read(_tree(lane_folders, lane), lane) | _unwritten.get(_key(lane_folders, lane), {})
+        return stored_sizes.first(known, lane.factor, _partitions(lane), quick=quick)
     except Exception as error:
         log.debug("the speed of a lane can't be looked up", lane=lane.id, error=str(error))
         return 0
@@ -77,6 +85,10 @@ def _read(tree: Tree, lane: Lane) -> dict[int, StoredSize]:
     except ValueError as error:
         log.debug("the stored speeds of lanes can't be read", lane=lane.id, error=str(error))
         return {}
+
+
+def _key(lane_folders: LaneFolders, lane: Lane) -> tuple[str, str, str]:
+    return lane_folders.root, lane.job, _name(lane)
 
 
 def _name(lane: Lane) -> str:
