@@ -8,11 +8,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["FIRST_PART", "StoredSize", "first", "from_builtins", "to_builtins"]
+__all__ = ["FIRST_PART", "HIGHER", "StoredSize", "first", "from_builtins", "to_builtins"]
 
 FIRST_PART = 4
 """A first batch gets the stored size divided by this number, because records may have become slower to process since
 the size was stored.
+"""
+HIGHER = 2.0
+"""A first batch gets at most this multiple of the size that was stored for a lower factor. If a higher factor doesn't
+help, for example because functions already use all cores, the batch takes twice the target.
 """
 
 
@@ -27,20 +31,23 @@ class StoredSize:
 def first(known: Mapping[int, StoredSize], factor: int, partitions: int, *, quick: bool) -> int:
     """The number of records in a lane's first batch; 0 if no size is stored.
 
-    The size stored for the lane's factor or, if there is none, for the nearest factor is divided by :data:`FIRST_PART`,
-    unless it was stored for a lower factor than the lane's. If the lane has a lower factor or fewer partitions than the
-    lane that stored the size, the size is reduced in proportion.
+    The size stored for the lane's factor or, if there is none, for the nearest factor is divided by :data:`FIRST_PART`.
+    If it was stored for a lower factor than the lane's, it is multiplied by :data:`HIGHER` instead, or by the quotient
+    of the factors if this is less. If the lane has a lower factor or fewer partitions than the lane that stored the
+    size, the size is reduced in proportion.
 
     Args:
         quick: whether the lane calls no functions of the job, which could have become slower. If so, the size isn't
-            divided by :data:`FIRST_PART`.
+            divided or multiplied.
     """
     if not known:
         return 0
     near = min(known, key=lambda each: (abs(math.log2(each / factor)), each))
     size = known[near]
     rows = size.rows * min(1.0, factor / near) * min(1.0, partitions / max(1, size.partitions))
-    return max(1, int(rows if quick or near < factor else rows / FIRST_PART))
+    if quick:
+        return max(1, int(rows))
+    return max(1, int(rows * min(HIGHER, factor / near) if near < factor else rows / FIRST_PART))
 
 
 def to_builtins(known: Mapping[int, StoredSize]) -> dict[str, dict[str, int]]:

@@ -21,9 +21,11 @@ KNOWN = {1: StoredSize(4000, 2), 16: StoredSize(60_000, 2)}
         (KNOWN, 16, 2, False, 15_000),
         (KNOWN, 16, 1, False, 7500),
         (KNOWN, 16, 8, False, 15_000),
-        (KNOWN, 2, 2, False, 4000),
+        (KNOWN, 2, 2, False, 8000),
+        (KNOWN, 2, 2, True, 4000),
         (KNOWN, 8, 2, False, 7500),
-        (KNOWN, 64, 2, False, 60_000),
+        (KNOWN, 64, 2, False, 120_000),
+        ({4: StoredSize(4000, 2)}, 6, 2, False, 6000),
         ({1: StoredSize(2, 2)}, 1, 1, False, 1),
     ],
 )

@@ -209,7 +209,7 @@ def reading(before: Lane, *ssps: SSP) -> Lane:
     ("known", "factor", "one_each", "waiting", "first"),
     [
         ({}, 1, False, 95_000, 1.0 + 0.75),
-        ({}, 4, False, 95_000, 1.0 + 3.0 / 4),  # as many records, in four times as many buckets
+        ({}, 4, False, 95_000, 1.0 + 3.0 * 2 / 4),  # twice as many records, in four times as many buckets
         ({}, 1, True, 95_000, 1.0 + 0.75),  # half of the partitions each, with half of the records
         ({4: StoredSize(8000, 2)}, 4, False, 95_000, 1.0 + 3.0 * 2 / 4),  # a quarter of 8000
         ({4: StoredSize(8000, 2)}, 4, True, 95_000, 1.0 + 3.0 * 2 / 4),
