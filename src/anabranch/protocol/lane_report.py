@@ -158,6 +158,9 @@ class ProgressReport(Document, frozen=True, kw_only=True):
     """
     state_bytes: int = 0
     """The size of the files with the lane's state."""
+    replay_seconds: float = 0.0
+    """The estimated seconds for which a successor replays changes of the state that are newer than its last snapshot.
+    """
 
     @property
     def lags(self) -> dict[str, int]:

@@ -19,7 +19,7 @@ from tests.unit.coordinator.helpers import lane
 
 FLAT = (Path(__file__).parent / "flat_heartbeat.json").read_bytes()
 """A heartbeat of the commit c5560e7c, in which each field of the report has a value that isn't its default."""
-LATER = {"batchTimes", "batch_times", "slots", "throughput", "times"}
+LATER = {"batchTimes", "batch_times", "replaySeconds", "replay_seconds", "slots", "throughput", "times"}
 """Fields of a report that came after that commit, as they are named here and in JSON."""
 
 

@@ -15,6 +15,7 @@ from anabranch.container.checkpoint.output_ends import Outputs
 from anabranch.container.idleness import Idleness
 from anabranch.container.lane.attempt import Attempt, Offsets
 from anabranch.container.lane.input_ends import InputEnds
+from anabranch.container.lane.state_replay import StateReplay
 from anabranch.event_time.progress import Progress
 from anabranch.model.ssp import parsed, texts
 from anabranch.spark.query import clock, history
@@ -41,6 +42,8 @@ class Monitor:
         self._batch_size_store = BatchSizeStore(attempt.lane_folders, attempt.lane)
         self._idleness = Idleness(math.inf)
         self._idle: dict[str, int] = {}
+        tasks = attempt.lane_folders.spark.sparkContext.defaultParallelism if attempt.lane.stateful else 1
+        self._replay = StateReplay(min(attempt.lane.state_partitions, tasks))
         self._rows = 0
         self._late_groups = 0
         self._seen_batch = -1
@@ -108,6 +111,7 @@ class Monitor:
         self._seen_batch = ran.number
         logs.bind(batch=ran.number)
         self._take_pace(ran)
+        self._replay.ran(ran)
         # A batch ends only once Spark has committed it, which takes long if the machine is busy.
         published = (None if query is None else query.under_way.published(ran.number)) or ran.ended
         self._reporter.batch_ended(
@@ -127,6 +131,7 @@ class Monitor:
             first_output=report.progress.first_output or (published if ran.rows else 0.0),
             last_output=published if ran.rows else report.progress.last_output,
             state_bytes=ran.state_bytes,
+            replay_seconds=round(self._replay.seconds, 2),
         )
         crash_points.reach(crash_points.COMMITTED, self._attempt.lane.id, self._seen_batch)
         self.outputs.note(self._attempt.folder)

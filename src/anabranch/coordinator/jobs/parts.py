@@ -303,6 +303,7 @@ class Progress:
             pause_estimate.kind_of(closing, following),
             stateful=any(lane.stateful for lane in closing),
             state_bytes=max((report.progress.state_bytes for report in its), default=0),
+            replay_seconds=max((report.progress.replay_seconds for report in its), default=0.0),
             spent=max((pause_estimate.without_output(report, accepted_at) for report in its), default=0.0),
         )
 

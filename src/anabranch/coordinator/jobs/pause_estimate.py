@@ -36,6 +36,7 @@ _UNSURE = 0.2
 """The assumed uncertainty, in seconds, of a batch's age at the time when its lane notices a change."""
 _STATE_SPEED = 100e6
 """The assumed bytes of state per second that are copied and opened, as long as this hasn't been measured."""
+_MUCH_REPLAY, _LITTLE = 1.0, 0.1
 _CONTAINER = 15.0
 """The assumed seconds until a container is ready, as long as this hasn't been measured."""
 _IN_STEP = 1.0
@@ -57,6 +58,10 @@ class Kind(StrEnum):
     """In the same containers and with the same factor."""
     FACTOR = "factor"
     """In the same containers, with another factor."""
+    ELSEWHERE = "elsewhere"
+    """In the same containers, but some of them not where their predecessors ended, or with other partitions, because of
+    a rewind or an expansion. Their queries can't be prestarted.
+    """
     MOVED = "moved"
     """In some of the containers that had the closing lanes, but not in all of them."""
     NEW = "new"
@@ -65,8 +70,9 @@ class Kind(StrEnum):
     """
 
 
-_STATELESS = {Kind.SAME: 0.6, Kind.FACTOR: 0.8, Kind.MOVED: 1.0, Kind.NEW: 2.2}
-_STATEFUL = {Kind.SAME: 1.2, Kind.FACTOR: 1.2, Kind.MOVED: 2.5, Kind.NEW: 5.0}
+_STATELESS = {Kind.SAME: 0.6, Kind.FACTOR: 0.8, Kind.ELSEWHERE: 0.8, Kind.MOVED: 0.8, Kind.NEW: 2.2}
+_STATEFUL = {Kind.SAME: 1.2, Kind.FACTOR: 1.2, Kind.ELSEWHERE: 2.8, Kind.MOVED: 4.0, Kind.NEW: 5.0}
+_OTHER_CONTAINERS = frozenset({Kind.MOVED, Kind.NEW})
 """The assumed overhead of a change in seconds, by kind. Measured overheads are multiples of these. The overhead is the
 time in addition to a usual batch and to copying state: lanes must report their end, successors must start, and their
 first batches take longer than later ones.
@@ -79,6 +85,7 @@ class Experience:
 
     Attributes:
         state_speed: the bytes of state per second that are copied and opened.
+        replaying: how long replaying changes of state takes, as a multiple of what lanes estimate.
         container: the seconds from a change until a container that the change needs is ready.
         overhead: the measured overhead of changes, by kind, as a multiple of the assumed overhead.
         speeds: the batch sizes of lanes that have been closed, by stage and group, and then by factor. Containers store
@@ -86,6 +93,7 @@ class Experience:
     """
 
     state_speed: float = _STATE_SPEED
+    replaying: float = 1.0
     container: float = _CONTAINER
     overhead: Mapping[Kind, float] = field(default_factory=dict)
     speeds: Mapping[tuple[str, str], Mapping[int, StoredSize]] = field(default_factory=dict)
@@ -107,19 +115,31 @@ class Experience:
         own = {lane.factor: StoredSize(report.load.limit, _partitions(lane))} if report.load.limit else {}
         return {**self.speeds.get((lane.stage, lane.group), {}), **own}
 
+    def loading(self, report: LaneReport) -> float:
+        """The expected seconds until a successor of a lane has loaded its state."""
+        its = report.progress
+        return its.state_bytes / self.state_speed + its.replay_seconds * self.replaying
+
     def slowness(self, kind: Kind) -> float:
         """The expected overhead of a change of this kind, as a multiple of the assumed overhead. If no such change has
-        been measured, it is the geometric mean over the kinds that have been; 1.0 if there are none.
+        been measured, it is the geometric mean over the kinds that have been; 1.0 if there are none. Changes within
+        containers say little about changes that involve other containers, and vice versa.
         """
         if kind in self.overhead or not self.overhead:
             return self.overhead.get(kind, 1.0)
-        return math.exp(sum(map(math.log, self.overhead.values())) / len(self.overhead))
+        alike = {k: v for k, v in self.overhead.items() if (k in _OTHER_CONTAINERS) == (kind in _OTHER_CONTAINERS)}
+        known = alike or self.overhead
+        mean = sum(map(math.log, known.values())) / len(known)
+        return math.exp(mean if alike else mean / 2)
 
     def after(self, change: MeasuredChange, pause: float) -> Experience:
-        """This experience, including another change. If there was much state, the difference between pause and
-        prediction is attributed to the speed of copying it; otherwise, to the overhead.
+        """This experience, including another change. If there was much state to replay or to copy, the difference
+        between pause and prediction is attributed to that; otherwise, to the overhead.
         """
         off = pause - change.foretold
+        if change.replay_seconds >= max(_MUCH_REPLAY, change.state_bytes / self.state_speed):
+            longer = max(_LITTLE, (change.replay_seconds * self.replaying + off) / change.replay_seconds)
+            return replace(self, replaying=self.replaying ** (1 - _NEW) * longer**_NEW)
         if change.state_bytes >= _STATE_SPEED / 10:
             seen = change.state_bytes / max(0.1, change.state_bytes / self.state_speed + off)
             return replace(self, state_speed=self.state_speed ** (1 - _NEW) * seen**_NEW)
@@ -140,6 +160,8 @@ def kind_of(closing: Collection[Lane], following: Collection[Lane]) -> Kind:
         return Kind.NEW
     if next_seats != former:
         return Kind.MOVED
+    if any(lane.rewind is not None or lane.added for lane in following):
+        return Kind.ELSEWHERE
     return Kind.SAME if {lane.factor for lane in closing} == {lane.factor for lane in following} else Kind.FACTOR
 
 
@@ -161,7 +183,8 @@ def expected(
         shown: what was measured during earlier changes.
         starting: the seconds until all successors have a container.
         following: the successors. If they aren't given, their first batches are predicted as for the same factor.
-        made_at: the current time, in seconds since 1970, if the change is made now; None if it is only planned.
+        made_at: the current time, in seconds since 1970, if the change is made now; None if it is only planned. Lanes
+            of another version of the job close later: once containers with its code are ready.
         hasty: whether a change that is made now breaks off every running batch, whatever is lost or repeated.
     """
     shown = shown or Experience()
@@ -172,10 +195,11 @@ def expected(
         if report is None:
             return begins
         cost = report.load.cost
-        lost = _lost(report, cost) if made_at is None else _lost_now(report, cost, made_at, hasty)
         next_lanes = [each for each in following if lane.id in each.predecessors]
+        later = made_at is None or any(each.deployment != lane.deployment for each in next_lanes)
+        lost = _lost(report, cost) if later else _lost_now(report, cost, made_at or 0.0, hasty)
         first = _first_batch(lane, report, cost, next_lanes, shown)
-        return lost + first + begins + report.progress.state_bytes / shown.state_speed
+        return lost + first + begins + shown.loading(report)
 
     return max((max(starting, pause(lane)) for lane in closing), default=0.0)
 
@@ -300,6 +324,7 @@ class MeasuredChange:
     kind: Kind = Kind.SAME
     stateful: bool = False
     state_bytes: int = 0
+    replay_seconds: float = 0.0
     spent: float = 0.0
     _last: dict[str, float] = field(default_factory=dict)
     _first: dict[str, float] = field(default_factory=dict)

@@ -39,6 +39,7 @@ _FIGURES = frozenset(
         "load",
         "overdue",
         "positions",
+        "replay_seconds",
         "rows",
         "state_bytes",
         "stuck",

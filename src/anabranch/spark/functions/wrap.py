@@ -10,8 +10,8 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,6 @@ from anabranch.spark.functions import buckets, calling, error_text, in_flight, i
 from anabranch.spark.functions.buckets import Bucket, Crew
 from anabranch.spark.functions.calling import BATCH, Evaluator, Rejection, UserFunction
 from anabranch.spark.functions.isolation import Calls
-from anabranch.spark.functions.job_functions import JobFunction
 from anabranch.spark.query.dead_letters import Rejects
 from anabranch.spark.values import meta_column
 from anabranch.task_progress import meters
@@ -39,31 +38,13 @@ the rows that the operator rejects.
 CURE = "fix the function; the lane continues from this batch at the next run"
 
 
-def wrap(
-    kind: str,
-    function: Callable[..., Any],
-    schema: pa.Schema,
-    label: str,
-    home: str,
-    on_error: Rejecting | None,
-    factor: int = 1,
-    threads: int = 1,
-    busy: Callable[[dict[Bucket, float]], None] = lambda _: None,
-    line: ReportAddress | None = None,
-    seconds: float = math.inf,
-    source: JobFunction | None = None,
-    inputs: Mapping[int, str] = MappingProxyType({}),
-) -> Callable[[Batches], Batches]:
-    """The function for ``mapInArrow`` that runs an operator of the given kind.
+@dataclass(frozen=True)
+class CallSettings:
+    """How a lane's Spark tasks call functions.
 
-    The results are in the order of the rows, even if several buckets are processed at the same time because the factor
-    is above 1. For ``home``, ``seconds`` and ``source``, see :class:`anabranch.spark.functions.calling.UserFunction`.
-
-    Args:
-        schema: the schema of the result, without the hidden column.
-        label: the operator's name in messages.
-        on_error: returns the object that receives the messages on which the function fails. If ``on_error`` is None,
-            such a message fails the lane.
+    Attributes:
+        on_error: returns the object that receives the messages on which a function fails. If ``on_error`` is None, such
+            a message fails the lane.
         threads: the largest number of buckets that one Spark task processes at the same time. If the function is async,
             this limit applies only when the function is isolated.
         busy: called at the end of each Spark task, unless the Spark task fails, with the seconds that the function has
@@ -71,38 +52,52 @@ def wrap(
         line: where workers report their progress; None: nowhere. See :mod:`anabranch.task_progress.meters`.
         inputs: the streams by source number, for messages.
     """
-    user = UserFunction(kind, function, schema, home, seconds, source)
+
+    on_error: Rejecting | None = None
+    factor: int = 1
+    threads: int = 1
+    busy: Callable[[dict[Bucket, float]], None] = lambda _: None
+    line: ReportAddress | None = None
+    inputs: Mapping[int, str] = field(default_factory=dict)
+
+
+def wrap(user: UserFunction, label: str, how: CallSettings) -> Callable[[Batches], Batches]:
+    """The function for ``mapInArrow`` that runs an operator. ``label`` is the operator's name in messages.
+
+    The results are in the order of the rows, even if several buckets are processed at the same time because the factor
+    is above 1.
+    """
 
     async def work(
         rows: pa.RecordBatch, calls: Calls, meter: Meter, limit: float, rejects: Rejects | None
     ) -> buckets.Worked:
         origin = rows.column(meta_column.NAME)
         visible = rows.drop_columns([meta_column.NAME])
-        with in_flight.on(meter, origin, factor, limit):
+        with in_flight.on(meter, origin, how.factor, limit):
             result, places, rejected = await calls(visible, in_flight.at, fails=rejects is None)
         for each in rejected:
             if rejects is None:
-                raise _explained(each, label, origin, inputs)
+                raise _explained(each, label, origin, how.inputs)
             rejects.add(origin_of(origin, each.place), each.error, visible.slice(each.place, 1))
-        if kind == "map_arrow" and result.num_rows != rows.num_rows and not rejected:  # otherwise, row by row
+        if user.kind == "map_arrow" and result.num_rows != rows.num_rows and not rejected:  # otherwise, row by row
             origin = _of_no_record(origin)
         if len(places) != rows.num_rows or not np.array_equal(places, np.arange(rows.num_rows)):
             origin = origin.take(pa.array(places))
-        whole = schema.append(pa.field(meta_column.NAME, origin.type))
+        whole = user.schema.append(pa.field(meta_column.NAME, origin.type))
         return pa.RecordBatch.from_arrays([*result.columns, origin], schema=whole), places
 
     def run(batches: Batches) -> Batches:
-        rejects = on_error(label) if on_error is not None else None
+        rejects = how.on_error(label) if how.on_error is not None else None
         taken: dict[Bucket, float] = {}
-        with closing(meters.meter(line, label)) as meter, _calling(user) as (calls, isolated):
-            limit = math.inf if isolated else seconds
-            crew = Crew(factor, threads, calling.awaits(function))
+        with closing(meters.meter(how.line, label)) as meter, _calling(user) as (calls, isolated):
+            limit = math.inf if isolated else user.seconds
+            crew = Crew(how.factor, how.threads, calling.awaits(user.function))
             if isolated:
-                crew = Crew(factor, min(threads, isolation.MOST), awaits=False)
+                crew = Crew(how.factor, min(how.threads, isolation.MOST), awaits=False)
             mine = partial(work, calls=calls, meter=meter, limit=limit, rejects=rejects)
             parts = _received(itertools.chain.from_iterable(map(_of_one_partition, batches)), meter)
             yield from buckets.worked(parts, mine, crew, taken, cut=partial(_cut, meter))
-        busy(taken)
+        how.busy(taken)
         if rejects is not None:
             rejects.close()
 

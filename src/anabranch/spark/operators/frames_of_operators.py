@@ -22,10 +22,10 @@ from anabranch.model.graph import Node
 from anabranch.operators.keys import KeyColumns
 from anabranch.operators.rules import is_by_intake, is_timed, is_windowed, on_late
 from anabranch.operators.times import EventTime
-from anabranch.spark.functions import arrow, job_functions
-from anabranch.spark.functions import wrap as user_functions
+from anabranch.spark.functions import arrow, job_functions, wrap
 from anabranch.spark.functions.buckets import Bucket
-from anabranch.spark.functions.wrap import Batches, Rejecting
+from anabranch.spark.functions.calling import UserFunction
+from anabranch.spark.functions.wrap import Batches, CallSettings, Rejecting
 from anabranch.spark.internals import debug_lines, query_plan
 from anabranch.spark.operators import faulty_rows, joining, late_rows, lookups, processing
 from anabranch.spark.operators.faulty_rows import Fault
@@ -220,27 +220,13 @@ def _function(node: Node, frame: DataFrame, context: Context) -> DataFrame:
     kind, called = node.kind, label(node)
     function = job_functions.of_node(node, context.functions, context.workers.home)
     given = to_arrow_schema(result, timezone="UTC")
-    on_error, factor, threads = context.on_error, context.factor, context.workers.threads
-    busy, line, seconds = context.workers.busy, context.workers.line, context.workers.message_seconds
-    inputs = context.workers.inputs
+    workers = context.workers
+    seconds = workers.message_seconds
+    how = CallSettings(context.on_error, context.factor, workers.threads, workers.busy, workers.line, workers.inputs)
 
     def run(batches: Batches) -> Batches:
-        wrapped = user_functions.wrap(
-            kind,
-            function.value,
-            given,
-            called,
-            function.home,
-            on_error,
-            factor,
-            threads,
-            busy,
-            line,
-            seconds,
-            function,
-            inputs,
-        )
-        yield from wrapped(batches)
+        user = UserFunction(kind, function.value, given, function.home, seconds, function)
+        yield from wrap.wrap(user, called, how)(batches)
 
     if context.workers.routing is not None and node.id in context.workers.routed:
         frame = context.workers.routing.routed(frame)

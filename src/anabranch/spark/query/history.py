@@ -17,6 +17,9 @@ __all__ = ["CompletedBatch", "newest", "since"]
 
 _STATE_BYTES = "rocksdbSstFileSize"
 """Spark's name for RocksDB's metric of the size of all files of a state."""
+_REPLAY_MS = "rocksdbReplayChangeLogLatencyMs"
+_SNAPSHOT = "SnapshotLastUploaded."
+"""The beginning of Spark's name for the version of the last snapshot of a state partition."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,9 @@ class CompletedBatch:
             it has a ``join``.
         ended: when the batch ended, in seconds since 1970.
         state_bytes: the size of the state's files after the batch.
+        state_changes: how many rows of state the batch has changed or removed.
+        replay_seconds: for how long, summed over all Spark tasks, the batch has replayed changes to load the state.
+        snapshot: the newest version of the state of which there are snapshots by this query; 0 if there are none.
     """
 
     number: int
@@ -39,6 +45,9 @@ class CompletedBatch:
     state_rows: int = 0
     ended: float = 0.0
     state_bytes: int = 0
+    state_changes: int = 0
+    replay_seconds: float = 0.0
+    snapshot: int = 0
 
 
 def newest(spark: SparkSession, query: StreamingQuery) -> str:
@@ -62,12 +71,18 @@ def since(spark: SparkSession, query: StreamingQuery, batch: int) -> list[Comple
 
 def _ran(told: dict[str, Any]) -> CompletedBatch:
     begun = datetime.fromisoformat(told["timestamp"]).timestamp()
+    operators = told["stateOperators"]
+    metrics: list[dict[str, int]] = [state.get("customMetrics", {}) for state in operators]
+    snapshots = [version for its in metrics for name, version in its.items() if name.startswith(_SNAPSHOT)]
     return CompletedBatch(
         number=told["batchId"],
         rows=sum(each["numInputRows"] for each in told["sources"] if not clock.is_of_clock(each["endOffset"])),
         seconds=sum(ms for part, ms in told["durationMs"].items() if part != "triggerExecution") / 1000,
-        late_groups=sum(state["numRowsDroppedByWatermark"] for state in told["stateOperators"]),
-        state_rows=sum(state["numRowsTotal"] for state in told["stateOperators"]),
+        late_groups=sum(state["numRowsDroppedByWatermark"] for state in operators),
+        state_rows=sum(state["numRowsTotal"] for state in operators),
         ended=begun + told["durationMs"].get("triggerExecution", 0) / 1000,
-        state_bytes=sum(state.get("customMetrics", {}).get(_STATE_BYTES, 0) for state in told["stateOperators"]),
+        state_bytes=sum(its.get(_STATE_BYTES, 0) for its in metrics),
+        state_changes=sum(state.get("numRowsUpdated", 0) + state.get("numRowsRemoved", 0) for state in operators),
+        replay_seconds=sum(its.get(_REPLAY_MS, 0) for its in metrics) / 1000,
+        snapshot=max(0, min(snapshots, default=0)),
     )

@@ -70,8 +70,12 @@ HERE = {
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
-LOCAL_SETTINGS = {_MANAGER: f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"}
-"""Settings for a storage root on a local disk. By default, Spark starts a process each time it examines a local file,
+LOCAL_SETTINGS = {
+    _MANAGER: f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
+    f"{_STATE}.maintenanceInterval": "20s",
+}
+"""Settings for a storage root on a local disk. State gets snapshots more often than by default, because a successor
+replays all changes since the last snapshot. By default, Spark starts a process each time it examines a local file,
 about 60 times in a batch of a stateful lane. Spark does this so that only one of two writers of a checkpoint succeeds.
 anabranch ensures this by the folder's lock instead.
 """
@@ -88,7 +92,7 @@ it was last read. The flags avoid requests that only maintain folders, because S
 """
 
 SPARKS_OWN = {_MANAGER: f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager"}
-"""Spark's default for the setting that :data:`LOCAL_SETTINGS` changes."""
+"""Spark's own way to write checkpoints on a local disk."""
 
 _COMPILER = (
     "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400 "

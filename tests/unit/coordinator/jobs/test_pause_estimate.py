@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -12,7 +13,7 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.jobs import job_events, pause_estimate
 from anabranch.coordinator.jobs.pause_estimate import Experience, Kind, MeasuredChange
 from anabranch.coordinator.store import Store
-from anabranch.model.lane import Lane
+from anabranch.model.lane import Lane, Rewind
 from anabranch.model.ssp import SSP
 from anabranch.pace.break_off_cost import mean_loss
 from anabranch.pace.stored_sizes import StoredSize
@@ -55,6 +56,8 @@ def test_the_slowest_lane_counts_and_where_nothing_closes_nothing_stands_still()
     [
         ([lane("c"), lane("d", seat="1")], Kind.SAME),
         ([lane("c", factor=4), lane("d", seat="1", factor=4)], Kind.FACTOR),
+        ([lane("c", rewind=Rewind(to={})), lane("d", seat="1")], Kind.ELSEWHERE),
+        ([lane("c"), lane("d", seat="1", added=(FLIGHTS,))], Kind.ELSEWHERE),
         ([lane("c")], Kind.MOVED),
         ([lane("c"), lane("d", seat="2")], Kind.NEW),
         ([lane("c", deployment=2), lane("d", seat="1", deployment=2)], Kind.NEW),
@@ -242,6 +245,19 @@ def change(foretold: float, how: Kind = Kind.SAME, state_bytes: int = 0) -> Meas
     return MeasuredChange(foretold, frozenset({"0-a"}), 0.0, how, state_bytes > 0, state_bytes)
 
 
+def test_lanes_of_another_version_close_later_and_may_meet_another_batch() -> None:
+    progress = BatchProgress(number=3, planned=1000, seconds=0.5)
+    reports = told("0-a", **BACKLOG, batch_progress=progress, last_output=4999.0)
+    found = {}
+    for deployment in (0, 1):
+        following = [lane("0-b", predecessors=("0-a",), deployment=deployment)]
+        found[deployment] = pause_estimate.expected(
+            [lane("0-a")], reports, Kind.SAME, following=following, made_at=5000.0
+        )
+    assert found[0] == pytest.approx(0.6 + FIRST + 1.0 + 0.2 + 0.5)
+    assert found[1] == pytest.approx(0.6 + FIRST + mean_loss(4.0, 0.2, gradual=False))
+
+
 def test_state_takes_as_long_as_former_changes_have_shown() -> None:
     reports = told("0-a", usual_seconds=1.0, state_bytes=1_000_000_000)
     stateful = [lane("0-a", stateful=True)]
@@ -255,12 +271,29 @@ def test_state_takes_as_long_as_former_changes_have_shown() -> None:
     assert not shown.overhead, "the time went into state"
 
 
+def test_state_that_is_replayed_takes_as_long_as_former_changes_have_shown() -> None:
+    reports = told("0-a", usual_seconds=1.0, state_bytes=50_000_000, replay_seconds=12.0)
+    stateful = [lane("0-a", stateful=True)]
+    assert pause_estimate.expected(stateful, reports, Kind.SAME) == pytest.approx(2.2 + 0.5 + 12)
+    shown = Experience()
+    for _ in range(8):
+        foretold = pause_estimate.expected(stateful, reports, Kind.SAME, shown)
+        made = MeasuredChange(foretold, frozenset({"0-a"}), 0.0, Kind.SAME, True, 50_000_000, replay_seconds=12.0)
+        shown = shown.after(made, 2.2 + 0.5 + 6)
+    assert pause_estimate.expected(stateful, reports, Kind.SAME, shown) == pytest.approx(2.2 + 0.5 + 6, rel=0.05)
+    assert not shown.overhead, "the time went into replaying"
+
+
 def test_a_kind_takes_as_long_as_it_did_and_others_as_much_longer_than_usual() -> None:
     closing, reports, shown = [lane("0-a")], told("0-a", usual_seconds=1.0), Experience()
     for _ in range(8):
         shown = shown.after(change(pause_estimate.expected(closing, reports, Kind.SAME, shown)), 1.0 + 1.8)
     assert pause_estimate.expected(closing, reports, Kind.SAME, shown) == pytest.approx(2.8, abs=0.1)
-    assert pause_estimate.expected(closing, reports, Kind.NEW, shown) == pytest.approx(1.0 + 3 * 2.2, abs=0.3)
+    assert pause_estimate.expected(closing, reports, Kind.FACTOR, shown) == pytest.approx(1.0 + 3 * 0.8, abs=0.3)
+    longer = math.sqrt(3)  # in other containers, other things take the time
+    assert pause_estimate.expected(closing, reports, Kind.NEW, shown) == pytest.approx(1.0 + longer * 2.2, abs=0.3)
+    shown = shown.after(change(4.0, Kind.NEW), 4.0)
+    assert pause_estimate.expected(closing, reports, Kind.MOVED, shown) == pytest.approx(1.0 + longer * 0.8, abs=0.3)
 
 
 def test_one_change_that_is_far_off_makes_the_next_at_most_twice_as_long_or_as_short() -> None:

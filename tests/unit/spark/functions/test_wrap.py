@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 from anabranch.spark.functions import wrap
+from anabranch.spark.functions.calling import UserFunction
+from anabranch.spark.functions.wrap import CallSettings
 from anabranch.spark.values import meta_column
 
 ORIGIN = pa.struct(
@@ -38,7 +40,8 @@ def given(rows: int) -> pa.RecordBatch:
 
 
 def worked(function: Callable[[pa.RecordBatch], Any], rows: int) -> list[dict[str, Any]]:
-    run = wrap.wrap("map_arrow", function, pa.schema({"n": pa.int64()}), "map_arrow 'f'", "", None)
+    user = UserFunction("map_arrow", function, pa.schema({"n": pa.int64()}), "")
+    run = wrap.wrap(user, "map_arrow 'f'", CallSettings())
     found: list[dict[str, Any]] = pa.Table.from_batches(run(iter([given(rows)]))).to_pylist()
     return found
 

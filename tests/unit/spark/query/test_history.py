@@ -26,7 +26,18 @@ def test_a_batch_took_what_its_parts_took_and_not_the_time_in_which_its_query_wa
         "durationMs": {"addBatch": 300, "walCommit": 20, "latestOffset": 5, "triggerExecution": 60_000},
         "sources": [{"numInputRows": 7, "endOffset": {"in": {"0": 7}}}],
         "stateOperators": [
-            {"numRowsDroppedByWatermark": 1, "numRowsTotal": 2, "customMetrics": {"rocksdbSstFileSize": 4096}}
+            {
+                "numRowsDroppedByWatermark": 1,
+                "numRowsTotal": 2,
+                "numRowsUpdated": 3,
+                "numRowsRemoved": 1,
+                "customMetrics": {
+                    "rocksdbSstFileSize": 4096,
+                    "rocksdbReplayChangeLogLatencyMs": 2500,
+                    "SnapshotLastUploaded.partition_0_default": 30,
+                    "SnapshotLastUploaded.partition_1_default": 20,
+                },
+            }
         ],
     }
     reported, at = json.dumps(told), told["timestamp"]
@@ -41,6 +52,15 @@ def test_a_batch_took_what_its_parts_took_and_not_the_time_in_which_its_query_wa
     (ran,) = history.since(spark, query, 3)
     ended = datetime(2026, 1, 2, tzinfo=UTC).timestamp() + 60.5
     assert ran == history.CompletedBatch(
-        4, rows=7, seconds=0.325, late_groups=1, state_rows=2, ended=ended, state_bytes=4096
+        4,
+        rows=7,
+        seconds=0.325,
+        late_groups=1,
+        state_rows=2,
+        ended=ended,
+        state_bytes=4096,
+        state_changes=4,
+        replay_seconds=2.5,
+        snapshot=20,
     )
     assert history.since(spark, query, 4) == []

@@ -29,9 +29,11 @@ from tests.support.surfaces import lacking
     ],
 )
 def test_checkpoints_are_renamed_by_the_cheap_way_only_where_a_lock_keeps_others_out(root: str, manager: str) -> None:
-    (name,) = session.LOCAL_SETTINGS
+    (name,) = session.SPARKS_OWN
     found = session.conf(Settings(storage=StorageSettings(root=root)))
     assert found[name].rpartition(".")[2] == manager
+    local = manager == "FileSystemBasedCheckpointFileManager"
+    assert ("spark.sql.streaming.stateStore.maintenanceInterval" in found) == local
     assert session.S3_SETTINGS.keys().isdisjoint(found) == (not root.startswith("s3a:"))
 
 

@@ -1,0 +1,39 @@
+"""Estimates how long a successor of a stateful lane takes to replay changes of state.
+
+Spark stores the changes of each batch, and takes a snapshot of the state from time to time. Whoever loads the state
+reads the last snapshot, and replays all later changes. After many records, this takes much longer than copying the
+files.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from anabranch.spark.query.history import CompletedBatch
+
+__all__ = ["StateReplay"]
+
+_EACH = 5e-6
+"""The seconds of work that replaying one change takes, as long as it hasn't been measured."""
+
+
+class StateReplay:
+    """Follows the batches of one lane. ``tasks`` is the number of Spark tasks that replay at the same time."""
+
+    def __init__(self, tasks: int) -> None:
+        self._tasks = max(1, tasks)
+        self._work: deque[tuple[int, float]] = deque()
+        """For versions of the state that are newer than the last snapshot: the seconds of work to replay them."""
+
+    @property
+    def seconds(self) -> float:
+        """The estimated seconds for which a successor that starts now replays changes."""
+        return sum(work for _, work in self._work) / self._tasks
+
+    def ran(self, batch: CompletedBatch) -> None:
+        """Record a batch, which makes the version of the state after its own number."""
+        if batch.replay_seconds:  # the batch has loaded the state
+            self._work = deque([(batch.number, batch.replay_seconds)])
+        self._work.append((batch.number + 1, batch.state_changes * _EACH))
+        while self._work and self._work[0][0] <= batch.snapshot:
+            self._work.popleft()
