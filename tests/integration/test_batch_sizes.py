@@ -256,10 +256,13 @@ def test_a_size_that_is_not_written_yet_is_known_in_this_process(site: Site) -> 
     memory = batch_size_store.BatchSizeStore(site.lane_folders, lane)
     for rows in (50, 5000):
         memory.note(rows)
-        assert batch_size_store.remembered(site.lane_folders, following, quick=False) == rows
+        assert batch_size_store.remembered(site.lane_folders, following, quick=False) == 2 * rows
     assert not (site.root / "lanes" / "j" / "speeds").exists()
     memory.note(700, ends=True)
-    assert batch_size_store.remembered(site.lane_folders, following, quick=False) == 700
+    assert batch_size_store.remembered(site.lane_folders, following, quick=False) == 1400
+    memory.note(7000)
+    memory.note(710, ends=True)
+    assert batch_size_store.remembered(site.lane_folders, following, quick=False) == 1400
 
 
 def test_a_memory_that_cannot_be_kept_fails_nothing(site: Site) -> None:

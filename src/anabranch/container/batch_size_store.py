@@ -42,15 +42,15 @@ class BatchSizeStore:
         enough from the last size that was written. Shortly after that size, it is written only by the last call
         (``ends``); until then, only lanes of this process know it.
         """
-        low, high = sorted((rows, self._rows))
-        if high < low * _OTHER:
-            return
         key, size = _key(self._lane_folders, self._lane), {self._lane.factor: StoredSize(rows, _partitions(self._lane))}
-        if not ends and monotonic() < self._noted + _EVERY:
+        low, high = sorted((rows, self._rows))
+        if high >= low * _OTHER and not ends and monotonic() < self._noted + _EVERY:
             _unwritten[key] = size
             return
-        self._rows, self._noted = rows, monotonic()
         _unwritten.pop(key, None)
+        if high < low * _OTHER:
+            return
+        self._rows, self._noted = rows, monotonic()
         try:
             tree = _tree(self._lane_folders, self._lane)
             known = _read(tree, self._lane) | size

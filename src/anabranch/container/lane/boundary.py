@@ -45,12 +45,12 @@ class Boundary:
         """
         attempt, query, life = self._attempt, self._attempt.current, self._life
         ending = self._breaking(turn is None)
-        another = life.closes() and attempt.handover.is_awaited() and self._is_brief(query)
-        if another:
-            query.pacer.shorten(breaking_off.BRIEF)
         if query.plan.real_time:
             started.stop()
         else:
+            another = life.closes() and attempt.handover.is_awaited() and self._is_brief(query)
+            if another:
+                query.pacer.shorten(breaking_off.BRIEF)
             stop_at_batch.end(
                 attempt.lane_folders.spark,
                 started,

@@ -15,10 +15,14 @@ __all__ = ["StateReplay"]
 
 _EACH = 5e-6
 """The seconds of work that replaying one change takes, as long as it hasn't been measured."""
+_MOST = 1000
+"""The number of versions that are kept apart."""
 
 
 class StateReplay:
-    """Follows the batches of one lane. ``tasks`` is the number of Spark tasks that replay at the same time."""
+    """Follows the batches of one lane. ``tasks`` is the number of Spark tasks that replay at the same time. If Spark
+    doesn't say which snapshots there are, changes are left out of the estimate.
+    """
 
     def __init__(self, tasks: int) -> None:
         self._tasks = max(1, tasks)
@@ -32,8 +36,13 @@ class StateReplay:
 
     def ran(self, batch: CompletedBatch) -> None:
         """Record a batch, which makes the version of the state after its own number."""
-        if batch.replay_seconds:  # the batch has loaded the state
+        if batch.replay_seconds or batch.snapshot is None:  # the batch has loaded the state
             self._work = deque([(batch.number, batch.replay_seconds)])
+        if batch.snapshot is None:
+            return
         self._work.append((batch.number + 1, batch.state_changes * _EACH))
         while self._work and self._work[0][0] <= batch.snapshot:
             self._work.popleft()
+        if len(self._work) > _MOST:
+            (_, first), (version, second) = self._work.popleft(), self._work.popleft()
+            self._work.appendleft((version, first + second))

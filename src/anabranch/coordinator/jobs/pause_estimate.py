@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from anabranch.drain_progress import functions_part
 from anabranch.model.lane import Lane
+from anabranch.model.ssp import SSP
 from anabranch.pace import break_off_cost, stored_sizes
 from anabranch.pace.batch_cost import BatchCost
 from anabranch.pace.break_off_cost import BROKEN_OFF
@@ -36,7 +37,8 @@ _UNSURE = 0.2
 """The assumed uncertainty, in seconds, of a batch's age at the time when its lane notices a change."""
 _STATE_SPEED = 100e6
 """The assumed bytes of state per second that are copied and opened, as long as this hasn't been measured."""
-_MUCH_REPLAY, _LITTLE = 1.0, 0.1
+_LITTLE = 0.1
+"""The least seconds that replaying or copying is taken to need."""
 _CONTAINER = 15.0
 """The assumed seconds until a container is ready, as long as this hasn't been measured."""
 _IN_STEP = 1.0
@@ -58,21 +60,35 @@ class Kind(StrEnum):
     """In the same containers and with the same factor."""
     FACTOR = "factor"
     """In the same containers, with another factor."""
-    ELSEWHERE = "elsewhere"
+    REPOSITIONED = "repositioned"
     """In the same containers, but some of them not where their predecessors ended, or with other partitions, because of
     a rewind or an expansion. Their queries can't be prestarted.
     """
     MOVED = "moved"
     """In some of the containers that had the closing lanes, but not in all of them."""
+    VERSION = "version"
+    """With another version of the job, in containers that have been started for it."""
     NEW = "new"
-    """At least one lane in a container that had none of the closing lanes, or all lanes with another version of the
-    job.
-    """
+    """At least one lane in a container that had none of the closing lanes."""
 
 
-_STATELESS = {Kind.SAME: 0.6, Kind.FACTOR: 0.8, Kind.ELSEWHERE: 0.8, Kind.MOVED: 0.8, Kind.NEW: 2.2}
-_STATEFUL = {Kind.SAME: 1.2, Kind.FACTOR: 1.2, Kind.ELSEWHERE: 2.8, Kind.MOVED: 4.0, Kind.NEW: 5.0}
-_OTHER_CONTAINERS = frozenset({Kind.MOVED, Kind.NEW})
+_STATELESS = {
+    Kind.SAME: 0.6,
+    Kind.FACTOR: 0.8,
+    Kind.REPOSITIONED: 0.8,
+    Kind.MOVED: 0.8,
+    Kind.VERSION: 1.6,
+    Kind.NEW: 2.6,
+}
+_STATEFUL = {
+    Kind.SAME: 1.2,
+    Kind.FACTOR: 1.2,
+    Kind.REPOSITIONED: 2.8,
+    Kind.MOVED: 3.5,
+    Kind.VERSION: 5.0,
+    Kind.NEW: 6.0,
+}
+_WITHIN = frozenset({Kind.SAME, Kind.FACTOR, Kind.REPOSITIONED})
 """The assumed overhead of a change in seconds, by kind. Measured overheads are multiples of these. The overhead is the
 time in addition to a usual batch and to copying state: lanes must report their end, successors must start, and their
 first batches take longer than later ones.
@@ -122,31 +138,38 @@ class Experience:
 
     def slowness(self, kind: Kind) -> float:
         """The expected overhead of a change of this kind, as a multiple of the assumed overhead. If no such change has
-        been measured, it is the geometric mean over the kinds that have been; 1.0 if there are none. Changes within
-        containers say little about changes that involve other containers, and vice versa.
+        been measured, it is the geometric mean over the kinds that have been; 1.0 if there are none. The square root is
+        taken of it unless all these changes are within containers, because changes that involve several containers
+        differ much, and changes within containers say little about them.
         """
         if kind in self.overhead or not self.overhead:
             return self.overhead.get(kind, 1.0)
-        alike = {k: v for k, v in self.overhead.items() if (k in _OTHER_CONTAINERS) == (kind in _OTHER_CONTAINERS)}
-        known = alike or self.overhead
-        mean = sum(map(math.log, known.values())) / len(known)
-        return math.exp(mean if alike else mean / 2)
+        alike = [times for known, times in self.overhead.items() if (known in _WITHIN) == (kind in _WITHIN)]
+        known = alike or [*self.overhead.values()]
+        mean = sum(map(math.log, known)) / len(known)
+        return math.exp(mean if alike and kind in _WITHIN else mean / 2)
 
     def after(self, change: MeasuredChange, pause: float) -> Experience:
-        """This experience, including another change. If there was much state to replay or to copy, the difference
-        between pause and prediction is attributed to that; otherwise, to the overhead.
+        """This experience, including another change. The difference between pause and prediction is attributed to what
+        was expected to take the longest: replaying changes of state, copying state, or the overhead.
         """
         off = pause - change.foretold
-        if change.replay_seconds >= max(_MUCH_REPLAY, change.state_bytes / self.state_speed):
-            longer = max(_LITTLE, (change.replay_seconds * self.replaying + off) / change.replay_seconds)
-            return replace(self, replaying=self.replaying ** (1 - _NEW) * longer**_NEW)
-        if change.state_bytes >= _STATE_SPEED / 10:
-            seen = change.state_bytes / max(0.1, change.state_bytes / self.state_speed + off)
-            return replace(self, state_speed=self.state_speed ** (1 - _NEW) * seen**_NEW)
         before = self.slowness(change.kind)
+        replay, copy = change.replay_seconds * self.replaying, change.state_bytes / self.state_speed
+        overhead = _usual(change.kind, change.stateful) * before
+        if replay > max(copy, overhead):
+            longer = max(_LITTLE, replay + off) / change.replay_seconds
+            return replace(self, replaying=self.replaying ** (1 - _NEW) * longer**_NEW)
+        if copy > overhead:
+            seen = change.state_bytes / max(_LITTLE, copy + off)
+            return replace(self, state_speed=self.state_speed ** (1 - _NEW) * seen**_NEW)
         now = before + _NEW * off / _usual(change.kind, change.stateful)
         now = min(max(now, before / _AT_MOST), before * _AT_MOST)
         return replace(self, overhead={**self.overhead, change.kind: now})
+
+
+def _read(lanes: Iterable[Lane]) -> set[SSP]:
+    return {ssp.whole for lane in lanes for ssp in (*lane.ssps, *lane.broadcast)}
 
 
 def _usual(kind: Kind, stateful: bool) -> float:
@@ -155,13 +178,15 @@ def _usual(kind: Kind, stateful: bool) -> float:
 
 def kind_of(closing: Collection[Lane], following: Collection[Lane]) -> Kind:
     """The kind of a change, given the lanes that close and the lanes that start."""
+    if {lane.deployment for lane in closing} != {lane.deployment for lane in following}:
+        return Kind.VERSION
     former, next_seats = {lane.seat for lane in closing}, {lane.seat for lane in following}
-    if not next_seats <= former or {lane.deployment for lane in closing} != {lane.deployment for lane in following}:
+    if not next_seats <= former:
         return Kind.NEW
     if next_seats != former:
         return Kind.MOVED
-    if any(lane.rewind is not None or lane.added for lane in following):
-        return Kind.ELSEWHERE
+    if any(lane.rewind is not None for lane in following) or _read(closing) != _read(following):
+        return Kind.REPOSITIONED
     return Kind.SAME if {lane.factor for lane in closing} == {lane.factor for lane in following} else Kind.FACTOR
 
 

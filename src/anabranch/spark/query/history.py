@@ -35,7 +35,8 @@ class CompletedBatch:
         state_bytes: the size of the state's files after the batch.
         state_changes: how many rows of state the batch has changed or removed.
         replay_seconds: for how long, summed over all Spark tasks, the batch has replayed changes to load the state.
-        snapshot: the newest version of the state of which there are snapshots by this query; 0 if there are none.
+        snapshot: the newest version of the state of which there are snapshots by this query; 0 if there are none, and
+            None if this isn't known.
     """
 
     number: int
@@ -47,7 +48,7 @@ class CompletedBatch:
     state_bytes: int = 0
     state_changes: int = 0
     replay_seconds: float = 0.0
-    snapshot: int = 0
+    snapshot: int | None = None
 
 
 def newest(spark: SparkSession, query: StreamingQuery) -> str:
@@ -84,5 +85,5 @@ def _ran(told: dict[str, Any]) -> CompletedBatch:
         state_bytes=sum(its.get(_STATE_BYTES, 0) for its in metrics),
         state_changes=sum(state.get("numRowsUpdated", 0) + state.get("numRowsRemoved", 0) for state in operators),
         replay_seconds=sum(its.get(_REPLAY_MS, 0) for its in metrics) / 1000,
-        snapshot=max(0, min(snapshots, default=0)),
+        snapshot=max(0, min(snapshots)) if snapshots else None,
     )

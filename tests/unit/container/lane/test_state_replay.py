@@ -6,7 +6,7 @@ from anabranch.container.lane.state_replay import StateReplay
 from anabranch.spark.query.history import CompletedBatch
 
 
-def batch(number: int, changes: int = 0, replayed: float = 0.0, snapshot: int = 0) -> CompletedBatch:
+def batch(number: int, changes: int = 0, replayed: float = 0.0, snapshot: int | None = 0) -> CompletedBatch:
     return CompletedBatch(number, 10, 1.0, 0, state_changes=changes, replay_seconds=replayed, snapshot=snapshot)
 
 
@@ -37,3 +37,15 @@ def test_state_that_is_loaded_anew_says_how_long_it_takes() -> None:
     its.ran(batch(0, 1_000_000))
     its.ran(batch(1, 0, replayed=2.0))
     assert its.seconds == 2.0
+
+
+def test_without_snapshots_it_stays_small_and_without_news_of_them_it_is_left_out() -> None:
+    its = StateReplay(1)
+    for number in range(5000):
+        its.ran(batch(number, 1000))
+    assert round(its.seconds, 2) == 25.0
+    its.ran(batch(5000, 0, snapshot=4500))
+    assert round(its.seconds, 2) == 2.5
+    for number in range(5001, 5100):
+        its.ran(batch(number, 1000, snapshot=None))
+    assert its.seconds == 0.0

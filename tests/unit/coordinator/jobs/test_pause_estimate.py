@@ -28,13 +28,20 @@ def told(name: str, **fields: Any) -> dict[str, LaneReport]:
     return {name: lane_report(lane=name, phase=LanePhase.RUNNING, **fields)}
 
 
+OTHER = SSP(system="embedded", stream="flights", partition=1)
+
+
+def reading(before: Lane, *ssps: SSP) -> Lane:
+    return msgspec.structs.replace(before, ssps=ssps)
+
+
 @pytest.mark.parametrize(
     ("usual", "stateful", "how", "seconds"),
     [
         (0.0, False, Kind.SAME, 0.6),
         (0.0, True, Kind.SAME, 1.2),
         (10.0, False, Kind.FACTOR, 10.8),
-        (0.5, True, Kind.NEW, 5.5),
+        (0.5, True, Kind.NEW, 6.5),
     ],
 )
 def test_a_pause_is_a_batch_and_how_lanes_of_that_kind_begin(
@@ -56,11 +63,11 @@ def test_the_slowest_lane_counts_and_where_nothing_closes_nothing_stands_still()
     [
         ([lane("c"), lane("d", seat="1")], Kind.SAME),
         ([lane("c", factor=4), lane("d", seat="1", factor=4)], Kind.FACTOR),
-        ([lane("c", rewind=Rewind(to={})), lane("d", seat="1")], Kind.ELSEWHERE),
-        ([lane("c"), lane("d", seat="1", added=(FLIGHTS,))], Kind.ELSEWHERE),
+        ([lane("c", rewind=Rewind(to={})), lane("d", seat="1")], Kind.REPOSITIONED),
+        ([lane("c"), reading(lane("d", seat="1"), FLIGHTS, OTHER)], Kind.REPOSITIONED),
         ([lane("c")], Kind.MOVED),
         ([lane("c"), lane("d", seat="2")], Kind.NEW),
-        ([lane("c", deployment=2), lane("d", seat="1", deployment=2)], Kind.NEW),
+        ([lane("c", deployment=2), lane("d", seat="1", deployment=2)], Kind.VERSION),
     ],
 )
 def test_how_lanes_begin_that_follow_others(following: list[Lane], how: Kind) -> None:
@@ -72,7 +79,7 @@ def test_a_plan_tells_the_pause_and_which_seats_are_free() -> None:
     coordinator.start(start())
     Worker(coordinator).turns()
     told = coordinator.scale(JOB, ScaleRequest(containers=2, dry=True))
-    assert (told.pause, told.free) == (pytest.approx(5.0), ("1",))
+    assert (told.pause, told.free) == (pytest.approx(6.0), ("1",))
     assert coordinator.scale(JOB, ScaleRequest(factor=4, dry=True)).free == ()
 
 
@@ -201,13 +208,6 @@ def test_where_nothing_waits_no_batch_is_lost_between_two() -> None:
     )
 
 
-OTHER = SSP(system="embedded", stream="flights", partition=1)
-
-
-def reading(before: Lane, *ssps: SSP) -> Lane:
-    return msgspec.structs.replace(before, ssps=ssps)
-
-
 @pytest.mark.parametrize(
     ("known", "factor", "one_each", "waiting", "first"),
     [
@@ -291,9 +291,16 @@ def test_a_kind_takes_as_long_as_it_did_and_others_as_much_longer_than_usual() -
     assert pause_estimate.expected(closing, reports, Kind.SAME, shown) == pytest.approx(2.8, abs=0.1)
     assert pause_estimate.expected(closing, reports, Kind.FACTOR, shown) == pytest.approx(1.0 + 3 * 0.8, abs=0.3)
     longer = math.sqrt(3)  # in other containers, other things take the time
-    assert pause_estimate.expected(closing, reports, Kind.NEW, shown) == pytest.approx(1.0 + longer * 2.2, abs=0.3)
+    assert pause_estimate.expected(closing, reports, Kind.NEW, shown) == pytest.approx(1.0 + longer * 2.6, abs=0.3)
     shown = shown.after(change(4.0, Kind.NEW), 4.0)
+    longer = math.sqrt(longer)
     assert pause_estimate.expected(closing, reports, Kind.MOVED, shown) == pytest.approx(1.0 + longer * 0.8, abs=0.3)
+
+
+def test_a_little_state_is_not_what_took_long() -> None:
+    shown = Experience().after(change(6.5, Kind.NEW, state_bytes=30_000_000), 10.5)
+    assert shown.state_speed == Experience().state_speed
+    assert shown.slowness(Kind.NEW) > 1.3
 
 
 def test_one_change_that_is_far_off_makes_the_next_at_most_twice_as_long_or_as_short() -> None:
