@@ -125,7 +125,7 @@ class LocalTurns:
         self._states: list[State] = []
         for name, state in keyed.processor.states().items():
             bound = state.bound(_kept(name, state, stored[name], keyed.schemas[name]), self._journal)
-            setattr(self._processor, name, bound)
+            object.__setattr__(self._processor, name, bound)  # a frozen dataclass would refuse
             self._states.append(bound)
         self._timers = Timers(timers, keyed.clock, self._journal)
         self._results = Results(keyed.result)

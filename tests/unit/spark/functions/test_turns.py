@@ -155,6 +155,21 @@ def numbers(turn: Turn) -> list[int]:
     return [row["n"] for row in turn.rows]
 
 
+@dataclasses.dataclass(frozen=True)
+class Frozen(Counting):
+    """A processor with settings that can't change. Its state is no field."""
+
+    step: int = 1
+
+
+def test_a_processor_can_be_a_frozen_dataclass() -> None:
+    key, plain = Key(), Key()
+    frozen = dataclasses.replace(KEYED, processor=Frozen(2))
+    turn = frozen.opened(key.stored, key.timers).on_messages(NOW, messages(0, {}), lambda _: None, False)
+    same = KEYED.opened(plain.stored, plain.timers).on_messages(NOW, messages(0, {}), lambda _: None, False)
+    assert (turn.rows, key.seen) == (same.rows, plain.seen)
+
+
 def test_isolated_turns_give_the_same_and_keep_the_same() -> None:
     here, there = Key(), Key()
     ways = {3: "raise", 14: "fraction"}
