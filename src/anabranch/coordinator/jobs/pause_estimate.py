@@ -31,6 +31,8 @@ slots. A batch that begins meanwhile is brief.
 """
 _REPORTED_EVERY = 1.0
 """The assumed maximum age, in seconds, of the report of a lane with a running batch."""
+_AFTER_OUTPUT = 0.2
+"""The assumed seconds from the output of a batch to the beginning of the next one, while records wait."""
 _BETWEEN = 1.0
 """The assumed maximum time, in seconds, between two batches while records wait."""
 _UNSURE = 0.2
@@ -76,17 +78,17 @@ _STATELESS = {
     Kind.SAME: 0.6,
     Kind.FACTOR: 0.8,
     Kind.REPOSITIONED: 0.8,
-    Kind.MOVED: 0.8,
+    Kind.MOVED: 0.6,
     Kind.VERSION: 1.6,
-    Kind.NEW: 2.6,
+    Kind.NEW: 3.2,
 }
 _STATEFUL = {
     Kind.SAME: 1.2,
     Kind.FACTOR: 1.2,
     Kind.REPOSITIONED: 2.8,
-    Kind.MOVED: 3.5,
+    Kind.MOVED: 3.0,
     Kind.VERSION: 5.0,
-    Kind.NEW: 6.0,
+    Kind.NEW: 7.5,
 }
 _WITHIN = frozenset({Kind.SAME, Kind.FACTOR, Kind.REPOSITIONED})
 """The assumed overhead of a change in seconds, by kind. Measured overheads are multiples of these. The overhead is the
@@ -249,7 +251,7 @@ def _lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: boo
         return 0.0
     since = without_output(report, now)
     told = _told(report)
-    spent += min(since - spent, _REPORTED_EVERY) / 2 + told
+    spent += min(max(0.0, since - spent - _AFTER_OUTPUT), _REPORTED_EVERY) + told
     if spent > whole and not is_late:  # by then, another batch may have begun, which is brief
         return spent - whole + BROKEN_OFF if hasty and _next_batch(report, cost) else 0.0
     gradual = report.load.gradual

@@ -309,7 +309,8 @@ def _key(frame: DataFrame, sink: Sink) -> Column:
         return F.when(F.col(codec.quoted(sink.time)).isNotNull(), key) if sink.time else key
     if "key" not in sink.node.args:
         return meta_column.field("key")
-    expression = F.expr(sink.node.args["key"])
+    names = [name for name in frame.columns if name != meta_column.NAME]
+    expression = F.expr(expressions.without_hidden(sink.node.args["key"], names, meta_column.NAME))
     kind = frame.select(expression).schema.fields[0].dataType
     return codec.encode_key([(expression, kind)])
 

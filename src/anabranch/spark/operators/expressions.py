@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-__all__ = ["has_star", "names"]
+__all__ = ["has_star", "names", "without_hidden"]
 
 _COUNT = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
 _QUOTED = re.compile(
@@ -44,3 +45,40 @@ def has_star(expression: str) -> bool:
         return False
     before = [text[: star.start()].rstrip() for star in re.finditer(r"\*", text)]
     return "--" in text or any(not _OPERAND.search(each) or bool(_KEYWORD.search(each)) for each in before)
+
+
+_ARGUMENT = re.compile(
+    r"(?P<before>[(,]|\bdistinct\b)(?P<space>\s*)\*(?P<rest>\s*except\s*\(|(?=\s*[,)]))", re.IGNORECASE
+)
+"""A star among the arguments of a function, which can't be a multiplication there."""
+_COUNTED = re.compile(r"\bcount\s*$", re.IGNORECASE)
+
+
+def without_hidden(expression: str, visible: Sequence[str], hidden: str) -> str:
+    """The expression with stars that don't stand for the hidden column: ``struct(*)`` becomes ``struct(a, b)``.
+
+    Stars outside of a function's arguments stay as they are, and so do all stars of an expression with comments.
+
+    Args:
+        visible: the names of the columns, except for the hidden one.
+    """
+    if "*" not in expression or "--" in expression or "/*" in expression:
+        return expression
+    columns = ", ".join(map(_quoted, visible))
+
+    def replaced(found: re.Match[str]) -> str:
+        before, rest = found["before"], found["rest"]
+        if before == "(" and not rest and _COUNTED.search(found.string[: found.start()]):
+            return found[0]
+        stands_for = f"*{rest}{_quoted(hidden)}, " if rest else columns
+        return f"{before}{found['space']}{stands_for}"
+
+    parts, at = [], 0
+    for quoted in _QUOTED.finditer(expression):
+        parts += [_ARGUMENT.sub(replaced, expression[at : quoted.start()]), quoted[0]]
+        at = quoted.end()
+    return "".join([*parts, _ARGUMENT.sub(replaced, expression[at:])])
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

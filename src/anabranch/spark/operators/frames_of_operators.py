@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from anabranch.spark.functions.calling import UserFunction
 from anabranch.spark.functions.wrap import Batches, CallSettings, Rejecting
 from anabranch.spark.internals import debug_lines, query_plan
 from anabranch.spark.operators import faulty_rows, joining, late_rows, lookups, processing
+from anabranch.spark.operators.expressions import without_hidden
 from anabranch.spark.operators.faulty_rows import Fault
 from anabranch.spark.operators.labels import label
 from anabranch.spark.operators.routing import Routing
@@ -124,14 +125,11 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
     args = node.args
     match node.kind:
         case "where":
-            return frame.where(args["condition"])
+            return frame.where(_shown(args["condition"], frame))
         case "select":
-            chosen = (
-                _select_star(frame, args) if _star(args) else frame.selectExpr(*args["expressions"], meta_column.NAME)
-            )
-            return meta_column.once(chosen)
+            return meta_column.once(_selected(frame, args["expressions"]))
         case "with_columns":
-            columns = {name: F.expr(expression) for name, expression in args["columns"].items()}
+            columns = {name: F.expr(_shown(expression, frame)) for name, expression in args["columns"].items()}
             return frame.withColumns(columns)
         case "merge":
             _check_merge(node, inputs)
@@ -177,16 +175,17 @@ def _check_merge(node: Node, inputs: Sequence[DataFrame]) -> None:
                 )
 
 
-def _star(args: dict[str, Any]) -> bool:
-    return any(e.strip() == "*" for e in args["expressions"])
+def _selected(frame: DataFrame, expressions: Iterable[str]) -> DataFrame:
+    chosen: list[str] = []
+    for expression in expressions:
+        is_star = expression.strip() == "*"
+        chosen += map(codec.quoted, _visible(frame).names) if is_star else [_shown(expression, frame)]
+    return frame.selectExpr(*chosen, meta_column.NAME)
 
 
-def _select_star(frame: DataFrame, args: dict[str, Any]) -> DataFrame:
-    visible = [name for name in frame.columns if name != meta_column.NAME]
-    expressions: list[str] = []
-    for expression in args["expressions"]:
-        expressions += [codec.quoted(name) for name in visible] if expression.strip() == "*" else [expression]
-    return frame.selectExpr(*expressions, meta_column.NAME)
+def _shown(expression: str, frame: DataFrame) -> str:
+    """The expression with stars that don't stand for the hidden column."""
+    return without_hidden(expression, _visible(frame).names, meta_column.NAME)
 
 
 def _transform(node: Node, frame: DataFrame, context: Context) -> DataFrame:
@@ -269,9 +268,9 @@ def _shuffle(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 def _agg(node: Node, frame: DataFrame, context: Context) -> DataFrame:
     columns = context.keys[node.inputs[0]].columns
+    aggregates = [F.expr(_shown(text, frame)).alias(name) for name, text in node.args["aggregates"].items()]
     frame = _into_state(node, node.inputs[0], frame, context)
     by = [F.col(codec.quoted(name)) for name in (*columns, *node.args["by"])]
-    aggregates = [F.expr(expression).alias(name) for name, expression in node.args["aggregates"].items()]
     window = node.args.get("window")
     if window is not None:
         kind = windows.of_builtins(window)

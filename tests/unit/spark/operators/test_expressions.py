@@ -71,3 +71,39 @@ def test_a_star_that_stands_for_columns_is_found(expression: str) -> None:
 )
 def test_a_multiplication_and_a_star_in_text_stand_for_no_columns(expression: str) -> None:
     assert not expressions.has_star(expression)
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        ("to_json(struct(*))", "to_json(struct(`a`, `b c`))"),
+        ("struct(1 as x, *)", "struct(1 as x, `a`, `b c`)"),
+        ("struct( * , 'x')", "struct( `a`, `b c` , 'x')"),
+        ("hash('a,*,b', *)", "hash('a,*,b', `a`, `b c`)"),
+        ("count(DISTINCT *)", "count(DISTINCT `a`, `b c`)"),
+        ("struct(* except (a))", "struct(* except (`_h`, a))"),
+        ("array(*, a * 2, count(*))", "array(`a`, `b c`, a * 2, count(*))"),
+    ],
+)
+def test_a_star_among_arguments_does_not_stand_for_the_hidden_column(expression: str, found: str) -> None:
+    assert expressions.without_hidden(expression, ["a", "b c"], "_h") == found
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "count(*)",
+        "COUNT ( * ) + 1",
+        "(a) * (b)",
+        "f(a) * 2",
+        "s.*",
+        "struct(s.*)",
+        "concat('(*)', '*')",
+        "f(`(*)`)",
+        "*",
+        "struct(/* all */ *)",
+        "(2 * a, b * 3)",
+    ],
+)
+def test_another_star_stays(expression: str) -> None:
+    assert expressions.without_hidden(expression, ["a", "b c"], "_h") == expression
