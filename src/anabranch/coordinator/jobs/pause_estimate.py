@@ -90,11 +90,12 @@ _STATEFUL = {
     Kind.VERSION: 5.0,
     Kind.NEW: 7.5,
 }
-_WITHIN = frozenset({Kind.SAME, Kind.FACTOR, Kind.REPOSITIONED})
 """The assumed overhead of a change in seconds, by kind. Measured overheads are multiples of these. The overhead is the
 time in addition to a usual batch and to copying state: lanes must report their end, successors must start, and their
 first batches take longer than later ones.
 """
+_WITHIN = frozenset({Kind.SAME, Kind.FACTOR, Kind.REPOSITIONED})
+"""The kinds of changes that happen within containers."""
 
 
 @dataclass(frozen=True)
