@@ -11,7 +11,7 @@ import msgspec
 from anabranch.container.seat_lease import SeatLease, SentHeartbeat
 from anabranch.coordinator.api.client import AWAY
 from anabranch.errors import AnabranchError
-from anabranch.protocol.container import HeartbeatResponse, Registration, RegistrationResponse
+from anabranch.protocol.container import HeartbeatResponse, Registration, RegistrationResponse, WantedLane
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.standby import StandbyOrder, StandbyReport
 from tests.simulation.lane_runs import LaneRun
@@ -44,6 +44,7 @@ class ContainerProcess(Actor):
         self._survives = survives
         self._client = Client(scenario.network, self)
         self._runs: dict[str, LaneRun] = {}
+        self._coming: dict[str, float] = {}
         self.standbys = Standbys(scenario.storage, Random(f"{name} {pid}"))
         self._shape: object = None
         self._leaving = False
@@ -118,7 +119,9 @@ class ContainerProcess(Actor):
 
     def _beat(self, *, leaving: bool = False) -> None:
         assert self.seat_lease is not None
-        sent = self.seat_lease.beat(self._reports, leaving=leaving, copies=self.standbys.reports)
+        sent = self.seat_lease.beat(
+            self._reports, leaving=leaving, copies=self.standbys.reports, prepared=self._prepared
+        )
         self._client.call(lambda by: by.heartbeat(self, sent), lambda answer: self._hear(sent, answer, leaving=leaving))
 
     def _hear(self, sent: SentHeartbeat, answer: HeartbeatResponse | AnabranchError, *, leaving: bool) -> None:
@@ -137,6 +140,11 @@ class ContainerProcess(Actor):
             self.kill("it has left")
 
     # The loop, as in anabranch.container.reconciler
+
+    @property
+    def _prepared(self) -> tuple[str, ...]:
+        """The coming lanes whose preparation has ended. Chance is their own here, as with standbys."""
+        return tuple(lane for lane, at in self._coming.items() if at <= self.world.now)
 
     @property
     def _reports(self) -> tuple[LaneReport, ...]:
@@ -161,7 +169,8 @@ class ContainerProcess(Actor):
             self._reconcile(answer)
             if answer.done and all(run.ended for run in self._runs.values()):
                 self._ending = "the job is done"
-        shape = [(one.lane, one.phase, one.attempt.folder_epoch, one.drain.halted) for one in self._reports]
+        lanes = [(one.lane, one.phase, one.attempt.folder_epoch, one.drain.halted) for one in self._reports]
+        shape = (lanes, self._prepared)
         if shape != self._shape and not self._ending:
             self._shape = shape
             self._beat()
@@ -188,7 +197,10 @@ class ContainerProcess(Actor):
 
     def _reconcile(self, answer: HeartbeatResponse) -> None:
         self.standbys.wanted = answer.copies
-        wanted = {one.lane.id: one for one in answer.wanted}
+        for lane in answer.coming:
+            takes = Random(f"{lane.id} {lane.epoch} {self.name}").uniform(0.0, 8.0)
+            self._coming.setdefault(lane.id, self.world.now + takes)
+        wanted = {one.lane.id: self._not_too_early(one) for one in answer.wanted}
         for lane, run in tuple(self._runs.items()):
             if lane in wanted:
                 run.go_on(wanted[lane])
@@ -199,6 +211,10 @@ class ContainerProcess(Actor):
         for lane, one in wanted.items():
             if lane not in self._runs:
                 self._runs[lane] = LaneRun(self, one)
+
+    def _not_too_early(self, one: WantedLane) -> WantedLane:
+        held = one.held and one.lane.id in self._runs
+        return msgspec.structs.replace(one, closing=False) if held else one
 
 
 class Standbys:

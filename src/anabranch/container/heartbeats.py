@@ -58,8 +58,11 @@ class Heartbeats(Protocol):
         """Call ``wake`` whenever :meth:`take` can return a new answer."""
         ...
 
-    def take(self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = ()) -> HeartbeatResponse | None:
-        """Report on lanes and standbys. Returns what should run; None as long as this isn't known.
+    def take(
+        self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = (), prepared: Sequence[str] = ()
+    ) -> HeartbeatResponse | None:
+        """Report on lanes and standbys, and on coming lanes whose preparation has ended. Returns what should run; None
+        as long as this isn't known.
 
         Raises:
             FencedError: the seat is lost, and everything must stop.
@@ -100,12 +103,14 @@ class DirectHeartbeats:
     def listen(self, wake: Callable[[], object]) -> None:
         self._wake = wake
 
-    def take(self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = ()) -> HeartbeatResponse | None:
+    def take(
+        self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = (), prepared: Sequence[str] = ()
+    ) -> HeartbeatResponse | None:
         _raise_if_fenced(reports, self._seat_lease.me.container)
         if self._away_since is not None and self._clock() < self._asked_at + _AWAY_EVERY:
             return self._seat_lease.answer
         self._listening.close()
-        sent = self._seat_lease.beat(reports, copies=copies)
+        sent = self._seat_lease.beat(reports, copies=copies, prepared=prepared)
         try:
             answer = self._coordination.heartbeat(sent.beat)
         except StoreUnavailableError as error:
@@ -159,6 +164,7 @@ class BackgroundHeartbeats:
         self._lock = threading.Lock()
         self._reports: tuple[LaneReport, ...] = ()
         self._copies: tuple[StandbyReport, ...] = ()
+        self._prepared: tuple[str, ...] = ()
         self._shape: object = None
         self._live = False
         self._departure: Departure | None = None
@@ -195,13 +201,16 @@ class BackgroundHeartbeats:
         with self._lock:
             return self._seat_lease.lease_left
 
-    def take(self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = ()) -> HeartbeatResponse | None:
+    def take(
+        self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = (), prepared: Sequence[str] = ()
+    ) -> HeartbeatResponse | None:
         _raise_if_fenced(reports, self._seat_lease.me.container)
         with self._lock:
-            self._reports, self._copies = tuple(reports), tuple(copies)
+            self._reports, self._copies, self._prepared = tuple(reports), tuple(copies), tuple(prepared)
             lanes = [(*_SHAPE(each), each.progress.batch < 0, each.progress.batch_progress is None) for each in reports]
             self._live = any(each.progress.batch_progress is not None for each in reports)
-            shape = (lanes, [(copy.lane, copy.epoch, copy.number, copy.batch < 0, copy.error) for copy in copies])
+            kept = [(copy.lane, copy.epoch, copy.number, copy.batch < 0, copy.error) for copy in copies]
+            shape = (lanes, kept, self._prepared)
             news, self._shape = shape != self._shape, shape
             _check(self._seat_lease)
             answer = self._seat_lease.answer
@@ -251,6 +260,7 @@ class BackgroundHeartbeats:
                 leaving=self._departure is not None,
                 returns=self._departure is not None and self._departure.returns,
                 copies=self._copies,
+                prepared=self._prepared,
             )
         beat = sent.beat if self._seat_lease.me.reads_parts else flattened(sent.beat)
         try:

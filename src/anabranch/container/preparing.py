@@ -51,6 +51,10 @@ class Preparations(Generic[T]):
         begun = [self._begun.get((lane.id, lane.epoch)) for lane in coming]
         return any(each is not None and each.is_under_way for each in begun)
 
+    def ended(self, coming: Iterable[Lane]) -> tuple[str, ...]:
+        """Those of these lanes whose preparation is no longer under way."""
+        return tuple(lane.id for lane in coming if (lane.id, lane.epoch) in self._begun and not self.under_way([lane]))
+
     def taken(self, lane: Lane) -> bool:
         """Whether a lane's outputs were taken over under its current epoch. Waits for the preparation to end; False if
         none was begun."""

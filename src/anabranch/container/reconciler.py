@@ -82,6 +82,7 @@ class Container:
         )
         self._prestarter = Prestarter(self._prestart, lambda lane: self._preparations.foreseen(lane) is not None)
         self._closing: list[tuple[WantedLane, list[Lane]]] = []
+        self._coming: tuple[Lane, ...] = ()
         self.standbys = Standbys(lambda lane, epoch: lane_folders.of(job.graph.job, lane, epoch), self._turn.set)
         self._keepers: dict[str, LaneSupervisor] = {}
         self._hook = DrainHook(job.functions, lambda: [keeper.lane for keeper in tuple(self._keepers.values())])
@@ -109,7 +110,7 @@ class Container:
         heartbeats.listen(self._turn.set)
         try:
             while leaving is None or not leaving.is_set():
-                answer = heartbeats.take(self.reports, self.standbys.reports)
+                answer = heartbeats.take(self.reports, self.standbys.reports, self._preparations.ended(self._coming))
                 if answer is not None:
                     self._reconcile(answer)
                     if answer.done and all(keeper.ended for keeper in self._keepers.values()):
@@ -146,6 +147,7 @@ class Container:
         return tuple(keeper.report for keeper in self._keepers.values())
 
     def _reconcile(self, answer: HeartbeatResponse) -> None:
+        self._coming = answer.coming
         self._preparations.begin(answer.coming)
         self._prestarter.announce(answer.coming, (each.lane.id for each in answer.wanted))
         wanted = {each.lane.id: each for each in self._not_too_early(answer)}
@@ -168,12 +170,14 @@ class Container:
         self._closing = []
         for each in answer.wanted:
             following = [lane for lane in answer.coming if each.lane.id in lane.predecessors]
-            if each.closing and each.lane.id in self._keepers and self._preparations.under_way(following):
-                self._closing.append((each, following))
-                self._keepers[each.lane.id].prepare_to_close()
-                yield msgspec.structs.replace(each, closing=False)
-            else:
+            early = each.held or self._preparations.under_way(following)
+            if not (early and each.closing and each.lane.id in self._keepers):
                 yield each
+                continue
+            if not each.held:  # otherwise, another answer follows
+                self._closing.append((each, following))
+            self._keepers[each.lane.id].prepare_to_close()
+            yield msgspec.structs.replace(each, closing=False)
 
     def _close_prepared(self) -> None:
         """Close the lanes that were kept running, once the preparation of successors has ended or takes too long."""

@@ -85,6 +85,7 @@ class SeatLease:
         leaving: bool = False,
         returns: bool = False,
         copies: Sequence[StandbyReport] = (),
+        prepared: Sequence[str] = (),
     ) -> SentHeartbeat:
         """The next heartbeat. ``leaving`` says whether it returns the seat, and ``returns`` whether a new process will
         ask for a seat in place of this one.
@@ -100,6 +101,7 @@ class SeatLease:
             leaving=leaving,
             returns=returns,
             copies=tuple(copies),
+            prepared=tuple(prepared),
         )
         return SentHeartbeat(beat, self._clock())
 

@@ -79,6 +79,8 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     """Whether the container, when it gives up its seat, replaces itself by a new process that will ask for a seat."""
     copies: tuple[StandbyReport, ...] = ()
     """The standbys that the container maintains."""
+    prepared: tuple[str, ...] = ()
+    """The coming lanes whose preparation has ended, successfully or not."""
 
 
 class WantedLane(Document, frozen=True, kw_only=True):
@@ -93,6 +95,10 @@ class WantedLane(Document, frozen=True, kw_only=True):
     """Whether the lane must end at a batch boundary, after it has finished or broken off its running batch."""
     now: bool = False
     """Whether the closing lane breaks off its batch even if part of the batch's output is then written twice."""
+    held: bool = False
+    """Whether the closing lane still keeps running, with brief batches, because other containers are preparing its
+    successors.
+    """
     draining: DrainOrder | None = None
     """How the lane drains; None: it doesn't drain."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anabranch.coordinator.api.client import Client
@@ -81,10 +81,10 @@ class Seat:
         self.told = HeartbeatResponse(alive=True, revision=-1)
         self.number = 0
 
-    def beat(self, *reports: LaneReport, wait: float = 0.0) -> HeartbeatResponse:
+    def beat(self, *reports: LaneReport, wait: float = 0.0, prepared: Sequence[str] = ()) -> HeartbeatResponse:
         self.number += 1
         who = {"container": self.me.container, "epoch": self.me.epoch}
-        beat = Heartbeat(**who, number=self.number, seen=self.seen, lanes=reports)
+        beat = Heartbeat(**who, number=self.number, seen=self.seen, lanes=reports, prepared=tuple(prepared))
         answer = self.coordinator.heartbeat(beat, wait)
         self.told = self.told if answer.same else answer
         self.seen = self.told.revision

@@ -24,7 +24,7 @@ def wanted(job: RunningJob) -> tuple[WantedLane, ...]:
     if not job.state.runs:
         return ()
     drains = draining.of_lane(job.progress.drain, job.state)
-    relieved, unready = seats.relieved(job), standbys.unready(job)
+    relieved, unready, unprepared = seats.relieved(job), standbys.unready(job), seats.unprepared(job)
     followers = job.followers() if job.terms.until_caught_up or drains else {}
     return tuple(
         WantedLane(
@@ -39,6 +39,7 @@ def wanted(job: RunningJob) -> tuple[WantedLane, ...]:
                 and (lane.deployment == job.deployment or relieved)
                 and lane.id not in unready
             ),
+            held=lane.state is LaneState.CLOSING and lane.id in unprepared,
             now=job.progress.hasty and lane.state is LaneState.CLOSING,
             draining=None if lane.state is LaneState.CLOSING else drains,
         )
@@ -98,7 +99,7 @@ def hear_figures(job: RunningJob, process: Process, beat: Heartbeat) -> bool:
     kept.
     """
     news = []
-    if standbys.is_news(job, process, beat.copies):
+    if standbys.is_news(job, process, beat.copies) or process.prepared != frozenset(beat.prepared):
         return False
     for report in beat.lanes:
         before, lane = job.reports.get(report.lane), job.known.get(report.lane)
@@ -118,12 +119,15 @@ def hear_figures(job: RunningJob, process: Process, beat: Heartbeat) -> bool:
 
 
 def hear(job: RunningJob, process: Process, news: Sequence[LaneReport], beat: Heartbeat) -> bool:
-    """Keep the reports of a heartbeat. Returns whether the process's lanes or standbys have changed."""
+    """Keep the reports of a heartbeat. Returns whether the process's lanes or standbys, or the lanes that it has
+    prepared, have changed.
+    """
     before, process.offered = process.offered, _offered(job, process, news, beat.seen)
     job.reports.update({report.lane: report for report in news})
     copies = standbys.is_news(job, process, beat.copies)
     process.copies = beat.copies
-    return process.offered != before or copies
+    prepared, process.prepared = process.prepared, frozenset(beat.prepared)
+    return process.offered != before or copies or process.prepared != prepared
 
 
 def _offered(job: RunningJob, process: Process, news: Sequence[LaneReport], seen: int) -> set[str]:
@@ -191,7 +195,7 @@ def _are_same(before: tuple[WantedLane, ...], after: tuple[WantedLane, ...]) -> 
     for one, other in zip(before, after, strict=True):
         if one.lane is not other.lane or one.upstream_ended is not other.upstream_ended:
             return False
-        if (one.closing, one.now) != (other.closing, other.now):
+        if (one.closing, one.held, one.now) != (other.closing, other.held, other.now):
             return False
         if one.draining != other.draining:
             return False

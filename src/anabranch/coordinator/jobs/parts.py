@@ -45,6 +45,7 @@ class Process:
         lease_ends: when the process's lease ends, on this coordinator's clock.
         offered: the lanes that the process may be running, or may have been told to run.
         heard: the number of the last heartbeat that this coordinator has processed; -1 for none.
+        prepared: the coming lanes whose preparation has ended.
         doomed: whether the process is being expelled, so that heartbeats no longer renew its lease. The store may
             already have recorded the loss of the seat.
     """
@@ -55,6 +56,7 @@ class Process:
     heard: int = -1
     doomed: bool = False
     copies: tuple[StandbyReport, ...] = ()
+    prepared: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,8 @@ class Offer:
         if [(lane.id, lane.epoch) for lane in self.coming] != [(lane.id, lane.epoch) for lane in before.coming]:
             return True
         return any(
-            (one.upstream_ended, one.closing, one.now, one.draining)
-            != (former.upstream_ended, former.closing, former.now, former.draining)
+            (one.upstream_ended, one.closing, one.held, one.now, one.draining)
+            != (former.upstream_ended, former.closing, former.held, former.now, former.draining)
             or _without_reports(one.lane) != _without_reports(former.lane)
             for one, former in zip(self.wanted, before.wanted, strict=True)
         )
@@ -160,6 +162,7 @@ class Seats:
             An entry is kept until the new process asks for a seat, or is overdue.
         begun: when this coordinator began to serve the deployment, or told the job's launcher to try again.
         sure_from: the time by which all live processes must have reported.
+        patient: whether closing lanes still wait until other processes have prepared their successors.
         watched_until: until when processes are asked for the watermark of each SSP, because somebody is looking at
             partitions.
     """
@@ -173,6 +176,7 @@ class Seats:
     revision: int = 0
     begun: float = 0.0
     sure_from: float = 0.0
+    patient: bool = False
     watched_until: float = 0.0
     launching: LaunchStatus | None = None
 

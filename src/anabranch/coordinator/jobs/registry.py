@@ -231,6 +231,7 @@ class JobRegistry:
             self._take_drain_on(running_job)
             moved = True
         standbys.prepare(running_job, self.clock(), self.lease)
+        seats.be_patient(running_job, self.clock())
         if offers.renew(running_job) or moved:
             self.announce()
 

@@ -10,7 +10,24 @@ from anabranch.coordinator.launcher.launch_policy import COMES_WITHIN, Demand
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState
 
-__all__ = ["demand", "expel", "free", "may_write", "program_due", "relieved", "take", "try_again", "until_seated"]
+__all__ = [
+    "be_patient",
+    "demand",
+    "expel",
+    "free",
+    "may_write",
+    "program_due",
+    "relieved",
+    "take",
+    "try_again",
+    "unprepared",
+    "until_seated",
+]
+
+_PREPARED_WITHIN = 5.0
+"""For how many seconds at most, from the beginning of a change, lanes wait until other processes have prepared their
+successors.
+"""
 
 
 def program_due(job: RunningJob) -> int:
@@ -29,6 +46,33 @@ def relieved(job: RunningJob) -> bool:
     there = {p.record.execution for p in job.seats.processes.values() if p.record.deployment == job.deployment}
     warm = {execution for execution in job.seats.asked if job.seats.resting[execution].warm}
     return len(there | warm) >= len(job.model_seats)
+
+
+def unprepared(job: RunningJob) -> frozenset[str]:
+    """The lanes that, for a limited time, keep running until processes in other seats have prepared their successors.
+    They don't wait for a process that has to start first, or that runs another version of the job.
+    """
+    if not job.seats.patient or job.progress.hasty or job.state is not DeploymentState.CHANGING:
+        return frozenset()
+    holders = {process.record.seat: process for process in job.seats.processes.values()}
+    stands_by = any(job.seats.resting[execution].warm for execution in job.seats.asked)
+    found: set[str] = set()
+    for lane in job.lanes:
+        if lane.state is not LaneState.PLANNED or lane.start_is_known:
+            continue
+        holder = holders.get(lane.seat)
+        if holder is None:
+            waits = stands_by
+        else:
+            waits = holder.record.deployment == lane.deployment and lane.id not in holder.prepared
+        if waits:
+            found.update(name for name in lane.predecessors if job.known[name].seat != lane.seat)
+    return frozenset(found)
+
+
+def be_patient(job: RunningJob, now: float) -> None:
+    """Update whether closing lanes still wait for processes in other seats."""
+    job.seats.patient = now < job.progress.changing_since + _PREPARED_WITHIN
 
 
 def free(job: RunningJob, deployment: int) -> frozenset[str]:

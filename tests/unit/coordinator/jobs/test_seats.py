@@ -7,6 +7,7 @@ import pytest
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, FencedError, NotFoundError
+from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.container import RegistrationResponse
 from tests.unit.coordinator.helpers import FIRST, SECOND, Clock, Seat, wanted
 from tests.unit.coordinator.silent import (
@@ -24,6 +25,7 @@ from tests.unit.coordinator.silent import (
     planned,
     two_seats,
 )
+from tests.unit.coordinator.workers import JOB, Worker, start
 
 __all__ = ["coordinator"]  # fixtures
 
@@ -144,3 +146,54 @@ def test_who_leaves_with_a_failed_lane_frees_its_seat(coordinator: Coordinator, 
     assert leave(seat, (FIRST, "ended"), (SECOND, "failed")).done
     assert store.containers("delays") == []
     assert wanted(Seat(coordinator, pid=2).beat()) == [FIRST]
+
+
+# Successors in other containers
+
+
+class Moving:
+    """Lanes of seat 1 whose successors are in seat 0, and a process in each seat."""
+
+    def __init__(self, store: Store, clock: Clock, *, now: bool = False) -> None:
+        self.clock, self.coordinator = clock, made(store, clock)
+        self.coordinator.start(start(containers=2))
+        self.stays, self.ends = Worker(self.coordinator), Worker(self.coordinator, "1", 2)
+        for _ in range(4):
+            self.stays.turn()
+            self.ends.turn()
+        self.coordinator.scale(JOB, ScaleRequest(containers=1, now=now))
+
+    @property
+    def told(self) -> set[tuple[bool, bool]]:
+        """Whether the process of seat 1 is told to close its lanes, and to hold them."""
+        return {(one.closing, one.held) for one in self.ends.seat.beat(*self.ends.reports.values()).wanted}
+
+    def prepare(self) -> None:
+        coming = [lane.id for lane in self.stays.seat.beat(*self.stays.reports.values()).coming]
+        assert coming
+        self.stays.seat.beat(*self.stays.reports.values(), prepared=coming)
+
+    def wait(self, seconds: float) -> None:
+        self.clock.at += seconds
+        self.coordinator.tick()
+
+
+def test_a_lane_is_held_until_the_other_container_has_prepared_its_successor(store: Store, clock: Clock) -> None:
+    moving = Moving(store, clock)
+    assert moving.told == {(True, True)}
+    moving.wait(1)
+    assert moving.told == {(True, True)}
+    moving.prepare()
+    assert moving.told == {(True, False)}
+
+
+def test_a_lane_is_not_held_for_long(store: Store, clock: Clock) -> None:
+    moving = Moving(store, clock)
+    moving.wait(4)
+    assert moving.told == {(True, True)}
+    moving.wait(2)
+    assert moving.told == {(True, False)}
+
+
+def test_a_hasty_change_holds_no_lane(store: Store, clock: Clock) -> None:
+    assert Moving(store, clock, now=True).told == {(True, False)}
