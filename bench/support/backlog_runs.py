@@ -30,8 +30,8 @@ from bench.support.sides import anabranch
 
 PATIENCE = 900.0
 BEST, BEFORE, PLANNED = 16, 5.0, 3.0
-"""The factor that a job is scaled to, how many seconds after its lanes run, and when the plan for it is asked for, which
-takes up to a second itself.
+"""The factor that a job is scaled to, how many seconds after its lanes run, and when the plan for it is asked for,
+which takes up to a second itself.
 """
 LOOK = 0.1
 ONCE, SCALED, AUTO, WATCHED, MINUTE = "at once", "scaled", "auto", "watched", "minute"
