@@ -213,7 +213,7 @@ class ContainerProcess(Actor):
                 self._runs[lane] = LaneRun(self, one)
 
     def _not_too_early(self, one: WantedLane) -> WantedLane:
-        held = one.held and one.lane.id in self._runs
+        held = one.deferred and one.lane.id in self._runs
         return msgspec.structs.replace(one, closing=False) if held else one
 
 

@@ -6,7 +6,7 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from time import monotonic
 from typing import Protocol, runtime_checkable
@@ -135,6 +135,15 @@ class DirectHeartbeats:
 
 
 @dataclass(frozen=True)
+class Contents:
+    """What the next heartbeat reports; see :meth:`Heartbeats.take`."""
+
+    reports: tuple[LaneReport, ...] = ()
+    copies: tuple[StandbyReport, ...] = ()
+    prepared: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Departure:
     """A container's notice that it gives up its seat. ``returns`` says whether a new process will then ask for a
     seat."""
@@ -162,9 +171,7 @@ class BackgroundHeartbeats:
         self._period = period
         self._say = say
         self._lock = threading.Lock()
-        self._reports: tuple[LaneReport, ...] = ()
-        self._copies: tuple[StandbyReport, ...] = ()
-        self._prepared: tuple[str, ...] = ()
+        self._contents = Contents()
         self._shape: object = None
         self._live = False
         self._departure: Departure | None = None
@@ -206,11 +213,11 @@ class BackgroundHeartbeats:
     ) -> HeartbeatResponse | None:
         _raise_if_fenced(reports, self._seat_lease.me.container)
         with self._lock:
-            self._reports, self._copies, self._prepared = tuple(reports), tuple(copies), tuple(prepared)
+            self._contents = Contents(tuple(reports), tuple(copies), tuple(prepared))
             lanes = [(*_SHAPE(each), each.progress.batch < 0, each.progress.batch_progress is None) for each in reports]
             self._live = any(each.progress.batch_progress is not None for each in reports)
             kept = [(copy.lane, copy.epoch, copy.number, copy.batch < 0, copy.error) for copy in copies]
-            shape = (lanes, kept, self._prepared)
+            shape = (lanes, kept, self._contents.prepared)
             news, self._shape = shape != self._shape, shape
             _check(self._seat_lease)
             answer = self._seat_lease.answer
@@ -222,7 +229,7 @@ class BackgroundHeartbeats:
         """Give up the seat. If the coordinator can't be reached, the seat becomes free only after the lease has
         ended."""
         with self._lock:
-            self._reports, self._departure = tuple(reports), Departure(returns)
+            self._contents, self._departure = replace(self._contents, reports=tuple(reports)), Departure(returns)
         self._beat(0.0)
 
     def _listen(self) -> None:
@@ -256,11 +263,11 @@ class BackgroundHeartbeats:
     def _asked(self, wait: float) -> bool:
         with self._lock:
             sent = self._seat_lease.beat(
-                self._reports,
+                self._contents.reports,
                 leaving=self._departure is not None,
                 returns=self._departure is not None and self._departure.returns,
-                copies=self._copies,
-                prepared=self._prepared,
+                copies=self._contents.copies,
+                prepared=self._contents.prepared,
             )
         beat = sent.beat if self._seat_lease.me.reads_parts else flattened(sent.beat)
         try:

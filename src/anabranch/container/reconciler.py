@@ -170,11 +170,11 @@ class Container:
         self._closing = []
         for each in answer.wanted:
             following = [lane for lane in answer.coming if each.lane.id in lane.predecessors]
-            early = each.held or self._preparations.under_way(following)
+            early = each.deferred or self._preparations.under_way(following)
             if not (early and each.closing and each.lane.id in self._keepers):
                 yield each
                 continue
-            if not each.held:  # otherwise, another answer follows
+            if not each.deferred:  # otherwise, another answer follows
                 self._closing.append((each, following))
             self._keepers[each.lane.id].prepare_to_close()
             yield msgspec.structs.replace(each, closing=False)

@@ -35,17 +35,17 @@ def likelihood(whole: float, spent: float, unsure: float, *, gradual: bool) -> f
     return min(1.0, max(0.0, 0.5 + margin / (4 * unsure)))
 
 
-def mean_loss(whole: float, told: float, *, gradual: bool) -> float:
+def mean_loss(whole: float, delay: float, *, gradual: bool) -> float:
     """The seconds that are lost on average if a change is made at a random moment of a batch. In the batch's first
     part, breaking off loses the seconds since the batch began, and ``BROKEN_OFF`` seconds. Later, the batch isn't
     broken off, and nothing is lost.
 
     Args:
         whole: the seconds that the whole batch takes.
-        told: the seconds from the change until the lane is told to end. If the batch ends before that, nothing is lost.
+        delay: the seconds from the change until the lane is told to end. If the batch ends before, nothing is lost.
     """
     last = (whole - _least(gradual)) / 2
-    return (last - told) * ((last + told) / 2 + BROKEN_OFF) / whole if last > told else 0.0
+    return (last - delay) * ((last + delay) / 2 + BROKEN_OFF) / whole if last > delay else 0.0
 
 
 def _least(gradual: bool) -> float:

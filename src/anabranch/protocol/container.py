@@ -95,7 +95,7 @@ class WantedLane(Document, frozen=True, kw_only=True):
     """Whether the lane must end at a batch boundary, after it has finished or broken off its running batch."""
     now: bool = False
     """Whether the closing lane breaks off its batch even if part of the batch's output is then written twice."""
-    held: bool = False
+    deferred: bool = False
     """Whether the closing lane still keeps running, with brief batches, because other containers are preparing its
     successors.
     """

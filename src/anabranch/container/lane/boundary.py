@@ -124,10 +124,11 @@ class Boundary:
             hurry=life.leaves_at_once,
             keeps=self._why_kept,
             left=self._left,
-            usual=lambda: reporter.usual,
+            judge=lambda left, spent, waited, now: breaking_off.verdict(
+                left, spent, waited, now, reporter.usual, gradual=query.outputs.slots > 1
+            ),
             tell=Throttled(lambda why: reporter.update(waits=why), every=_TELL_EVERY),
             stays=self._tell_end,
-            gradual=query.outputs.slots > 1,
         )
 
     def _is_brief(self, query: LaneQuery) -> bool:

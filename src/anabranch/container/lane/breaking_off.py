@@ -120,10 +120,9 @@ class BreakOff:
         keeps: returns why the batch with this number can't be broken off; empty if no reason is known.
         left: given the batch's number and the seconds for which it has run, returns the expected seconds until its end;
             None if unknown.
-        usual: returns the usual duration of a batch in seconds; 0.0 if unknown.
+        judge: returns the :func:`verdict`, given its first four arguments.
         tell: called with what keeps the lane from ending; with an empty message once nothing does.
         stays: called at most once, when it is decided that no other batch begins and the last one isn't broken off.
-        gradual: see :mod:`anabranch.pace.break_off_cost`.
     """
 
     gate: Gate
@@ -133,10 +132,9 @@ class BreakOff:
     hurry: Callable[[], bool]
     keeps: Callable[[int], str]
     left: Callable[[int, float], float | None]
-    usual: Callable[[], float]
+    judge: Callable[[float | None, float, float, bool], Verdict]
     tell: Callable[[str], None]
     stays: Callable[[], None]
-    gradual: bool
     clock: Callable[[], float] = monotonic
     broken: bool = False
     _is_last: bool = False
@@ -156,7 +154,7 @@ class BreakOff:
             return False
         number, spent = self.gate.number, self.gate.seconds
         left = self.left(number, spent)
-        found = verdict(left, spent, self.clock() - self._since, self.now(), self.usual(), gradual=self.gradual)
+        found = self.judge(left, spent, self.clock() - self._since, self.now())
         why = f"isn't broken off, as this would lose {spent:.1f} s of work"
         if found is Verdict.BREAK:
             why = self._why_not(number) or self.gate.shut(duplicates=self.now())

@@ -39,7 +39,7 @@ def wanted(job: RunningJob) -> tuple[WantedLane, ...]:
                 and (lane.deployment == job.deployment or relieved)
                 and lane.id not in unready
             ),
-            held=lane.state is LaneState.CLOSING and lane.id in unprepared,
+            deferred=lane.state is LaneState.CLOSING and lane.id in unprepared,
             now=job.progress.hasty and lane.state is LaneState.CLOSING,
             draining=None if lane.state is LaneState.CLOSING else drains,
         )
@@ -195,7 +195,7 @@ def _are_same(before: tuple[WantedLane, ...], after: tuple[WantedLane, ...]) -> 
     for one, other in zip(before, after, strict=True):
         if one.lane is not other.lane or one.upstream_ended is not other.upstream_ended:
             return False
-        if (one.closing, one.held, one.now) != (other.closing, other.held, other.now):
+        if (one.closing, one.deferred, one.now) != (other.closing, other.deferred, other.now):
             return False
         if one.draining != other.draining:
             return False

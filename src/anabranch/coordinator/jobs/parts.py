@@ -85,8 +85,8 @@ class Offer:
         if [(lane.id, lane.epoch) for lane in self.coming] != [(lane.id, lane.epoch) for lane in before.coming]:
             return True
         return any(
-            (one.upstream_ended, one.closing, one.held, one.now, one.draining)
-            != (former.upstream_ended, former.closing, former.held, former.now, former.draining)
+            (one.upstream_ended, one.closing, one.deferred, one.now, one.draining)
+            != (former.upstream_ended, former.closing, former.deferred, former.now, former.draining)
             or _without_reports(one.lane) != _without_reports(former.lane)
             for one, former in zip(self.wanted, before.wanted, strict=True)
         )

@@ -238,7 +238,7 @@ def _lost(report: LaneReport, cost: BatchCost | None) -> float:
     if report.load.repeats or whole < _SHORT or spent > whole:
         return 0.0
     if whole < _LONG:
-        return break_off_cost.mean_loss(whole, _told(report), gradual=report.load.gradual)
+        return break_off_cost.mean_loss(whole, _noticed_after(report), gradual=report.load.gradual)
     return break_off_cost.likelihood(whole, spent, _UNSURE, gradual=report.load.gradual) * (spent + BROKEN_OFF)
 
 
@@ -251,16 +251,16 @@ def _lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: boo
     if whole < _SHORT or (not hasty and (report.load.repeats or is_late)):
         return 0.0
     since = without_output(report, now)
-    told = _told(report)
-    spent += min(max(0.0, since - spent - _AFTER_OUTPUT), _REPORTED_EVERY) + told
+    delay = _noticed_after(report)
+    spent += min(max(0.0, since - spent - _AFTER_OUTPUT), _REPORTED_EVERY) + delay
     if spent > whole and not is_late:  # by then, another batch may have begun, which is brief
         return spent - whole + BROKEN_OFF if hasty and _next_batch(report, cost) else 0.0
     gradual = report.load.gradual
     likelihood = 1.0 if hasty else break_off_cost.likelihood(whole, spent, _UNSURE, gradual=gradual)
-    return likelihood * (since + told + BROKEN_OFF)
+    return likelihood * (since + delay + BROKEN_OFF)
 
 
-def _told(report: LaneReport) -> float:
+def _noticed_after(report: LaneReport) -> float:
     """The seconds from a change until the lane is told to end."""
     return _TAKEN if report.load.slots else _NOTICED
 

@@ -132,10 +132,11 @@ class Lane:
             hurry=lambda: self.hurry,
             keeps=keeps,
             left=lambda number, spent: self.left,
-            usual=lambda: self.usual,
+            judge=lambda left, spent, waited, now: breaking_off.verdict(
+                left, spent, waited, now, self.usual, gradual=False
+            ),
             tell=Throttled(self.told.append, 1.0, lambda: self.at),
             stays=stays,
-            gradual=False,
             clock=lambda: self.at,
         )
 

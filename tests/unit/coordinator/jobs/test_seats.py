@@ -166,7 +166,7 @@ class Moving:
     @property
     def told(self) -> set[tuple[bool, bool]]:
         """Whether the process of seat 1 is told to close its lanes, and to hold them."""
-        return {(one.closing, one.held) for one in self.ends.seat.beat(*self.ends.reports.values()).wanted}
+        return {(one.closing, one.deferred) for one in self.ends.seat.beat(*self.ends.reports.values()).wanted}
 
     def prepare(self) -> None:
         coming = [lane.id for lane in self.stays.seat.beat(*self.stays.reports.values()).coming]
