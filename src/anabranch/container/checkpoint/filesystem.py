@@ -275,6 +275,7 @@ class Tree:
 def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> int:
     """For each of the names, in their order, make the target's file or folder equal to the source's, but don't copy
     temporary files. Returns how many files were copied. ``lives`` says whether other processes use the trees meanwhile.
+    Even if none does, Spark may delete files with old versions of a state for some time after its query has ended.
 
     Raises:
         OSError: the target has a folder where a file should be.
@@ -289,10 +290,19 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
             folders = {folder for each in ours for folder in _folders(each)}
             if not folders.isdisjoint(due):  # Hadoop would copy into such a folder
                 raise OSError(f"a folder is where a file should be: {sorted(folders.intersection(due))[0]}")
-            list(pool.map(lambda each: source.copy(each, target, lives=lives), due))
+            list(pool.map(lambda each: _copy_unless_gone(source, each, target, lives=lives), due))
             list(pool.map(target.remove, ours.keys() - theirs.keys()))
             copied += len(due)
     return copied
+
+
+def _copy_unless_gone(source: Tree, name: str, target: Tree, *, lives: bool) -> None:
+    try:
+        source.copy(name, target, lives=lives)
+    except Exception:
+        if source.has(name):
+            raise
+        target.remove(name)
 
 
 def _write(at: Path, text: str, *, durable: bool) -> None:

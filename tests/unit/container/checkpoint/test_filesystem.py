@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.container.checkpoint.filesystem import Tree
+from anabranch.container.checkpoint import filesystem
+from anabranch.container.checkpoint.filesystem import File, Tree
 
 
 class OnDisk(Tree):
@@ -91,3 +92,34 @@ def test_a_file_that_is_gone_leaves_no_empty_copy(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         OnDisk(tmp_path).copy("segments/1", OnDisk(tmp_path / "copy"), lives=False)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+class Deleted(OnDisk):
+    """Its old versions are deleted right after they were listed."""
+
+    def files(self, name: str) -> dict[str, File]:
+        found = super().files(name)
+        for each in found:
+            if each.endswith("1.zip"):
+                self.remove(each)
+        return found
+
+
+def test_what_spark_deletes_while_it_is_copied_is_no_error(tmp_path: Path) -> None:
+    source, target = Deleted(tmp_path / "lane"), OnDisk(tmp_path / "copy")
+    for name in ("state/0/0/1.zip", "state/0/0/2.zip", "state/0/1/2.zip"):
+        source.write(name, name)
+    filesystem.update(source, target, ["state"], lives=False)
+    assert sorted(OnDisk.files(target, "")) == ["state/0/0/2.zip", "state/0/1/2.zip"]
+
+
+def test_what_cannot_be_copied_is_an_error_if_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = OnDisk(tmp_path / "lane"), OnDisk(tmp_path / "copy")
+    source.write("state/0/0/1.zip", "state")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(source, "copy", full)
+    with pytest.raises(OSError, match="No space left"):
+        filesystem.update(source, target, ["state"], lives=False)
