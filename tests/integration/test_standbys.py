@@ -133,7 +133,7 @@ def test_who_begins_with_a_standby_has_what_a_copy_has(
         assert not standby.exists()
         (told,) = [line for line in said if line["event"] == "a folder was copied"]
         assert told["warm"]
-        assert (odd is barred) is any("of no use" in line["event"] for line in said)
+        assert (odd is barred) is any("can't be used" in line["event"] for line in said)
 
 
 def test_a_lane_goes_on_exactly_from_a_standby_and_after_a_kill_in_the_middle(site: Site) -> None:
