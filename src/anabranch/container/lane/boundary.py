@@ -125,7 +125,7 @@ class Boundary:
             keeps=self._why_kept,
             left=self._left,
             judge=lambda left, spent, waited, now: breaking_off.verdict(
-                left, spent, waited, now, reporter.usual, gradual=query.outputs.slots > 1
+                left, spent, waited, now, reporter.usual, gradual=reporter.current.load.gradual
             ),
             tell=Throttled(lambda why: reporter.update(waits=why), every=_TELL_EVERY),
             stays=self._tell_end,

@@ -17,7 +17,7 @@ from anabranch.operators.rules import is_boundary
 from anabranch.planning.groups import Group
 from anabranch.spark.internals import query_plan
 from anabranch.spark.operators import expressions
-from anabranch.spark.operators.frames_of_operators import Context, apply, stage_key
+from anabranch.spark.operators.frames_of_operators import Context, apply, shown, stage_key
 from anabranch.spark.operators.labels import label
 from anabranch.spark.values import Writer, codec, meta_column
 from anabranch.spark.values.plain import JsonWriter
@@ -309,8 +309,7 @@ def _key(frame: DataFrame, sink: Sink) -> Column:
         return F.when(F.col(codec.quoted(sink.time)).isNotNull(), key) if sink.time else key
     if "key" not in sink.node.args:
         return meta_column.field("key")
-    names = [name for name in frame.columns if name != meta_column.NAME]
-    expression = F.expr(expressions.without_hidden(sink.node.args["key"], names, meta_column.NAME))
+    expression = F.expr(shown(sink.node.args["key"], frame))
     kind = frame.select(expression).schema.fields[0].dataType
     return codec.encode_key([(expression, kind)])
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from anabranch.spark.values import codec
+
 __all__ = ["has_star", "names", "without_hidden"]
 
 _COUNT = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
@@ -64,13 +66,13 @@ def without_hidden(expression: str, visible: Sequence[str], hidden: str) -> str:
     """
     if "*" not in expression or "--" in expression or "/*" in expression:
         return expression
-    columns = ", ".join(map(_quoted, visible))
+    columns = ", ".join(map(codec.quoted, visible))
 
     def replaced(found: re.Match[str]) -> str:
         before, rest = found["before"], found["rest"]
         if before == "(" and not rest and _COUNTED.search(found.string[: found.start()]):
             return found[0]
-        stands_for = f"*{rest}{_quoted(hidden)}, " if rest else columns
+        stands_for = f"*{rest}{codec.quoted(hidden)}, " if rest else columns
         return f"{before}{found['space']}{stands_for}"
 
     parts, at = [], 0
@@ -78,7 +80,3 @@ def without_hidden(expression: str, visible: Sequence[str], hidden: str) -> str:
         parts += [_ARGUMENT.sub(replaced, expression[at : quoted.start()]), quoted[0]]
         at = quoted.end()
     return "".join([*parts, _ARGUMENT.sub(replaced, expression[at:])])
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -125,11 +125,11 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
     args = node.args
     match node.kind:
         case "where":
-            return frame.where(_shown(args["condition"], frame))
+            return frame.where(shown(args["condition"], frame))
         case "select":
             return meta_column.once(_selected(frame, args["expressions"]))
         case "with_columns":
-            columns = {name: F.expr(_shown(expression, frame)) for name, expression in args["columns"].items()}
+            columns = {name: F.expr(shown(expression, frame)) for name, expression in args["columns"].items()}
             return frame.withColumns(columns)
         case "merge":
             _check_merge(node, inputs)
@@ -179,12 +179,14 @@ def _selected(frame: DataFrame, expressions: Iterable[str]) -> DataFrame:
     chosen: list[str] = []
     for expression in expressions:
         is_star = expression.strip() == "*"
-        chosen += map(codec.quoted, _visible(frame).names) if is_star else [_shown(expression, frame)]
+        chosen += map(codec.quoted, _visible(frame).names) if is_star else [shown(expression, frame)]
     return frame.selectExpr(*chosen, meta_column.NAME)
 
 
-def _shown(expression: str, frame: DataFrame) -> str:
+def shown(expression: str, frame: DataFrame) -> str:
     """The expression with stars that don't stand for the hidden column."""
+    if "*" not in expression:
+        return expression  # without having Spark analyze the frame
     return without_hidden(expression, _visible(frame).names, meta_column.NAME)
 
 
@@ -268,7 +270,7 @@ def _shuffle(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 def _agg(node: Node, frame: DataFrame, context: Context) -> DataFrame:
     columns = context.keys[node.inputs[0]].columns
-    aggregates = [F.expr(_shown(text, frame)).alias(name) for name, text in node.args["aggregates"].items()]
+    aggregates = [F.expr(shown(text, frame)).alias(name) for name, text in node.args["aggregates"].items()]
     frame = _into_state(node, node.inputs[0], frame, context)
     by = [F.col(codec.quoted(name)) for name in (*columns, *node.args["by"])]
     window = node.args.get("window")
