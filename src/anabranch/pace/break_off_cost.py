@@ -13,13 +13,20 @@ BROKEN_OFF = 0.5
 """The seconds that breaking off a batch and its transactions takes."""
 _GAIN, _GRADUAL_GAIN = 0.5, 1.5
 """The seconds that breaking off a batch must save; the second number is for gradual batches."""
+_CLOSE = 1.0
+"""The seconds by which estimates of the gain can differ."""
 
 
-def is_worth_it(left: float, spent: float, *, gradual: bool) -> bool:
+def is_worth_it(left: float, spent: float, *, gradual: bool, decided: bool | None = None) -> bool:
     """Whether breaking a batch off saves enough time, compared with waiting for the seconds that are ``left`` of the
     batch. Breaking off costs ``BROKEN_OFF`` seconds, and the seconds since the batch began (``spent``), which are lost.
+
+    Args:
+        decided: whether it was decided before that the batch is broken off; None if nothing was decided. The decision
+            stands if it costs at most ``_CLOSE`` seconds, because these times are estimates.
     """
-    return left > spent + _least(gradual)
+    gain = left - spent - _least(gradual)
+    return gain > (0.0 if decided is None else -_CLOSE if decided else _CLOSE)
 
 
 def likelihood(whole: float, spent: float, unsure: float, *, gradual: bool) -> float:

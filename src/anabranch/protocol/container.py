@@ -83,6 +83,18 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     """The coming lanes whose preparation has ended, successfully or not."""
 
 
+class BatchDecision(Document, frozen=True, kw_only=True):
+    """What the prediction of a change's pause assumes about the batch that a closing lane was running.
+
+    If the lane's own judgement is a close call, the lane follows this decision, so that the prediction comes true.
+    """
+
+    batch: int
+    """The batch's number."""
+    break_off: bool
+    """Whether the batch is broken off. Otherwise, the lane finishes it."""
+
+
 class WantedLane(Document, frozen=True, kw_only=True):
     """A lane that a container should run, drain or close."""
 
@@ -95,6 +107,8 @@ class WantedLane(Document, frozen=True, kw_only=True):
     """Whether the lane must end at a batch boundary, after it has finished or broken off its running batch."""
     now: bool = False
     """Whether the closing lane breaks off its batch even if part of the batch's output is then written twice."""
+    decision: BatchDecision | None = None
+    """Whether the closing lane is expected to break off its running batch; None if that wasn't predicted."""
     deferred: bool = False
     """Whether the closing lane still keeps running, with brief batches, because other containers are preparing its
     successors.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.jobs.pause_estimate import MeasuredChange
+from anabranch.coordinator.jobs.measured_change import MeasuredChange
 from anabranch.coordinator.launcher.processes import Processes
 from anabranch.coordinator.store import Store
 from anabranch.event_time import batch_time
@@ -79,7 +79,9 @@ def test_no_pause_is_longer_than_its_change(apart: float, measured: float) -> No
     before, after = lane("0-a"), lane("0-b", predecessors=("0-a",))
     watched.hear([before, after], _report("0-a", last_output=NOON + 1.0))
     watched.hear([before, after], _report("0-b", first_output=NOON + 3.5 + apart))
-    assert watched.measured([before, after], since=0.0, whole=4.0) == (measured, "0-b" if measured else "")
+    found = watched.measured([before, after], since=0.0, whole=4.0)
+    assert found is not None
+    assert (found.seconds, found.lane) == (measured, "0-b" if measured else "")
 
 
 def test_logs_of_containers_sort_by_age(tmp_path: Path) -> None:

@@ -61,3 +61,11 @@ def test_a_batch_is_broken_off_if_more_is_left_than_is_lost(
     left: float, spent: float, gradual: bool, found: bool
 ) -> None:
     assert break_off_cost.is_worth_it(left, spent, gradual=gradual) is found
+
+
+@pytest.mark.parametrize(
+    ("left", "decided", "found"),
+    [(1.9, True, True), (2.1, False, False), (0.9, True, False), (3.1, False, True), (2.1, None, True)],
+)
+def test_a_decision_stands_where_the_gain_is_a_close_call(left: float, decided: bool | None, found: bool) -> None:
+    assert break_off_cost.is_worth_it(left, 1.0, gradual=False, decided=decided) is found

@@ -124,8 +124,14 @@ class Boundary:
             hurry=life.leaves_at_once,
             keeps=self._why_kept,
             left=self._left,
-            judge=lambda left, spent, waited, now: breaking_off.verdict(
-                left, spent, waited, now, reporter.usual, gradual=reporter.current.load.gradual
+            judge=lambda number, left, spent, waited, now: breaking_off.verdict(
+                left,
+                spent,
+                waited,
+                now,
+                reporter.usual,
+                gradual=reporter.current.load.gradual,
+                decided=life.decided(number),
             ),
             tell=Throttled(lambda why: reporter.update(waits=why), every=_TELL_EVERY),
             stays=self._tell_end,

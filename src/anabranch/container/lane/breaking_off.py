@@ -54,7 +54,14 @@ class Verdict(enum.Enum):
 
 
 def verdict(
-    left: float | None, spent: float, waited: float, now: bool, usual: float = 0.0, *, gradual: bool
+    left: float | None,
+    spent: float,
+    waited: float,
+    now: bool,
+    usual: float = 0.0,
+    *,
+    gradual: bool,
+    decided: bool | None = None,
 ) -> Verdict:
     """What to do with a batch that can be broken off. All times are in seconds.
 
@@ -65,13 +72,14 @@ def verdict(
         now: whether the user accepts the loss.
         usual: the usual duration of a batch; 0.0 if unknown.
         gradual: see :mod:`anabranch.pace.break_off_cost`.
+        decided: see :func:`anabranch.pace.break_off_cost.is_worth_it`.
     """
     if now:
         return Verdict.BREAK
     if left is None:
         patience = _OVERDUE if usual else _PATIENCE
         return Verdict.BREAK if min(waited, spent) > patience else Verdict.LOOK
-    return Verdict.BREAK if is_worth_it(left, spent, gradual=gradual) else Verdict.WAIT
+    return Verdict.BREAK if is_worth_it(left, spent, gradual=gradual, decided=decided) else Verdict.WAIT
 
 
 def estimated(
@@ -120,7 +128,7 @@ class BreakOff:
         keeps: returns why the batch with this number can't be broken off; empty if no reason is known.
         left: given the batch's number and the seconds for which it has run, returns the expected seconds until its end;
             None if unknown.
-        judge: returns the :func:`verdict`, given its first four arguments.
+        judge: returns the :func:`verdict`, given the batch's number and the first four arguments of ``verdict``.
         tell: called with what keeps the lane from ending; with an empty message once nothing does.
         stays: called at most once, when it is decided that no other batch begins and the last one isn't broken off.
     """
@@ -132,7 +140,7 @@ class BreakOff:
     hurry: Callable[[], bool]
     keeps: Callable[[int], str]
     left: Callable[[int, float], float | None]
-    judge: Callable[[float | None, float, float, bool], Verdict]
+    judge: Callable[[int, float | None, float, float, bool], Verdict]
     tell: Callable[[str], None]
     stays: Callable[[], None]
     clock: Callable[[], float] = monotonic
@@ -154,7 +162,7 @@ class BreakOff:
             return False
         number, spent = self.gate.number, self.gate.seconds
         left = self.left(number, spent)
-        found = self.judge(left, spent, self.clock() - self._since, self.now())
+        found = self.judge(number, left, spent, self.clock() - self._since, self.now())
         why = f"isn't broken off, as this would lose {spent:.1f} s of work"
         if found is Verdict.BREAK:
             why = self._why_not(number) or self.gate.shut(duplicates=self.now())

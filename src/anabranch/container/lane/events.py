@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from anabranch.container.restarts import Step
+from anabranch.protocol.container import BatchDecision
 from anabranch.protocol.drain import DrainOrder
 
 __all__ = ["Event", "Order", "Result"]
@@ -26,6 +27,7 @@ class Closing(enum.IntEnum):
 @dataclass(frozen=True)
 class Close:
     now: bool = False
+    decision: BatchDecision | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Run:
     Attributes:
         folder_epoch: the epoch of the folder that the coordinator knows for the lane, 0 for none.
         owner_lost: whether the owner of this folder was lost; then the lane gets a copy.
+        decision: see :class:`anabranch.protocol.container.WantedLane`.
         rested: whether the pause before the next attempt is over.
         thread_ended: whether the thread of the last attempt has ended.
     """
@@ -67,6 +70,7 @@ class Run:
     owner_lost: bool = False
     upstream_ended: bool = False
     closing: Closing = Closing.NO
+    decision: BatchDecision | None = None
     drain: DrainOrder | None = None
     rested: bool = True
     thread_ended: bool = True

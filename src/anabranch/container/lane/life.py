@@ -59,6 +59,11 @@ class Life:
     def closes_now(self) -> bool:
         return self._state.closing is Closing.NOW
 
+    def decided(self, batch: int) -> bool | None:
+        """Whether the coordinator has decided that this batch is broken off; None if it has decided nothing."""
+        decision = self._state.decision
+        return decision.break_off if decision is not None and decision.batch == batch else None
+
     def leaves(self) -> bool:
         return self._state.leaving is not Leaving.NO
 

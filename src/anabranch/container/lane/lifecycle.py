@@ -53,6 +53,7 @@ from anabranch.container.lane.events import (
 )
 from anabranch.container.restarts import Step
 from anabranch.model.lane import Lane
+from anabranch.protocol.container import BatchDecision
 from anabranch.protocol.drain import DrainOrder
 
 __all__ = ["Leaving", "LifeState", "Phase", "Stepped", "initial", "step"]
@@ -98,6 +99,7 @@ class LifeState:
     Attributes:
         folder_epoch: the epoch of the lane's folder; 0 as long as the lane has none.
         attempt: the number of the current attempt, from 1 on.
+        decision: what the coordinator has decided about the batch that the lane was running when it was told to close.
         acknowledged: whether the coordinator knows the lane's folder.
         upstream_ended: whether all lanes that write the lane's inputs have ended.
         drain: how the lane must drain; None if it needn't.
@@ -112,6 +114,7 @@ class LifeState:
     folder_epoch: int = 0
     attempt: int = 1
     closing: Closing = Closing.NO
+    decision: BatchDecision | None = None
     leaving: Leaving = Leaving.NO
     acknowledged: bool = False
     upstream_ended: bool = False
@@ -188,8 +191,9 @@ def step(state: LifeState, event: Event) -> Stepped:
 
 def _ordered(state: LifeState, order: Close | Leave | Drain | Acknowledge) -> LifeState:
     match order:
-        case Close(now):
-            return replace(state, closing=max(state.closing, Closing.NOW if now else Closing.YES))
+        case Close(now, decision):
+            closing = max(state.closing, Closing.NOW if now else Closing.YES)
+            return replace(state, closing=closing, decision=decision)
         case Leave(unwanted, at_once):
             leaving = max(state.leaving, Leaving.AT_ONCE if at_once else Leaving.AT_BATCH_END)
             return _left(state, leaving, unwanted=unwanted)
@@ -224,7 +228,7 @@ def _wanted(state: LifeState, want: Run) -> Stepped:
         return _begun_again(state, want, state.attempt + (state.phase is Phase.RETRYING))
     if state.phase is Phase.ENDED and want.drain is not None and not state.drained and want.thread_ended:
         return _begun_again(state, want, state.attempt)  # the lane had caught up, but now it must drain
-    state = replace(state, closing=max(state.closing, want.closing), drain=want.drain)
+    state = replace(state, closing=max(state.closing, want.closing), drain=want.drain, decision=want.decision)
     if 0 < want.folder_epoch == state.folder_epoch:
         state = _ordered(state, Acknowledge(want.upstream_ended))
     return state, ()
@@ -235,6 +239,7 @@ def _begun_again(state: LifeState, want: Run, attempt: int) -> Stepped:
         folder_epoch=0 if want.owner_lost else want.folder_epoch,
         attempt=attempt,
         closing=want.closing,
+        decision=want.decision,
         drain=want.drain,
         unwanted=state.unwanted,
         container_ends=state.container_ends,

@@ -80,7 +80,7 @@ class LaneSupervisor:
         self._due: float | None = None
         self._closing = wanted.closing
         if wanted.closing:
-            self._life.tell(Close(wanted.now))
+            self._life.tell(Close(wanted.now, wanted.decision))
         self._life.tell(Drain(wanted.draining))
         self._runner = self._started_runner(wanted.lane)
 
@@ -229,6 +229,7 @@ def _want(wanted: WantedLane, *, rested: bool, thread_ended: bool) -> Run:
         owner_lost=wanted.lane.abandoned,
         upstream_ended=wanted.upstream_ended,
         closing=closing,
+        decision=wanted.decision,
         drain=wanted.draining,
         rested=rested,
         thread_ended=thread_ended,

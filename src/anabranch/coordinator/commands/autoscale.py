@@ -7,7 +7,7 @@ from anabranch.coordinator.commands import off_lock, scale
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.commands.off_lock import JobSnapshot
 from anabranch.coordinator.jobs import pause_estimate
-from anabranch.coordinator.jobs.pause_estimate import Kind
+from anabranch.coordinator.jobs.change_kind import Kind
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.sizing import autosizing, figures

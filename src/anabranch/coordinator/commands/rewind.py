@@ -9,7 +9,7 @@ import msgspec
 from anabranch.coordinator.commands import off_lock
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs import pause_estimate, transitions
-from anabranch.coordinator.jobs.pause_estimate import Kind
+from anabranch.coordinator.jobs.change_kind import kind_of
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
@@ -74,7 +74,11 @@ def plan(running_job: RunningJob, present: Generation, request: RewindRequest, t
         closing=closing,
         lanes=change.lanes,
         pause=pause_estimate.expected(
-            closing, running_job.reports, Kind.SAME, running_job.progress.shown, following=change.lanes
+            closing,
+            running_job.reports,
+            kind_of(closing, change.lanes),
+            running_job.progress.shown,
+            following=change.lanes,
         ),
     )
     state = "" if request.state is None else f", state: {request.state}"

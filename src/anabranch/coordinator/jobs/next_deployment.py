@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from anabranch.coordinator.jobs import pause_estimate, plans
-from anabranch.coordinator.jobs.pause_estimate import Kind
+from anabranch.coordinator.jobs.change_kind import Kind
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.coordinator.store import DeploymentRecord, Store, stored_jobs

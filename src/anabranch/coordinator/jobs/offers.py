@@ -41,6 +41,7 @@ def wanted(job: RunningJob) -> tuple[WantedLane, ...]:
             ),
             deferred=lane.state is LaneState.CLOSING and lane.id in unprepared,
             now=job.progress.hasty and lane.state is LaneState.CLOSING,
+            decision=job.progress.decision(lane.id) if lane.state is LaneState.CLOSING else None,
             draining=None if lane.state is LaneState.CLOSING else drains,
         )
         for lane in job.lanes
@@ -197,6 +198,6 @@ def _are_same(before: tuple[WantedLane, ...], after: tuple[WantedLane, ...]) -> 
             return False
         if (one.closing, one.deferred, one.now) != (other.closing, other.deferred, other.now):
             return False
-        if one.draining != other.draining:
+        if (one.decision, one.draining) != (other.decision, other.draining):
             return False
     return True

@@ -9,8 +9,11 @@ from typing import Any
 import msgspec
 
 from anabranch.config import AssignmentSettings, AutoscaleSettings
-from anabranch.coordinator.jobs import pause_estimate
-from anabranch.coordinator.jobs.pause_estimate import Experience, MeasuredChange
+from anabranch.coordinator.jobs import batch_loss
+from anabranch.coordinator.jobs.change_kind import kind_of
+from anabranch.coordinator.jobs.measured_change import MeasuredChange
+from anabranch.coordinator.jobs.pause_estimate import Prediction
+from anabranch.coordinator.jobs.pause_experience import Experience
 from anabranch.coordinator.jobs.standby_plan import StandbyOrders
 from anabranch.coordinator.sizing import autosizing
 from anabranch.coordinator.sizing.autosizing import Findings
@@ -18,7 +21,7 @@ from anabranch.coordinator.store import ContainerRecord
 from anabranch.event_time import durations
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning import assignment_settings
-from anabranch.protocol.container import Registration, WantedLane
+from anabranch.protocol.container import BatchDecision, Registration, WantedLane
 from anabranch.protocol.drain import DrainProgress
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.standby import StandbyOrder, StandbyReport
@@ -85,8 +88,8 @@ class Offer:
         if [(lane.id, lane.epoch) for lane in self.coming] != [(lane.id, lane.epoch) for lane in before.coming]:
             return True
         return any(
-            (one.upstream_ended, one.closing, one.deferred, one.now, one.draining)
-            != (former.upstream_ended, former.closing, former.deferred, former.now, former.draining)
+            (one.upstream_ended, one.closing, one.deferred, one.now, one.decision, one.draining)
+            != (former.upstream_ended, former.closing, former.deferred, former.now, former.decision, former.draining)
             or _without_reports(one.lane) != _without_reports(former.lane)
             for one, former in zip(self.wanted, before.wanted, strict=True)
         )
@@ -288,28 +291,33 @@ class Progress:
 
     def watch(
         self,
-        foretold: float,
+        foretold: Prediction,
         closing: Collection[Lane],
         following: Collection[Lane],
         reports: Mapping[str, LaneReport],
         accepted_at: float,
     ) -> None:
-        """Begin to measure the pause of a change that was accepted at ``accepted_at``, in seconds since 1970.
-        ``foretold`` is the predicted pause in seconds.
-        """
+        """Begin to measure the pause of a change that was accepted at ``accepted_at``, in seconds since 1970."""
         self.shown = self.shown.closed(closing, reports)
         names = frozenset(lane.id for lane in closing)
         its = [reports[name] for name in names if name in reports]
         self.pause = MeasuredChange(
-            foretold,
+            foretold.seconds,
             names,
             accepted_at,
-            pause_estimate.kind_of(closing, following),
+            kind_of(closing, following),
             stateful=any(lane.stateful for lane in closing),
             state_bytes=max((report.progress.state_bytes for report in its), default=0),
             replay_seconds=max((report.progress.replay_seconds for report in its), default=0.0),
-            spent=max((pause_estimate.without_output(report, accepted_at) for report in its), default=0.0),
+            spent=max((batch_loss.without_output(report, accepted_at) for report in its), default=0.0),
+            lost=foretold.lost,
+            losses=foretold.losses,
         )
+
+    def decision(self, lane: str) -> BatchDecision | None:
+        """Whether the running batch of a closing lane is expected to be broken off; None if that isn't known."""
+        loss = None if self.pause is None else self.pause.losses.get(lane)
+        return None if loss is None else loss.decision
 
     def finished(self, now: float) -> float:
         """Record that the change is done. Returns how many seconds it took."""

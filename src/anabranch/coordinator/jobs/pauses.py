@@ -7,6 +7,8 @@ from typing import TypeVar
 import msgspec
 
 from anabranch.coordinator.jobs import pause_estimate, seats
+from anabranch.coordinator.jobs.change_kind import kind_of
+from anabranch.coordinator.jobs.pause_estimate import Prediction
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.commands import ChangeResult, ScaleResult
@@ -16,22 +18,21 @@ __all__ = ["foretold", "measured"]
 R = TypeVar("R", bound=ChangeResult)
 
 
-def foretold(job: RunningJob, change: R, at: float, hasty: bool) -> R:
-    """A planned change with a new prediction of its pause, based on the batches that are running at ``at``, the current
-    time in seconds since 1970. For ``hasty``, see :func:`pause_estimate.expected`.
+def foretold(job: RunningJob, change: R, at: float, hasty: bool) -> tuple[R, Prediction]:
+    """A planned change with a new prediction of its pause, and this prediction. It is based on the batches that are
+    running at ``at``, the current time in seconds since 1970. For ``hasty``, see :func:`pause_estimate.predicted`.
     """
-    free = change.free if isinstance(change, ScaleResult) else ()
-    pause = pause_estimate.expected(
+    found = pause_estimate.predicted(
         change.closing,
         job.reports,
-        pause_estimate.kind_of(change.closing, change.lanes),
+        kind_of(change.closing, change.lanes),
         job.progress.shown,
-        seats.until_seated(job, free),
+        seats.until_seated(job, change.free if isinstance(change, ScaleResult) else ()),
         change.lanes,
         made_at=at,
         hasty=hasty,
     )
-    return msgspec.structs.replace(change, pause=pause)
+    return msgspec.structs.replace(change, pause=found.seconds), found
 
 
 def measured(job: RunningJob, now: float) -> tuple[float, float, str] | None:
@@ -49,8 +50,7 @@ def measured(job: RunningJob, now: float) -> tuple[float, float, str] | None:
     found = watched.measured(job.known.values(), now - progress.unchanged_since, now - progress.changing_since)
     if found is None:
         return None
-    pause, lane = found
     progress.pause = None
-    if pause:
-        progress.shown = progress.shown.after(watched, pause)
-    return pause, watched.foretold, lane
+    if found.seconds:
+        progress.shown = progress.shown.after(watched, found.seconds, found.lost)
+    return found.seconds, watched.foretold, found.lane

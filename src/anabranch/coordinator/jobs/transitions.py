@@ -10,6 +10,7 @@ import msgspec
 
 from anabranch.assignment.assignor import Placing
 from anabranch.coordinator.jobs import pause_estimate, racks, seats
+from anabranch.coordinator.jobs.change_kind import kind_of
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.errors import ConflictError
 from anabranch.grouping.expansion import partitions
@@ -190,7 +191,7 @@ def next_generation(
         pause=pause_estimate.expected(
             ending,
             running_job.reports,
-            pause_estimate.kind_of(ending, change.lanes),
+            kind_of(ending, change.lanes),
             running_job.progress.shown,
             seats.until_seated(running_job, free),
             change.lanes,

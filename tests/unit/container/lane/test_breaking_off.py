@@ -132,7 +132,7 @@ class Lane:
             hurry=lambda: self.hurry,
             keeps=keeps,
             left=lambda number, spent: self.left,
-            judge=lambda left, spent, waited, now: breaking_off.verdict(
+            judge=lambda number, left, spent, waited, now: breaking_off.verdict(
                 left, spent, waited, now, self.usual, gradual=False
             ),
             tell=Throttled(self.told.append, 1.0, lambda: self.at),

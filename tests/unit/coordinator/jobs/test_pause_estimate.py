@@ -10,14 +10,18 @@ import msgspec
 import pytest
 
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.jobs import job_events, pause_estimate
-from anabranch.coordinator.jobs.pause_estimate import Experience, Kind, MeasuredChange
+from anabranch.coordinator.jobs import batch_loss, job_events, pause_estimate
+from anabranch.coordinator.jobs.batch_loss import BatchLoss
+from anabranch.coordinator.jobs.change_kind import Kind, kind_of
+from anabranch.coordinator.jobs.measured_change import MeasuredChange
+from anabranch.coordinator.jobs.pause_experience import Experience
 from anabranch.coordinator.store import Store
 from anabranch.model.lane import Lane, Rewind
 from anabranch.model.ssp import SSP
 from anabranch.pace.break_off_cost import mean_loss
 from anabranch.pace.stored_sizes import StoredSize
 from anabranch.protocol.commands import ScaleRequest
+from anabranch.protocol.container import BatchDecision
 from anabranch.protocol.lane_report import BatchProgress, BatchTimes, LanePhase, LaneReport
 from tests.support.reports import lane_report
 from tests.unit.coordinator.helpers import FLIGHTS, lane
@@ -71,7 +75,7 @@ def test_the_slowest_lane_counts_and_where_nothing_closes_nothing_stands_still()
     ],
 )
 def test_how_lanes_begin_that_follow_others(following: list[Lane], how: Kind) -> None:
-    assert pause_estimate.kind_of([lane("a"), lane("b", seat="1")], following) is how
+    assert kind_of([lane("a"), lane("b", seat="1")], following) is how
 
 
 def test_a_plan_tells_the_pause_and_which_seats_are_free() -> None:
@@ -138,7 +142,8 @@ FIRST = 1.0 + 0.75
         (BatchProgress(number=3, planned=1000, seconds=0.5), 0.2, 0.5 + 0.2 + 0.5),  # a clock that is slow
         (BatchProgress(number=3, planned=2000, seconds=0.5), 3600, 2.5 + 0.2 + 0.5),  # and one that is fast
         (BatchProgress(number=3, planned=1000, seconds=3.0), 3.2, 0.0),  # it is awaited
-        (BatchProgress(number=3, planned=1000, seconds=1.3), 1.3, 0.5 * (1.3 + 0.2 + 0.5)),  # either may happen
+        (BatchProgress(number=3, planned=1000, seconds=1.2), 1.2, 1.2 + 0.2 + 0.5),  # it is decided
+        (BatchProgress(number=3, planned=1000, seconds=1.4), 1.4, 0.0),
         (BatchProgress(number=3, planned=4000, seconds=3.0), 3.4, 3.4 + 0.2 + 0.5),
         (BatchProgress(number=3, planned=1000, seconds=1.5, left=9.0), 1.9, 1.9 + 0.2 + 0.5),
         (BatchProgress(number=3, planned=1000, seconds=4.0, left=0.2), 4.4, 0.0),  # the next one is brief
@@ -150,7 +155,7 @@ def test_a_change_that_is_made_meets_the_present_batch(
 ) -> None:
     reports = told("0-a", **BACKLOG, batch_progress=progress, last_output=5000.0 - since)
     following = [lane("0-b", predecessors=("0-a",))]
-    found = pause_estimate.expected([lane("0-a")], reports, Kind.SAME, following=following, made_at=5000.0)
+    found = pause_estimate.predicted([lane("0-a")], reports, Kind.SAME, following=following, made_at=5000.0).seconds
     assert found == pytest.approx(0.6 + FIRST + lost)
 
 
@@ -167,7 +172,9 @@ def test_a_change_that_is_made_meets_the_present_batch(
 def test_a_hasty_change_breaks_off_any_batch(progress: BatchProgress, since: float, lost: float, repeats: str) -> None:
     reports = told("0-a", **BACKLOG, batch_progress=progress, last_output=5000.0 - since, repeats=repeats)
     following = [lane("0-b", predecessors=("0-a",))]
-    found = pause_estimate.expected([lane("0-a")], reports, Kind.SAME, following=following, made_at=5000.0, hasty=True)
+    found = pause_estimate.predicted(
+        [lane("0-a")], reports, Kind.SAME, following=following, made_at=5000.0, hasty=True
+    ).seconds
     assert found == pytest.approx(0.6 + FIRST + lost)
 
 
@@ -189,7 +196,7 @@ def test_how_long_nothing_came_out_when_a_change_is_made(
 ) -> None:
     its = {"positions": {"embedded/flights/0": 50}, "ends": {"embedded/flights/0": 50 + waiting}}
     report = told("0-a", **its, batch_progress=progress, last_output=last)["0-a"]
-    assert pause_estimate.without_output(report, 5000.0) == pytest.approx(seconds)
+    assert batch_loss.without_output(report, 5000.0) == pytest.approx(seconds)
 
 
 def test_a_plan_meets_a_batch_at_any_moment() -> None:
@@ -203,7 +210,7 @@ def test_a_plan_meets_a_batch_at_any_moment() -> None:
 
 def test_where_nothing_waits_no_batch_is_lost_between_two() -> None:
     reports = told("0-a", **{**BACKLOG, "ends": {"embedded/flights/0": 5000}})
-    assert pause_estimate.expected([lane("0-a")], reports, Kind.SAME, made_at=5000.0) == pytest.approx(
+    assert pause_estimate.predicted([lane("0-a")], reports, Kind.SAME, made_at=5000.0).seconds == pytest.approx(
         0.6 + 2.0 * 7 / 16
     )
 
@@ -229,7 +236,7 @@ def test_the_first_batches_of_the_next_lanes_have_the_size_that_their_containers
         reading(lane(f"0-{n}", factor=factor, predecessors=("0-a",)), *each) for n, each in enumerate(parts, start=1)
     ]
     shown = Experience(speeds={("s", "outputs"): known})
-    found = pause_estimate.expected([former], reports, Kind.SAME, shown, following=following, made_at=5000.0)
+    found = pause_estimate.predicted([former], reports, Kind.SAME, shown, following=following, made_at=5000.0).seconds
     assert found == pytest.approx(0.6 + first)
 
 
@@ -251,9 +258,9 @@ def test_lanes_of_another_version_close_later_and_may_meet_another_batch() -> No
     found = {}
     for deployment in (0, 1):
         following = [lane("0-b", predecessors=("0-a",), deployment=deployment)]
-        found[deployment] = pause_estimate.expected(
+        found[deployment] = pause_estimate.predicted(
             [lane("0-a")], reports, Kind.SAME, following=following, made_at=5000.0
-        )
+        ).seconds
     assert found[0] == pytest.approx(0.6 + FIRST + 1.0 + 0.2 + 0.5)
     assert found[1] == pytest.approx(0.6 + FIRST + mean_loss(4.0, 0.2, gradual=False))
 
@@ -313,6 +320,12 @@ def test_a_container_that_must_start_is_waited_for() -> None:
     assert pause_estimate.expected([lane("0-a")], told("0-a", usual_seconds=1.0), Kind.NEW, starting=12.0) == 12.0
 
 
+def _measured(watched: MeasuredChange, lanes: list[Lane], since: float, whole: float = math.inf) -> tuple[float, str]:
+    found = watched.measured(lanes, since, whole)
+    assert found is not None
+    return found.seconds, found.lane
+
+
 def test_a_pause_is_measured_once_all_that_follow_have_committed_something() -> None:
     watched = MeasuredChange(1.0, frozenset({"a", "b"}), at=100.0)
     lanes = [lane("a"), lane("b"), lane("c", predecessors=("a",)), lane("d", predecessors=("b",)), lane("e")]
@@ -321,15 +334,17 @@ def test_a_pause_is_measured_once_all_that_follow_have_committed_something() -> 
     assert watched.measured(lanes, 1.0) is None
     watched.hear(lanes, {"b": lane_report(lane="b", phase=LanePhase.ENDED, last_output=101.0)})
     watched.hear(lanes, {"d": lane_report(lane="d", phase=LanePhase.RUNNING, first_output=102.0)})
-    assert watched.measured(lanes, 1.0) == (pytest.approx(3.5), "c")
+    assert _measured(watched, lanes, 1.0) == (pytest.approx(3.5), "c")
 
 
 def test_lanes_that_have_had_nothing_to_read_for_a_minute_do_not_count() -> None:
     watched = MeasuredChange(1.0, frozenset({"a", "b"}), at=100.0)
     lanes = [lane("a"), lane("b"), lane("c", predecessors=("a",)), lane("d", predecessors=("b",))]
-    assert watched.measured(lanes, 61.0) == (0.0, "")
+    assert _measured(watched, lanes, 61.0) == (0.0, "")
     watched.hear(lanes, {"c": lane_report(lane="c", phase=LanePhase.RUNNING, first_output=102.5)})
-    assert watched.measured(lanes, 61.0) == (pytest.approx(2.5), "c"), "from when it was accepted: none came out before"
+    assert _measured(watched, lanes, 61.0) == (pytest.approx(2.5), "c"), (
+        "from when it was accepted: none came out before"
+    )
 
 
 def test_a_pause_is_not_known_as_long_as_a_lane_has_records_to_read_and_has_written_none() -> None:
@@ -338,7 +353,7 @@ def test_a_pause_is_not_known_as_long_as_a_lane_has_records_to_read_and_has_writ
     watched.hear(lanes, told("c", ends={"embedded/in/0": 3000}, positions={"embedded/in/0": 0}))
     assert watched.measured(lanes, 3600.0) is None, "records have arrived"
     watched.hear(lanes, told("c", ends={"embedded/in/0": 3000}, positions={"embedded/in/0": 3000}))
-    assert watched.measured(lanes, 3600.0) == (0.0, ""), "all were filtered out"
+    assert _measured(watched, lanes, 3600.0) == (0.0, ""), "all were filtered out"
 
 
 @pytest.mark.parametrize(
@@ -355,7 +370,49 @@ def test_a_pause_begins_with_the_last_output_if_there_was_something_to_read(
     watched = MeasuredChange(1.0, frozenset({"a"}), at=100.0, spent=spent)
     lanes = [lane("a"), lane("c", predecessors=("a",))]
     watched.hear(lanes, told("a", last_output=last) | told("c", first_output=102.0))
-    assert watched.measured(lanes, since=1.0, whole=2.5) == (pytest.approx(pause), "c")
+    assert _measured(watched, lanes, 1.0, 2.5) == (pytest.approx(pause), "c")
+
+
+@pytest.mark.parametrize(
+    ("last", "break_off", "lost"),
+    [
+        (98.0, True, 2.0 + 0.7),
+        (98.0, False, 2.0 + 0.7),  # it was broken off all the same
+        (100.5, True, 0.0),  # it came out, although it was expected to be broken off
+        (98.0, None, 0.0),  # batches are short
+    ],
+)
+def test_what_a_batch_that_is_broken_off_adds_says_nothing_about_how_long_lanes_take_to_begin(
+    last: float, break_off: bool | None, lost: float
+) -> None:
+    decision = None if break_off is None else BatchDecision(batch=3, break_off=break_off)
+    loss = BatchLoss(3.0 if break_off else 0.0, decision, 0.7)
+    watched = MeasuredChange(
+        loss.seconds + 0.6, frozenset({"a"}), at=100.0, spent=3.0, lost=loss.seconds, losses={"a": loss}
+    )
+    lanes = [lane("a"), lane("c", predecessors=("a",))]
+    first = 100.0 + 0.7 + 0.6 if lost else 100.5 + 0.6
+    watched.hear(lanes, told("a", last_output=last) | told("c", first_output=first))
+    found = watched.measured(lanes, 1.0)
+    assert found is not None
+    assert found.lost == pytest.approx(lost)
+    if break_off is not None:
+        shown = Experience().after(watched, found.seconds, found.lost)
+        assert shown.slowness(Kind.SAME) == pytest.approx(1.0)
+
+
+def test_lanes_are_told_which_batches_are_expected_to_be_broken_off() -> None:
+    coordinator = Coordinator(Store("sqlite://"), lease=10, grace=2)
+    coordinator.start(start())
+    worker = Worker(coordinator)
+    worker.turns()
+    its = {name: value for name, value in BACKLOG.items() if name not in ("positions", "ends")}
+    progress = BatchProgress(number=8, planned=1000, seconds=0.5)
+    worker.reports = {name: each.changed(**its, batch_progress=progress) for name, each in worker.reports.items()}
+    worker.seat.beat(*worker.reports.values())
+    coordinator.scale(JOB, ScaleRequest(factor=4))
+    answer = worker.seat.beat(*worker.reports.values())
+    assert {each.decision for each in answer.wanted if each.closing} == {BatchDecision(batch=8, break_off=True)}
 
 
 def test_the_events_of_a_job_say_what_was_foretold_and_what_was_measured() -> None:

@@ -10,10 +10,12 @@ import pytest
 from anabranch.container.lane import breaking_off
 from anabranch.container.lane.breaking_off import Verdict
 from anabranch.coordinator.jobs import pause_estimate
-from anabranch.coordinator.jobs.pause_estimate import Kind
+from anabranch.coordinator.jobs.change_kind import Kind
+from anabranch.coordinator.jobs.pause_estimate import Prediction
 from anabranch.pace.batch_cost import BatchCost
 from anabranch.pace.break_off_cost import BROKEN_OFF
 from anabranch.pace.stored_sizes import FIRST_PART
+from anabranch.protocol.container import BatchDecision
 from anabranch.protocol.lane_report import BatchProgress, BatchTimes, LanePhase
 from tests.support.reports import lane_report
 from tests.unit.coordinator.helpers import lane
@@ -21,6 +23,7 @@ from tests.unit.coordinator.helpers import lane
 CHANGES = 400
 BEGINS = 0.6
 """The seconds that stateless lanes take to begin in the same containers."""
+NUMBER = 8
 NOW, BETWEEN = 5000.0, 0.1
 FOLLOWED_AFTER, REPORTED_EVERY, TOLD_AFTER, TAKEN_AFTER = 0.5, 1.0, 0.2, 1.0
 
@@ -42,25 +45,28 @@ class Backlog:
         """The progress of the batch in a report of this age, at most; when a batch begins or ends, there is another."""
         news = self.at if self.at < FOLLOWED_AFTER else self.at - FOLLOWED_AFTER
         begun = self.at - min(age, news)
-        return BatchProgress(number=8, planned=self.records, seconds=begun) if begun >= FOLLOWED_AFTER else None
+        return BatchProgress(number=NUMBER, planned=self.records, seconds=begun) if begun >= FOLLOWED_AFTER else None
 
-    def pause(self, noise: float) -> float:
+    def pause(self, noise: float, decision: BatchDecision | None) -> float:
         """The seconds without output if the change is made now, and batches take longer by the factor ``noise``."""
         spent = self.at + (TAKEN_AFTER if self.slots else TOLD_AFTER)
         if spent > self.whole:  # a batch that begins meanwhile is brief, and isn't broken off
             return BEGINS + noise * self.cost.seconds(self.records / FIRST_PART)
-        at = BatchProgress(number=8, planned=self.records) if spent >= FOLLOWED_AFTER else None
-        left = breaking_off.estimated(at, 8, spent, self.whole, self.cost)
-        broken = breaking_off.verdict(left, spent, 0.0, False, self.whole, gradual=self.slots > 1) is Verdict.BREAK
+        at = BatchProgress(number=NUMBER, planned=self.records) if spent >= FOLLOWED_AFTER else None
+        left = breaking_off.estimated(at, NUMBER, spent, self.whole, self.cost)
+        decided = decision.break_off if decision is not None and decision.batch == NUMBER else None
+        found = breaking_off.verdict(left, spent, 0.0, False, self.whole, gradual=self.slots > 1, decided=decided)
+        broken = found is Verdict.BREAK
         lost = spent + BROKEN_OFF if broken else 0.0
         return lost + (BETWEEN if broken else 0.0) + BEGINS + noise * self.cost.seconds(self.records / FIRST_PART)
 
-    def foretold(self, age: float, made_at: float | None) -> float:
+    def foretold(self, age: float, made_at: float | None) -> Prediction:
         report = lane_report(
             lane="0-a",
             phase=LanePhase.RUNNING,
             usual_seconds=self.whole,
             batch_times=BatchTimes(fixed=self.cost.fixed, per_record=self.cost.per_record),
+            batch=NUMBER - 1,
             limit=self.records,
             slots=self.slots,
             positions={"embedded/flights/0": 1000},
@@ -69,7 +75,7 @@ class Backlog:
             last_output=NOW - self.at - BETWEEN,
         )
         following = [lane("0-b", predecessors=("0-a",))]
-        return pause_estimate.expected([lane("0-a")], {"0-a": report}, Kind.SAME, following=following, made_at=made_at)
+        return pause_estimate.predicted([lane("0-a")], {"0-a": report}, Kind.SAME, following=following, made_at=made_at)
 
 
 def near(cost: BatchCost, records: int, made_at: float | None, slots: int) -> float:
@@ -77,27 +83,27 @@ def near(cost: BatchCost, records: int, made_at: float | None, slots: int) -> fl
     chance, found = random.Random(7), 0
     for _ in range(CHANGES):
         backlog = Backlog(cost, records, chance.random() * cost.seconds(records), slots)
-        pause = backlog.pause(chance.uniform(0.85, 1.15))
-        off = abs(backlog.foretold(chance.uniform(0.0, REPORTED_EVERY), made_at) - pause)
+        foretold = backlog.foretold(chance.uniform(0.0, REPORTED_EVERY), made_at)
+        pause = backlog.pause(chance.uniform(0.85, 1.15), foretold.losses["0-a"].decision)
+        off = abs(foretold.seconds - pause)
         found += off <= max(0.5, 0.3 * pause)
     return found / CHANGES
 
 
 @pytest.mark.parametrize("slots", [0, 1, 4])
 @pytest.mark.parametrize(
-    ("cost", "records", "share"),
+    ("cost", "records"),
     [
-        (BatchCost(0.5, 0.001), 3500, 0.9),
-        (BatchCost(1.0, 0.0005), 6000, 0.9),
-        (BatchCost(2.0, 0.001), 2000, 0.9),
-        (BatchCost(0.5, 0.002), 20_000, 0.95),
-        (BatchCost(0.3, 0.002), 600, 0.8),  # batches of 1.5 s: a tenth of a second decides
+        (BatchCost(0.5, 0.001), 3500),
+        (BatchCost(1.0, 0.0005), 6000),
+        (BatchCost(2.0, 0.001), 2000),
+        (BatchCost(0.5, 0.002), 20_000),
+        (BatchCost(0.3, 0.002), 600),
     ],
 )
-def test_the_pause_of_a_change_is_near_at_nearly_all_moments(
-    cost: BatchCost, records: int, share: float, slots: int
-) -> None:
-    assert near(cost, records, NOW, slots) >= share
+def test_the_pause_of_a_change_is_near_at_nearly_all_moments(cost: BatchCost, records: int, slots: int) -> None:
+    """The lane follows what was foretold where a tenth of a second would decide."""
+    assert near(cost, records, NOW, slots) >= 0.98
 
 
 def test_a_plan_that_is_carried_out_at_any_moment_is_less_often_near() -> None:

@@ -1,0 +1,120 @@
+"""Predicts what a change loses of the batch that a lane is running: if the batch is broken off, nothing comes out from
+its beginning to the end of the pause.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.pace import break_off_cost
+from anabranch.pace.batch_cost import BatchCost
+from anabranch.pace.break_off_cost import BROKEN_OFF
+from anabranch.protocol.container import BatchDecision
+from anabranch.protocol.lane_report import LaneReport
+
+__all__ = ["BatchLoss", "lost", "lost_now", "without_output"]
+
+_SHORT, _LONG = 1.0, 10.0
+"""Durations of batches, in seconds. The prediction assumes that a batch that takes less than ``_SHORT`` isn't broken
+off. If batches take less than ``_LONG``, another one may be running when a plan is carried out, so the current batch's
+progress isn't used.
+"""
+_NOTICED, _TAKEN = 0.2, 1.0
+"""The assumed seconds from a change until lanes are told to end: usually, and if their successors first take over
+slots. A batch that begins meanwhile is brief.
+"""
+_REPORTED_EVERY = 1.0
+"""The assumed maximum age, in seconds, of the report of a lane with a running batch."""
+_AFTER_OUTPUT = 0.2
+"""The assumed seconds from the output of a batch to the beginning of the next one, while records wait."""
+_BETWEEN = 1.0
+"""The assumed maximum time, in seconds, between two batches while records wait."""
+_UNSURE = 0.2
+"""The assumed uncertainty, in seconds, of a batch's age at the time when its lane notices a change."""
+
+
+@dataclass(frozen=True)
+class BatchLoss:
+    """What a change loses of a lane's running batch.
+
+    Attributes:
+        seconds: the expected loss.
+        decision: whether the batch is expected to be broken off; None if no batch is long enough for that question.
+        delay: the seconds from the change until the batch has been broken off, if it is.
+    """
+
+    seconds: float = 0.0
+    decision: BatchDecision | None = None
+    delay: float = 0.0
+
+
+def lost(report: LaneReport, cost: BatchCost | None) -> float:
+    """The expected seconds that are lost because a change at an unknown time may break off a lane's batch."""
+    spent, whole = _present_batch(report, cost)
+    if report.load.repeats or whole < _SHORT or spent > whole:
+        return 0.0
+    if whole < _LONG:
+        return break_off_cost.mean_loss(whole, _noticed_after(report), gradual=report.load.gradual)
+    return break_off_cost.likelihood(whole, spent, _UNSURE, gradual=report.load.gradual) * (spent + BROKEN_OFF)
+
+
+def lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: bool) -> BatchLoss:
+    """The loss of a change that is made at ``now``, in seconds since 1970. If ``hasty``, any batch is broken off."""
+    spent, whole = _present_batch(report, cost)
+    is_late = spent > whole
+    if whole < _SHORT or (not hasty and (report.load.repeats or is_late)):
+        return BatchLoss()
+    since = without_output(report, now)
+    delay = _noticed_after(report)
+    spent += min(max(0.0, since - spent - _AFTER_OUTPUT), _REPORTED_EVERY) + delay
+    if spent > whole and not is_late:  # by then, another batch may have begun, which is brief
+        return BatchLoss(spent - whole + BROKEN_OFF if hasty and _next_batch(report, cost) else 0.0)
+    at = report.progress.batch_progress
+    broken = hasty or break_off_cost.is_worth_it(whole - spent, spent, gradual=report.load.gradual)
+    decision = BatchDecision(batch=report.progress.batch + 1 if at is None else at.number, break_off=broken)
+    return BatchLoss(since + delay + BROKEN_OFF if broken else 0.0, decision, delay + BROKEN_OFF)
+
+
+def _noticed_after(report: LaneReport) -> float:
+    """The seconds from a change until the lane is told to end."""
+    return _TAKEN if report.load.slots else _NOTICED
+
+
+def without_output(report: LaneReport, now: float) -> float:
+    """For how many seconds, at ``now`` (in seconds since 1970), a lane has written nothing although there were records
+    to read. Clocks of machines can differ, so the result is at least the age that the running batch has in the
+    report (0.0 if no batch is running), and at most two seconds more.
+    """
+    at = report.progress.batch_progress
+    if at is None and not _waiting(report):
+        return 0.0
+    spent, last = 0.0 if at is None else at.seconds, report.progress.last_output or now
+    return min(max(now - last, spent), spent + _REPORTED_EVERY + _BETWEEN)
+
+
+def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, float]:
+    """The age of the running batch at the time of the report, and its whole duration, in seconds. If no batch was
+    running, 0.0 and the duration of the next batch.
+    """
+    at = report.progress.batch_progress
+    if at is None:
+        return 0.0, _next_batch(report, cost)
+    if at.left is not None:
+        return at.seconds, at.seconds + at.left
+    return at.seconds, report.load.usual_seconds if cost is None else cost.seconds(at.planned)
+
+
+def _next_batch(report: LaneReport, cost: BatchCost | None) -> float:
+    """The expected seconds of the next batch, after the running one if there is one; 0.0 if no records are left for
+    it.
+    """
+    records = _waiting(report)
+    if not records:
+        return 0.0
+    return report.load.usual_seconds if cost is None else cost.seconds(min(records, report.load.limit or records))
+
+
+def _waiting(report: LaneReport) -> int:
+    at, progress = report.progress.batch_progress, report.progress
+    behind = sum(max(0, end - progress.positions.get(ssp, end)) for ssp, end in progress.ends.items())
+    return max(0, behind - (0 if at is None else at.planned))

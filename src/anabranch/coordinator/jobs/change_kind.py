@@ -1,0 +1,50 @@
+"""Says where and how the new lanes of a change start, which determines how long the change pauses output."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from enum import StrEnum
+
+from anabranch.model.lane import Lane
+from anabranch.model.ssp import SSP
+
+__all__ = ["Kind", "kind_of"]
+
+
+class Kind(StrEnum):
+    """Where and how the new lanes of a change start. The more their containers must load and compile for this, the
+    longer the change pauses output.
+    """
+
+    SAME = "same"
+    """In the same containers and with the same factor."""
+    FACTOR = "factor"
+    """In the same containers, with another factor."""
+    REPOSITIONED = "repositioned"
+    """In the same containers, but some of them not where their predecessors ended, or with other partitions, because of
+    a rewind or an expansion. Their queries can't be prestarted.
+    """
+    MOVED = "moved"
+    """In some of the containers that had the closing lanes, but not in all of them."""
+    VERSION = "version"
+    """With another version of the job, in containers that have been started for it."""
+    NEW = "new"
+    """At least one lane in a container that had none of the closing lanes."""
+
+
+def kind_of(closing: Collection[Lane], following: Collection[Lane]) -> Kind:
+    """The kind of a change, given the lanes that close and the lanes that start."""
+    if {lane.deployment for lane in closing} != {lane.deployment for lane in following}:
+        return Kind.VERSION
+    former, next_seats = {lane.seat for lane in closing}, {lane.seat for lane in following}
+    if not next_seats <= former:
+        return Kind.NEW
+    if next_seats != former:
+        return Kind.MOVED
+    if any(lane.rewind is not None for lane in following) or _read(closing) != _read(following):
+        return Kind.REPOSITIONED
+    return Kind.SAME if {lane.factor for lane in closing} == {lane.factor for lane in following} else Kind.FACTOR
+
+
+def _read(lanes: Iterable[Lane]) -> set[SSP]:
+    return {ssp.whole for lane in lanes for ssp in (*lane.ssps, *lane.broadcast)}

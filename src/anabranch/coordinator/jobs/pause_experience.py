@@ -1,0 +1,130 @@
+"""What has been measured of a job's changes, for the prediction of later ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from anabranch.coordinator.jobs.change_kind import Kind
+from anabranch.coordinator.jobs.measured_change import MeasuredChange
+from anabranch.model.lane import Lane
+from anabranch.pace.stored_sizes import StoredSize
+from anabranch.protocol.lane_report import LaneReport
+
+__all__ = ["Experience", "partitions", "usual_overhead"]
+
+_STATE_SPEED = 100e6
+"""The assumed bytes of state per second that are copied and opened, as long as this hasn't been measured."""
+_LITTLE = 0.1
+"""The least seconds that replaying or copying is taken to need."""
+_CONTAINER = 15.0
+"""The assumed seconds until a container is ready, as long as this hasn't been measured."""
+_NEW = 0.5
+"""The weight of the newest measurement; all earlier ones together have the rest."""
+_AT_MOST = 2.0
+"""The largest factor by which a single change can raise or lower the overhead that is expected of later ones."""
+_STATELESS = {
+    Kind.SAME: 0.6,
+    Kind.FACTOR: 0.8,
+    Kind.REPOSITIONED: 0.8,
+    Kind.MOVED: 0.6,
+    Kind.VERSION: 1.6,
+    Kind.NEW: 3.2,
+}
+_STATEFUL = {
+    Kind.SAME: 1.2,
+    Kind.FACTOR: 1.2,
+    Kind.REPOSITIONED: 2.8,
+    Kind.MOVED: 3.0,
+    Kind.VERSION: 5.0,
+    Kind.NEW: 7.5,
+}
+"""The assumed overhead of a change in seconds, by kind. Measured overheads are multiples of these. The overhead is the
+time in addition to a usual batch and to copying state: lanes must report their end, successors must start, and their
+first batches take longer than later ones.
+"""
+_WITHIN = frozenset({Kind.SAME, Kind.FACTOR, Kind.REPOSITIONED})
+"""The kinds of changes that happen within containers."""
+
+
+@dataclass(frozen=True)
+class Experience:
+    """What has been measured of the job's changes so far.
+
+    Attributes:
+        state_speed: the bytes of state per second that are copied and opened.
+        replaying: how long replaying changes of state takes, as a multiple of what lanes estimate.
+        container: the seconds from a change until a container that the change needs is ready.
+        overhead: the measured overhead of changes, by kind, as a multiple of the assumed overhead.
+        speeds: the batch sizes of lanes that have been closed, by stage and group, and then by factor. Containers store
+            these sizes, too, and derive the first batch sizes of later lanes from them.
+    """
+
+    state_speed: float = _STATE_SPEED
+    replaying: float = 1.0
+    container: float = _CONTAINER
+    overhead: Mapping[Kind, float] = field(default_factory=dict)
+    speeds: Mapping[tuple[str, str], Mapping[int, StoredSize]] = field(default_factory=dict)
+
+    def started(self, seconds: float) -> Experience:
+        """This experience, including the time that another container took to get ready for a change."""
+        return replace(self, container=self.container * (1 - _NEW) + seconds * _NEW)
+
+    def closed(self, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> Experience:
+        """This experience, including the batch sizes of lanes that are closed."""
+        found = dict(self.speeds)
+        for lane in lanes:
+            if lane.id in reports and reports[lane.id].load.limit:
+                found[lane.stage, lane.group] = self.known(lane, reports[lane.id])
+        return replace(self, speeds=found)
+
+    def known(self, lane: Lane, report: LaneReport) -> Mapping[int, StoredSize]:
+        """The batch sizes that are known for a lane's stage and group, by factor, including the lane's own."""
+        own = {lane.factor: StoredSize(report.load.limit, partitions(lane))} if report.load.limit else {}
+        return {**self.speeds.get((lane.stage, lane.group), {}), **own}
+
+    def loading(self, report: LaneReport) -> float:
+        """The expected seconds until a successor of a lane has loaded its state."""
+        its = report.progress
+        return its.state_bytes / self.state_speed + its.replay_seconds * self.replaying
+
+    def slowness(self, kind: Kind) -> float:
+        """The expected overhead of a change of this kind, as a multiple of the assumed overhead. If no such change has
+        been measured, it is the geometric mean over the kinds that have been; 1.0 if there are none. The square root is
+        taken of it unless all these changes are within containers, because changes that involve several containers
+        differ much, and changes within containers say little about them.
+        """
+        if kind in self.overhead or not self.overhead:
+            return self.overhead.get(kind, 1.0)
+        alike = [times for known, times in self.overhead.items() if (known in _WITHIN) == (kind in _WITHIN)]
+        known = alike or [*self.overhead.values()]
+        mean = sum(map(math.log, known)) / len(known)
+        return math.exp(mean if alike and kind in _WITHIN else mean / 2)
+
+    def after(self, change: MeasuredChange, pause: float, lost: float = 0.0) -> Experience:
+        """This experience, including another change. The difference between pause and prediction is attributed to what
+        was expected to take the longest: replaying changes of state, copying state, or the overhead. ``lost`` is the
+        part of the pause that a broken-off batch accounts for. It says nothing about other changes.
+        """
+        off = (pause - lost) - (change.foretold - change.lost)
+        before, usual = self.slowness(change.kind), usual_overhead(change.kind, change.stateful)
+        replay, copy = change.replay_seconds * self.replaying, change.state_bytes / self.state_speed
+        if replay > max(copy, usual * before):
+            longer = max(_LITTLE, replay + off) / change.replay_seconds
+            return replace(self, replaying=self.replaying ** (1 - _NEW) * longer**_NEW)
+        if copy > usual * before:
+            seen = change.state_bytes / max(_LITTLE, copy + off)
+            return replace(self, state_speed=self.state_speed ** (1 - _NEW) * seen**_NEW)
+        now = min(max(before + _NEW * off / usual, before / _AT_MOST), before * _AT_MOST)
+        return replace(self, overhead={**self.overhead, change.kind: now})
+
+
+def usual_overhead(kind: Kind, stateful: bool) -> float:
+    """The assumed overhead of a change, in seconds."""
+    return (_STATEFUL if stateful else _STATELESS)[kind]
+
+
+def partitions(lane: Lane) -> int:
+    """How many partitions a lane reads."""
+    return max(1, len({ssp.whole for ssp in lane.ssps}))
