@@ -26,6 +26,8 @@ class Job:
     holders: set[str] = field(default_factory=set)
     standing_by: set[str] = field(default_factory=set)
     returning: dict[str, float] = field(default_factory=dict)
+    spare: int = 0
+    busy: bool = False
     over: bool = False
     begun: float = 1.0
     sure_from: float = 0.0
@@ -37,6 +39,8 @@ class Job:
         demand = Demand(
             job="delays",
             wanted=self.wanted,
+            spare=self.spare,
+            busy=self.busy,
             over=self.over,
             begun=self.begun,
             sure_from=self.sure_from,

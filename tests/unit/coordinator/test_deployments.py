@@ -8,6 +8,7 @@ import pytest
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, NotFoundError, UsageError
 from anabranch.model.lane import LaneState
+from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.deployment import DeployRequest, DeployResult, RollbackRequest
 from anabranch.protocol.lane_report import LanePhase
 from anabranch.protocol.status import LaunchStatus
@@ -105,7 +106,7 @@ def test_with_a_launcher_nothing_ends_before_the_next_ones_are_there(store: Stor
     coordinator.launched("j", LaunchStatus(wanted=1, running=1), [])
     deploy(coordinator, job(more=True))
     (demand,) = coordinator.demands([])
-    assert demand.wanted == 2
+    assert (demand.wanted, demand.spare, demand.busy) == (2, 0, False)
     assert not any(each.closing for each in old.beat().wanted)
     new = Process(coordinator, 2)
     assert all(each.closing for each in old.beat().wanted)
@@ -115,6 +116,29 @@ def test_with_a_launcher_nothing_ends_before_the_next_ones_are_there(store: Stor
     new.work()
     (demand,) = coordinator.demands([])
     assert (demand.wanted, coordinator.status("j").state) == (1, "running")
+
+
+def test_containers_that_would_only_stand_by_wait_until_lanes_have_written_after_a_change(store: Store) -> None:
+    coordinator, (process,) = running(store, warm=1)
+
+    def demand() -> tuple[int, int, bool]:
+        (its,) = coordinator.demands([])
+        return its.wanted, its.spare, its.busy
+
+    assert demand() == (2, 1, False)
+    coordinator.scale("j", ScaleRequest(factor=2))
+    assert demand() == (2, 1, True)
+    process.work()
+    assert coordinator.status("j").state == "running"
+    assert demand() == (2, 1, True)
+    process.reports = {name: each.changed(first_output=5000.0) for name, each in process.reports.items()}
+    process.beat()
+    coordinator.tick()
+    assert demand() == (2, 1, False)
+    lane = next(each.id for each in store.lanes("j").values() if each.state is LaneState.RUNNING)
+    process.reports[lane] = process.reports[lane].changed(phase=LanePhase.STARTING)
+    process.beat()
+    assert demand() == (2, 1, True), "a lane is being started again"
 
 
 def test_a_rollback_deploys_the_version_before(store: Store) -> None:

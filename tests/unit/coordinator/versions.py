@@ -31,10 +31,10 @@ def job(state: str = "counted", more: bool = False, size: str = "count(*)") -> J
     return made
 
 
-def start(made: Job, containers: int = 1, code: str = "a" * 64) -> StartRequest:
+def start(made: Job, containers: int = 1, code: str = "a" * 64, warm: int = 0) -> StartRequest:
     found = planning.make(made.graph, around(containers=containers, **{"in": 2}))
     told = version(made, containers=str(containers))
-    program = Program(artifact=code, file="j.py", settings={}, schemas=dict(told.schemas))
+    program = Program(artifact=code, file="j.py", settings={"job": {"warm_containers": warm}}, schemas=dict(told.schemas))
     lanes = planning.lanes_of(found, 4, lambda: f"{next(IDS):08x}")
     return StartRequest(
         graph=made.graph, model=found.model, lanes=lanes, fingerprint=dict(told.fingerprint), program=program
@@ -120,9 +120,9 @@ def lanes_of(store: Store, deployment: int) -> dict[str, Lane]:
     return {lane.group: lane for lane in store.lanes("j").values() if lane.deployment == deployment}
 
 
-def running(store: Store, containers: int = 1) -> tuple[Coordinator, list[Process]]:
+def running(store: Store, containers: int = 1, warm: int = 0) -> tuple[Coordinator, list[Process]]:
     coordinator = coordinator_on(store)
-    coordinator.start(start(job(), containers))
+    coordinator.start(start(job(), containers, warm=warm))
     processes = [Process(coordinator, 1) for _ in range(containers)]
     for process in processes:
         process.work()

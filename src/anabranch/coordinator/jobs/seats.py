@@ -9,6 +9,7 @@ from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.launcher.launch_policy import COMES_WITHIN, Demand
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState
+from anabranch.protocol.lane_report import LanePhase
 
 __all__ = [
     "be_patient",
@@ -92,9 +93,12 @@ def demand(job: RunningJob, now: float, lease: float) -> Demand:
     runs = job.state.runs
     former = {seat for seat in job.busy_seats if job.deployment_of(seat) != job.deployment}
     former |= {p.record.seat for p in job.seats.processes.values() if p.record.deployment != job.deployment}
+    spare = job.settings.warm_containers if runs else 0
     return Demand(
         job=job.job,
-        wanted=len(job.busy_seats) + len(former) + job.settings.warm_containers if runs else 0,
+        wanted=len(job.busy_seats) + len(former) + spare if runs else 0,
+        spare=spare,
+        busy=bool(spare) and _is_busy(job),
         over=job.done,
         begun=job.seats.begun,
         sure_from=job.seats.sure_from,
@@ -102,6 +106,17 @@ def demand(job: RunningJob, now: float, lease: float) -> Demand:
         standing_by=job.seats.standing_by(now - lease),
         returning=job.seats.returning_since(now - COMES_WITHIN),
     )
+
+
+def _is_busy(job: RunningJob) -> bool:
+    """Whether lanes of a job that has run before are being started, or haven't written anything since a change."""
+    if job.state is DeploymentState.CHANGING or job.progress.pause is not None:
+        return True
+    return job.state is DeploymentState.RUNNING and not all(_runs(job, lane.id) or job.ended(lane.id) for lane in job.lanes)
+
+
+def _runs(job: RunningJob, lane: str) -> bool:
+    return lane in job.reports and job.reports[lane].phase == LanePhase.RUNNING
 
 
 def try_again(job: RunningJob, now: float) -> bool:

@@ -21,6 +21,9 @@ COMES_WITHIN = 600.0
 ENDS_WITHIN = 75.0
 """How many seconds a container has to end after a signal. (Containers promise to end within 60 seconds.)"""
 SURPLUS_FOR = 10.0
+SPARE_AFTER = 30.0
+"""For how many seconds processes that would only stand by aren't started, so that they don't compete for cores with a
+change, a start or a fail-over."""
 
 _NO_FAILURE = (0, ConflictError.exit_code)
 """Exit codes that aren't failures: the container returned its seat, or was expelled."""
@@ -33,6 +36,8 @@ class Demand:
 
     Args:
         wanted: how many processes the job needs; 0 if none should be started.
+        spare: how many of these processes only stand by.
+        busy: whether lanes are being started, so that processes that only stand by should be started later.
         over: whether all existing processes must end.
         begun: when the coordinator began to serve the deployment, or told the launcher to try again.
         sure_from: the time before which it isn't known which processes are alive.
@@ -43,6 +48,8 @@ class Demand:
 
     job: str
     wanted: int
+    spare: int = 0
+    busy: bool = False
     over: bool = False
     begun: float = 0.0
     sure_from: float = 0.0
@@ -113,6 +120,8 @@ class Crew:
     """How many processes have ended and haven't been replaced."""
     surplus_since: float | None = None
     """The time since which there have been more processes than needed."""
+    short_since: float | None = None
+    """The time since which there have been fewer processes than wanted."""
 
     @property
     def paused_until(self) -> float:
@@ -175,7 +184,8 @@ def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float
     there = [member for member in crew.members if _counts(member)]
     missing = demand.wanted - len(there) - len(_others(crew, demand))
     sure = now >= demand.sure_from
-    start = missing if sure and missing > 0 and not crew.gave_up and now >= crew.paused_until else 0
+    crew, wait = _postponed(crew, demand, missing, now)
+    start = max(0, missing - wait) if sure and not crew.gave_up and now >= crew.paused_until else 0
     crew, surplus = _surplus(crew, demand, there, -missing if sure and demand.wanted else 0, now)
     idle = [member for member in crew.members if member.idle is not None and now - member.idle >= ENDS_WITHIN]
     end = {member.execution for member in (*late, *surplus, *idle) if member.told is None}
@@ -251,6 +261,13 @@ def _runs_well(member: Member, crew: Crew, now: float) -> bool:
 
 def _never_came(member: Member, now: float) -> bool:
     return member.came is None and member.told is None and now - member.started >= COMES_WITHIN
+
+
+def _postponed(crew: Crew, demand: Demand, missing: int, now: float) -> tuple[Crew, int]:
+    """The crew, and how many processes aren't started yet because they would only stand by."""
+    since = None if missing <= 0 else now if crew.short_since is None else crew.short_since
+    waits = demand.busy and since is not None and now - since < SPARE_AFTER
+    return replace(crew, short_since=since), demand.spare if waits else 0
 
 
 def _surplus(crew: Crew, demand: Demand, there: list[Member], count: int, now: float) -> tuple[Crew, list[Member]]:

@@ -12,6 +12,7 @@ from anabranch.coordinator.launcher.launch_policy import (
     LIMIT,
     LONGEST_PAUSE,
     RUNS_WELL,
+    SPARE_AFTER,
     SURPLUS_FOR,
     Crew,
     Demand,
@@ -34,6 +35,31 @@ def test_a_job_gets_as_many_as_it_wants_at_once_and_no_more() -> None:
     job = Job(wanted=3)
     assert job.step().start == 3
     assert [job.step(1.0).start for _ in range(30)] == [0] * 30  # Spark is starting
+
+
+def test_those_that_only_stand_by_are_started_once_lanes_run() -> None:
+    job = Job(wanted=3, spare=1, busy=True)
+    assert job.step().start == 2
+    assert job.step(5.0).start == 0
+    job.busy = False
+    assert job.step(1.0).start == 1
+
+
+def test_those_that_only_stand_by_are_started_in_the_end_even_if_lanes_never_run() -> None:
+    job = Job(wanted=2, spare=1, busy=True)
+    assert job.step().start == 1
+    assert job.step(SPARE_AFTER - 1).start == 0
+    assert job.step(1.0).start == 1
+
+
+def test_one_that_stood_by_and_took_a_seat_is_replaced_once_its_lanes_run() -> None:
+    job = running(warm=1)
+    job.spare, job.busy = 1, True
+    assert job.step(p0=ProcessEnd(0)).start == 0
+    job.holders, job.standing_by = {"p1"}, set()
+    assert job.step(5.0).start == 0
+    job.busy = False
+    assert job.step(1.0).start == 1
 
 
 def test_those_of_others_count() -> None:
