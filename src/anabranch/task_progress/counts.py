@@ -1,4 +1,4 @@
-"""The messages in which Python workers report the progress of Spark tasks to the driver, as lines of JSON."""
+"""The messages between Python workers, which report the progress of Spark tasks, and the driver, as lines of JSON."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import msgspec
 __all__ = [
     "PUBLISHING",
     "READING",
+    "Cancel",
     "Count",
     "Greeting",
     "Received",
@@ -44,6 +45,12 @@ class Greeting(msgspec.Struct, frozen=True):
     """The first line of each connection."""
 
     token: str
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """The driver's message that nobody needs the Spark tasks of a query's ``run`` any more."""
+
+    run: str
 
 
 class Work(msgspec.Struct, frozen=True):

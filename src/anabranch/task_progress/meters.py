@@ -2,15 +2,20 @@
 
 A lost report doesn't matter, because the counts of the next one are totals, too. The last report is sent again until it
 succeeds, for a minute at most. If no driver listens, nothing is reported.
+
+If the driver cancels the Spark task, the worker process exits. Otherwise, the task would occupy its executor's core for
+up to four seconds, because Spark waits for the function's next rows before it kills the worker.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -20,7 +25,7 @@ from pyspark import TaskContext
 
 from anabranch.model.ssp import WHOLE
 from anabranch.task_progress import local_properties
-from anabranch.task_progress.counts import Count, Greeting, Received, ReportAddress, TaskReport, Work
+from anabranch.task_progress.counts import Cancel, Count, Greeting, Received, ReportAddress, TaskReport, Work
 
 __all__ = ["LONG_WORK", "REPORT_EVERY", "Message", "Meter", "Tally", "meter"]
 
@@ -29,6 +34,10 @@ _CONNECTS_WITHIN = 1.0
 _AGAIN_AFTER, _AT_MOST = 0.5, 30.0
 """After a failed attempt to reach the driver, the first and the longest pause until the next attempt, in seconds. Each
 failed attempt doubles the pause."""
+_CANCELLED_WITHIN = 0.2
+"""By how many seconds the driver's message can be earlier than Spark's own cancellation of a task. If the worker exited
+before, Spark would log that it crashed."""
+_CANCEL = msgspec.json.Decoder(Cancel)
 _LAST_WITHIN = 60.0
 """For how many seconds this process tries to send a Spark task's last report. After that, the driver counts as gone."""
 LONG_WORK = 1.0
@@ -231,12 +240,33 @@ class _Teller:
 
     def _run(self) -> None:
         while True:
-            time.sleep(REPORT_EVERY)
+            self._listen(REPORT_EVERY)
             with self._lock:
                 meters = list(self._meters)
             done = {each for each in meters if self._is_done(each)}
             with self._lock:
                 self._meters = [each for each in self._meters if each not in done]
+
+    def _listen(self, seconds: float) -> None:
+        """Wait, and exit if the driver cancels the process's Spark task meanwhile."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            open_ones = [each for each in self._connections.values() if each.is_open]
+            if not open_ones:
+                time.sleep(left)
+                return
+            with selectors.DefaultSelector() as selector:
+                for each in open_ones:
+                    selector.register(each, selectors.EVENT_READ, each)
+                for key, _ in selector.select(left):
+                    self._obey(key.data.cancelled())
+
+    def _obey(self, runs: Collection[str]) -> None:
+        with self._lock:
+            ends = any(each.told.run in runs and not each.ended for each in self._meters)
+        if ends:
+            time.sleep(_CANCELLED_WITHIN)
+            os._exit(1)
 
     def _is_done(self, meter: Meter) -> bool:
         """Report a meter. Returns whether its last report has been sent or given up."""
@@ -261,7 +291,34 @@ class _Connection:
         self._line = line
         self._socket: socket.socket | None = None
         self._not_before, self._pause = 0.0, _AGAIN_AFTER
+        self._held = b""
         self.number = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket is not None
+
+    def fileno(self) -> int:
+        return -1 if self._socket is None else self._socket.fileno()
+
+    def cancelled(self) -> list[str]:
+        """The runs that the driver has cancelled since the last call. Call this only if there is something to read."""
+        assert self._socket is not None
+        try:
+            got = self._socket.recv(2**16)
+        except OSError:
+            got = b""
+        if not got:
+            self._close()
+            return []
+        *lines, self._held = (self._held + got).split(b"\n")
+        return [_CANCEL.decode(line).run for line in lines]
+
+    def _close(self) -> None:
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.close()
+        self._socket, self._held = None, b""
 
     def ready(self) -> bool:
         if self._socket is not None:
@@ -282,9 +339,7 @@ class _Connection:
         try:
             self._socket.sendall(msgspec.json.encode(what) + b"\n")
         except OSError:
-            with suppress(OSError):
-                self._socket.close()
-            self._socket = None
+            self._close()
             return False
         return True
 

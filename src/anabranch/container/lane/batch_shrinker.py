@@ -65,6 +65,7 @@ class BatchShrinker:
             seconds=progress.seconds,
         )
         started.stop()
+        query.workers.cancel(str(started.runId))
         quiet.wait(self._attempt)
         query.pacer.failed(progress.planned, BatchRun(max(1, progress.done), progress.seconds))
         self._most = query.pacer.limit

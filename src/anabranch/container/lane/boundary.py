@@ -61,6 +61,8 @@ class Boundary:
                 decided=ending.decided,
             )
         self._monitor.take_progress(started)
+        if ending.broken or life.leaves_at_once() or query.plan.real_time:
+            query.workers.cancel(str(started.runId))
         if ending.broken:
             self._broken_off()
             return

@@ -112,7 +112,8 @@ def _is_busy(job: RunningJob) -> bool:
     """Whether lanes of a job that has run before are being started, or haven't written anything since a change."""
     if job.state is DeploymentState.CHANGING or job.progress.pause is not None:
         return True
-    return job.state is DeploymentState.RUNNING and not all(_runs(job, lane.id) or job.ended(lane.id) for lane in job.lanes)
+    has_run = job.state is DeploymentState.RUNNING
+    return has_run and not all(_runs(job, lane.id) or job.ended(lane.id) for lane in job.lanes)
 
 
 def _runs(job: RunningJob, lane: str) -> bool:

@@ -1,5 +1,5 @@
-"""Receives the reports of Spark tasks about their progress in running batches. This is the driver's side of
-:mod:`anabranch.task_progress.meters`.
+"""Receives the reports of Spark tasks about their progress in running batches, and cancels these tasks. This is the
+driver's side of :mod:`anabranch.task_progress.meters`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark import SparkContext
 
 from anabranch import logs
 from anabranch.spark.session import cluster
-from anabranch.task_progress.counts import Count, Greeting, ReportAddress, TaskCounts, TaskReport, Work
+from anabranch.task_progress.counts import Cancel, Count, Greeting, ReportAddress, TaskCounts, TaskReport, Work
 
 __all__ = ["Listener", "listening"]
 
@@ -79,6 +79,8 @@ class Listener:
         self._runs: OrderedDict[str, _Run] = OrderedDict()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._socket, selectors.EVENT_READ)
+        self._known: dict[int, socket.socket] = {}
+        self._cancelled: OrderedDict[str, None] = OrderedDict()
         self._clients = 0
         self._connected = 0
         self._closed = False
@@ -131,6 +133,18 @@ class Listener:
             if len(task.counts) < _MOST_COUNTS:
                 task.counts |= {(each.task, each.source, each.partition, each.bucket): each for each in told.counts}
 
+    def cancel(self, run: str) -> None:
+        """Make the Python workers exit that are working on tasks of a query's run. Call this once Spark has cancelled
+        the run's tasks, or doesn't need their results.
+        """
+        with self._lock:
+            self._cancelled[run] = None
+            while len(self._cancelled) > _MOST_RUNS:
+                self._cancelled.popitem(last=False)
+            known = list(self._known.values())
+        for each in known:
+            _send(each, run)
+
     def close(self) -> None:
         self._closed = True
         with contextlib.suppress(OSError):
@@ -161,11 +175,16 @@ class Listener:
         *lines, client.held = (client.held + got).split(b"\n")
         for line in lines:
             if client.known:
-                self.hear(_TOLD.decode(line), client.number)
+                told = _TOLD.decode(line)
+                self.hear(told, client.number)
+                if told.run in self._cancelled and not told.ended:
+                    _send(connection, told.run)
             else:
                 client.known = secrets.compare_digest(_HELLO.decode(line).token, self.line.token)
                 if not client.known:
                     raise PermissionError
+                with self._lock:
+                    self._known[client.number] = connection
         longest = _LONGEST if client.known else 1000
         if not got or len(client.held) > longest:
             self._end(connection, client)
@@ -179,10 +198,17 @@ class Listener:
             self._selector.unregister(connection)
         connection.close()
         with self._lock:
+            self._known.pop(client.number, None)
             for run in self._runs.values():
                 for task in run.tasks.values():
                     if task.connection == client.number:
                         task.gone = True
+
+
+def _send(connection: socket.socket, run: str) -> None:
+    """Tell a worker that a run is cancelled. A worker that doesn't read is left to Spark."""
+    with contextlib.suppress(OSError):
+        connection.send(msgspec.json.encode(Cancel(run)) + b"\n")
 
 
 def _bound(hosts: Iterable[str]) -> socket.socket:

@@ -39,6 +39,13 @@ class LaneWorkers:
     def busy(self) -> Accumulator[Busy]:
         return busy_time.listening(self.plan.job.spark.sparkContext)
 
+    def cancel(self, run: str) -> None:
+        """End the Python workers that are still working for a run of the lane's query, which has been stopped in the
+        middle of a batch. Otherwise, they would keep executors busy for seconds.
+        """
+        if self.listener is not None:
+            self.listener.cancel(run)
+
     def take_busy(self) -> Busy:
         """How many seconds Python functions have worked on each bucket since the last call."""
         return busy_time.heard(self.busy)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -10,7 +12,7 @@ import msgspec
 import pytest
 
 from anabranch.spark.functions.hearing import Listener
-from anabranch.task_progress.counts import Count, Greeting, TaskReport, Work
+from anabranch.task_progress.counts import Cancel, Count, Greeting, TaskReport, Work
 
 
 @pytest.fixture
@@ -118,3 +120,52 @@ def test_of_a_worker_that_is_gone_nothing_is_under_way(listener: Listener) -> No
         time.sleep(0.01)
     assert listener.oldest("r") is None
     assert rows(listener, 5)
+
+
+def heard(connection: socket.socket) -> Cancel:
+    connection.settimeout(5)
+    return msgspec.json.decode(connection.recv(1000), type=Cancel)
+
+
+def test_workers_are_told_that_a_run_is_cancelled(listener: Listener) -> None:
+    with connected(listener) as early, connected(listener) as late:
+        send(early, told(rows=5))
+        assert rows(listener, 5)
+        listener.cancel("r")
+        assert heard(early) == Cancel("r")
+        send(late, told(rows=7, attempt=1))  # it had not been heard of yet
+        assert heard(late) == Cancel("r")
+
+
+WORKER = """
+import sys, time
+import msgspec
+from anabranch.task_progress import meters
+from anabranch.task_progress.counts import of_text
+
+line = of_text(sys.argv[1])
+made = meters.meter(line, "map")
+made.told = msgspec.structs.replace(made.told, run=sys.argv[2], batch=3)
+if sys.argv[3] == "ended":
+    made.close()
+with made.on(made.tally(0, 1, 2), 1):
+    time.sleep(float(sys.argv[4]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("run", "state", "ends"), [("r", "works", True), ("other", "works", False), ("r", "ended", False)]
+)
+def test_a_worker_exits_in_the_middle_of_a_task_that_is_cancelled(
+    listener: Listener, run: str, state: str, ends: bool
+) -> None:
+    seconds = "60" if ends else "2.5"
+    worker = subprocess.Popen([sys.executable, "-c", WORKER, listener.line.text, run, state, seconds])
+    end = time.monotonic() + 20
+    while not listener.of(run, 3) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert listener.of(run, 3)
+    began = time.monotonic()
+    listener.cancel("r")
+    assert worker.wait(20) == (1 if ends else 0)
+    assert not ends or time.monotonic() < began + 5
