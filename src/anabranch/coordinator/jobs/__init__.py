@@ -5,6 +5,6 @@
 - Processes: ``membership``, ``reports`` and ``offers``; also ``seats``, ``racks``, ``standbys``, ``standby_plan``,
   ``long_polls``, ``long_batches`` and ``fencing``.
 - The next generation or deployment: ``transitions``, ``next_deployment`` and ``plans``. The pause of a change:
-  ``pause_estimate`` and ``pauses``.
+  ``pause_estimate``, ``batch_loss``, ``pause_experience``, ``change_kind``, ``measured_change`` and ``pauses``.
 - Events: ``job_events``. The retention of inputs: ``reader_positions``.
 """
