@@ -52,12 +52,17 @@ class PlannedBatch:
 
 @dataclass(frozen=True)
 class ProgressSample:
-    """``worked`` gives the seconds for which functions have worked on each bucket, by the numbers of task (at factor 1)
-    and bucket.
+    """A batch's progress at a moment.
+
+    Attributes:
+        worked: the seconds for which functions have worked on each bucket, by the numbers of task (at factor 1) and
+            bucket.
+        tasks: the largest number of Spark tasks in which a function has been running at the same time.
     """
 
     progress: BatchProgress
     worked: Mapping[tuple[int, int], float]
+    tasks: int = 0
 
 
 class Tracker:
@@ -71,6 +76,7 @@ class Tracker:
         self._spending = TimeSpent(since)
         self._attempts: dict[tuple[str, int, int], int] = {}
         self._most = 0.0
+        self._tasks = 0
         self._together: float | None = None
         self.ratios: dict[str, float] = dict(self._before)
         """The number of rows that reached each operator per planned record and, as "state", the share of the batch's
@@ -123,7 +129,11 @@ class Tracker:
             if operator.label not in (READING, PUBLISHING):
                 for count in operator.counts:
                     worked[count.task, count.bucket] += count.seconds
-        return ProgressSample(progress, worked)
+        running = Counter(
+            each.told.label for each in heard if each.fresh and each.told.label not in (READING, PUBLISHING)
+        )
+        self._tasks = max(self._tasks, *running.values(), 0)
+        return ProgressSample(progress, worked, self._tasks)
 
     def _operators(self, heard: Sequence[TaskCounts]) -> dict[str, Operator]:
         """The operators, by label. Of each Spark task, only the newest attempt counts; of an operator's Spark stages,

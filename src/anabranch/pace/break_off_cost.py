@@ -9,7 +9,7 @@ from __future__ import annotations
 
 __all__ = ["BROKEN_OFF", "is_worth_it", "likelihood", "mean_loss"]
 
-BROKEN_OFF = 0.5
+BROKEN_OFF = 0.3
 """The seconds that breaking off a batch and its transactions takes."""
 _GAIN, _GRADUAL_GAIN = 0.5, 1.5
 """The seconds that breaking off a batch must save; the second number is for gradual batches."""

@@ -180,6 +180,8 @@ class BatchTimes(Document, frozen=True, kw_only=True):
     """The part that doesn't depend on the number of records."""
     per_record: float
     """The time that the job's functions take for each record."""
+    tasks: int = 0
+    """The number of Spark tasks in which one of these functions runs at the same time; 0 if unknown."""
 
 
 class LoadReport(Document, frozen=True, kw_only=True):

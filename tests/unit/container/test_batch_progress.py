@@ -315,3 +315,16 @@ def test_tasks_that_had_nothing_to_do_say_nothing_of_the_one_that_has_it_all() -
     assert at.progress.done < 800
     assert at.progress.left is not None
     assert at.progress.left == pytest.approx(474 / 26 * 3, rel=0.1)
+
+
+def test_of_tasks_those_count_that_call_functions_at_the_same_time() -> None:
+    tracker = Tracker(TWO, 0.0)
+    first, second = function(250, come=1000), function(500, 999, come=1000, of=1, partition=1)
+    assert tracker.look([reading(1000), reading(500, partition=1)], 1.0).tasks == 0
+    assert tracker.look([first], 2.0).tasks == 1
+    over = function(1000, come=1000, ended=True)
+    assert tracker.look([over, second], 3.0).tasks == 1, "one after the other"
+    other = function(250, come=1000, label="another", of=1, partition=1)
+    assert tracker.look([first, other], 3.5).tasks == 1, "each function in one"
+    assert tracker.look([first, second, reading(3, partition=2)], 4.0).tasks == 2
+    assert tracker.look([over], 5.0).tasks == 2, "the most of the batch"

@@ -13,14 +13,14 @@ from anabranch.pace import break_off_cost
     ("whole", "spent", "gradual", "likely"),
     [
         (6.0, 0.9, True, 1.0),
-        (6.0, 1.75, True, 0.75),
-        (6.0, 2.0, True, 0.5),  # near the middle, either may happen
-        (6.0, 2.25, True, 0.25),
-        (6.0, 2.25, False, 0.75),
-        (6.0, 2.5, False, 0.5),
+        (6.0, 1.85, True, 0.75),
+        (6.0, 2.1, True, 0.5),  # near the middle, either may happen
+        (6.0, 2.35, True, 0.25),
+        (6.0, 2.35, False, 0.75),
+        (6.0, 2.6, False, 0.5),
         (6.0, 3.1, False, 0.0),
         (6.0, 7.0, False, 0.0),
-        (1.6, 0.1, True, 0.2),  # so brief that it rather isn't broken off
+        (1.6, 0.1, True, 0.3),  # so brief that it rather isn't broken off
         (60.0, 20.0, False, 1.0),
         (60.0, 40.0, False, 0.0),
     ],
@@ -46,15 +46,15 @@ def test_the_mean_loss_is_the_mean_of_what_is_lost_at_all_moments(whole: float, 
 @pytest.mark.parametrize(
     ("left", "spent", "gradual", "found"),
     [
-        (3.1, 1.0, True, True),
+        (2.9, 1.0, True, True),
         (1.0, 3.0, True, False),
-        (2.9, 1.0, True, False),
-        (2.9, 1.0, False, True),
-        (1.9, 1.0, False, False),
+        (2.7, 1.0, True, False),
+        (1.9, 1.0, False, True),
+        (1.7, 1.0, False, False),
         (1.8, 0.1, True, False),
         (1.8, 0.1, False, True),
-        (0.9, 0.0, False, False),
-        (2.2, 0.1, True, True),
+        (0.7, 0.0, False, False),
+        (2.0, 0.1, True, True),
     ],
 )
 def test_a_batch_is_broken_off_if_more_is_left_than_is_lost(
@@ -65,7 +65,7 @@ def test_a_batch_is_broken_off_if_more_is_left_than_is_lost(
 
 @pytest.mark.parametrize(
     ("left", "decided", "found"),
-    [(1.9, True, True), (2.1, False, False), (0.9, True, False), (3.1, False, True), (2.1, None, True)],
+    [(1.7, True, True), (1.9, False, False), (0.7, True, False), (2.9, False, True), (1.9, None, True)],
 )
 def test_a_decision_stands_where_the_gain_is_a_close_call(left: float, decided: bool | None, found: bool) -> None:
     assert break_off_cost.is_worth_it(left, 1.0, gradual=False, decided=decided) is found

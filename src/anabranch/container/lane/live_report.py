@@ -47,6 +47,7 @@ class Live:
         self._found: dict[str, Any] = {}
         self._rows = 0
         self._recent = RecentBatches()
+        self._tasks = 0
 
     @property
     def usual(self) -> float:
@@ -96,6 +97,7 @@ class Live:
         heard: list[TaskCounts] = [] if query.workers.listener is None else query.workers.listener.of(at.run, at.number)
         look: ProgressSample = tracker.look(heard, now, at.step, at.stepped)
         self._load.runs(report, now, now - at.since, look.worked, look.progress.done)
+        self._tasks = look.tasks or self._tasks
         found = {"batch_progress": look.progress, **self._figures}
         if at.step == COMPUTING:
             found |= self._slowest(look.worked)
@@ -119,7 +121,7 @@ class Live:
         rows, self._rows = report.progress.rows - self._rows, report.progress.rows
         self._recent.ran(report.load.seconds, rows, spent.get(BatchPhase.FUNCTIONS, 0.0) if spent else None)
         cost = self._recent.cost
-        return None if cost is None else BatchTimes(fixed=cost.fixed, per_record=cost.per_record)
+        return None if cost is None else BatchTimes(fixed=cost.fixed, per_record=cost.per_record, tasks=self._tasks)
 
     @property
     def _figures(self) -> dict[str, Any]:

@@ -115,11 +115,10 @@ def _advise(registry: JobRegistry, running_job: RunningJob, verdict: Verdict) ->
 def _look(
     registry: JobRegistry, running_job: RunningJob, limits: AutoscaleSettings, status: JobStatus
 ) -> tuple[Assessment, Findings]:
-    pause = pause_estimate.expected(
-        (each.lane for each in status.lanes), running_job.reports, Kind.FACTOR, running_job.progress.shown
-    )
+    lanes = [each.lane for each in status.lanes]
+    pause = pause_estimate.predicted(lanes, (), running_job.reports, running_job.progress.shown, kind=Kind.FACTOR)
     threads, now = running_job.settings.threads, registry.clock()
-    return autosizing.looked(limits, status, threads, pause, running_job.scaling.findings, now)
+    return autosizing.looked(limits, status, threads, pause.seconds, running_job.scaling.findings, now)
 
 
 def _verdict(

@@ -9,7 +9,6 @@ import msgspec
 from anabranch.coordinator.commands import off_lock
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs import pause_estimate, transitions
-from anabranch.coordinator.jobs.change_kind import kind_of
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
@@ -73,13 +72,9 @@ def plan(running_job: RunningJob, present: Generation, request: RewindRequest, t
         to=dict(to),
         closing=closing,
         lanes=change.lanes,
-        pause=pause_estimate.expected(
-            closing,
-            running_job.reports,
-            kind_of(closing, change.lanes),
-            running_job.progress.shown,
-            following=change.lanes,
-        ),
+        pause=pause_estimate.predicted(
+            closing, change.lanes, running_job.reports, running_job.progress.shown, present=running_job.lanes
+        ).seconds,
     )
     state = "" if request.state is None else f", state: {request.state}"
     where = ", ".join(f"{ssp} at {offset}" for ssp, offset in to.items())

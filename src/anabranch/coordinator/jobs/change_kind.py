@@ -25,19 +25,19 @@ class Kind(StrEnum):
     a rewind or an expansion. Their queries can't be prestarted.
     """
     MOVED = "moved"
-    """In some of the containers that had the closing lanes, but not in all of them."""
+    """In containers that have run lanes of the job, but not in exactly those that had the closing lanes."""
     VERSION = "version"
     """With another version of the job, in containers that have been started for it."""
     NEW = "new"
-    """At least one lane in a container that had none of the closing lanes."""
+    """At least one lane in a container that has run no lane of the job."""
 
 
-def kind_of(closing: Collection[Lane], following: Collection[Lane]) -> Kind:
-    """The kind of a change, given the lanes that close and the lanes that start."""
+def kind_of(closing: Collection[Lane], following: Collection[Lane], present: Iterable[Lane] = ()) -> Kind:
+    """The kind of a change, given the lanes that close, the lanes that start, and all lanes before the change."""
     if {lane.deployment for lane in closing} != {lane.deployment for lane in following}:
         return Kind.VERSION
     former, next_seats = {lane.seat for lane in closing}, {lane.seat for lane in following}
-    if not next_seats <= former:
+    if not next_seats <= former | {lane.seat for lane in present}:
         return Kind.NEW
     if next_seats != former:
         return Kind.MOVED

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from anabranch.coordinator.jobs import pause_estimate, plans
-from anabranch.coordinator.jobs.change_kind import Kind
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.coordinator.store import DeploymentRecord, Store, stored_jobs
@@ -175,8 +174,6 @@ def _next_deployment(
         notes=found.notes,
         pause=0.0
         if running_job is None
-        else pause_estimate.expected(
-            closing, running_job.reports, Kind.NEW, running_job.progress.shown, following=change.lanes
-        ),
+        else pause_estimate.predicted(closing, change.lanes, running_job.reports, running_job.progress.shown).seconds,
     )
     return NextDeployment(started, result, (*ending, *void), kind, who, what, why)

@@ -10,7 +10,6 @@ import msgspec
 
 from anabranch.config import AssignmentSettings, AutoscaleSettings
 from anabranch.coordinator.jobs import batch_loss
-from anabranch.coordinator.jobs.change_kind import kind_of
 from anabranch.coordinator.jobs.measured_change import MeasuredChange
 from anabranch.coordinator.jobs.pause_estimate import Prediction
 from anabranch.coordinator.jobs.pause_experience import Experience
@@ -293,7 +292,6 @@ class Progress:
         self,
         foretold: Prediction,
         closing: Collection[Lane],
-        following: Collection[Lane],
         reports: Mapping[str, LaneReport],
         accepted_at: float,
     ) -> None:
@@ -305,7 +303,7 @@ class Progress:
             foretold.seconds,
             names,
             accepted_at,
-            kind_of(closing, following),
+            foretold.kind,
             stateful=any(lane.stateful for lane in closing),
             state_bytes=max((report.progress.state_bytes for report in its), default=0),
             replay_seconds=max((report.progress.replay_seconds for report in its), default=0.0),

@@ -5,21 +5,22 @@ successors take over.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import msgspec
 
 from anabranch.coordinator.jobs import batch_loss
 from anabranch.coordinator.jobs.batch_loss import BatchLoss
-from anabranch.coordinator.jobs.change_kind import Kind
+from anabranch.coordinator.jobs.change_kind import Kind, kind_of
 from anabranch.coordinator.jobs.pause_experience import Experience, partitions, usual_overhead
 from anabranch.drain_progress import functions_part
 from anabranch.model.lane import Lane
 from anabranch.pace import stored_sizes
-from anabranch.pace.batch_cost import BatchCost
 from anabranch.pace.stored_sizes import FIRST_PART
 from anabranch.protocol.lane_report import LaneReport
 
-__all__ = ["Prediction", "expected", "predicted"]
+__all__ = ["Prediction", "predicted"]
 
 
 @dataclass(frozen=True)
@@ -31,84 +32,98 @@ class Prediction:
             0.0 if no lane closes.
         lost: the part of ``seconds`` that is lost because a batch is broken off.
         losses: what is lost of the batch of each closing lane, by lane.
+        kind: the kind of the change.
     """
 
     seconds: float = 0.0
     lost: float = 0.0
     losses: Mapping[str, BatchLoss] = field(default_factory=dict)
-
-
-def expected(
-    closing: Iterable[Lane],
-    reports: Mapping[str, LaneReport],
-    kind: Kind,
-    shown: Experience | None = None,
-    starting: float = 0.0,
-    following: Collection[Lane] = (),
-) -> float:
-    """The predicted pause in seconds of a change that is only planned; see :func:`predicted`."""
-    return predicted(closing, reports, kind, shown, starting, following).seconds
+    kind: Kind = Kind.SAME
 
 
 def predicted(
-    closing: Iterable[Lane],
+    closing: Collection[Lane],
+    following: Collection[Lane],
     reports: Mapping[str, LaneReport],
-    kind: Kind,
     shown: Experience | None = None,
-    starting: float = 0.0,
-    following: Collection[Lane] = (),
-    made_at: float | None = None,
     *,
+    kind: Kind | None = None,
+    present: Iterable[Lane] = (),
+    starting: float = 0.0,
+    made_at: float | None = None,
     hasty: bool = False,
 ) -> Prediction:
     """Predict the pause of a change.
 
     Args:
+        closing: the lanes that close.
+        following: their successors. If there are none yet, the same lanes are assumed to start again.
         shown: what was measured during earlier changes.
+        kind: the kind of the change; by default, it is determined from the lanes.
+        present: all lanes before the change, including those that stay.
         starting: the seconds until all successors have a container.
-        following: the successors. If they aren't given, their first batches are predicted as for the same factor.
         made_at: the current time, in seconds since 1970, if the change is made now; None if it is only planned. Lanes
             of another version of the job close later: once containers with its code are ready.
         hasty: whether a change that is made now breaks off every running batch, whatever is lost or repeated.
     """
-    shown = shown or Experience()
-    longest, lost, losses = starting, 0.0, {}
-    for lane in closing:
-        pause = usual_overhead(kind, lane.stateful) * shown.slowness(kind)
-        loss, report = BatchLoss(), reports.get(lane.id)
-        if report is not None:
-            cost = report.load.cost
-            next_lanes = [each for each in following if lane.id in each.predecessors]
-            if made_at is None or any(each.deployment != lane.deployment for each in next_lanes):
-                loss = BatchLoss(batch_loss.lost(report, cost))
-            else:
-                loss = batch_loss.lost_now(report, cost, made_at, hasty)
-            first = _first_batch(lane, report, cost, next_lanes, shown)
-            pause += loss.seconds + first + shown.loading(report)
-        losses[lane.id] = loss
+    shown, its = shown or Experience(), {lane.id: lane for lane in closing}
+    successors = following or [msgspec.structs.replace(lane, predecessors=(lane.id,)) for lane in closing]
+    kind = kind or kind_of(closing, successors, present)
+    losses = {name: BatchLoss() for name in its}
+    for name in losses.keys() & reports.keys():
+        report = reports[name]
+        if made_at is None or kind is Kind.VERSION:
+            losses[name] = BatchLoss(batch_loss.lost(report, report.load.cost))
+        else:
+            losses[name] = batch_loss.lost_now(report, report.load.cost, made_at, hasty)
+    longest, lost = starting, 0.0
+    for each in successors:
+        predecessors = [its[name] for name in each.predecessors if name in its]
+        if not predecessors:
+            continue
+        # The pause begins with the last output of any predecessor, so only the least loss counts.
+        least = min(losses[lane.id].seconds for lane in predecessors)
+        overhead = usual_overhead(kind, any(lane.stateful for lane in predecessors)) * shown.slowness(kind)
+        pause = least + overhead + _beginning(each, predecessors, reports, shown)
         if pause > longest:
-            longest, lost = pause, loss.seconds
-    return Prediction(longest, lost, losses) if losses else Prediction()
+            longest, lost = pause, least
+    return Prediction(longest, lost, losses, kind) if losses else Prediction()
 
 
-def _first_batch(
-    lane: Lane, report: LaneReport, cost: BatchCost | None, following: Collection[Lane], shown: Experience
+def _beginning(
+    following: Lane, predecessors: Sequence[Lane], reports: Mapping[str, LaneReport], shown: Experience
 ) -> float:
-    """The seconds that the longest of the first batches of a lane's successors takes. For the number of records in a
-    first batch, see :mod:`anabranch.pace.stored_sizes`. The time of the job's functions depends on the number of
-    records per bucket or, if the functions process one key after another, per partition.
+    """The seconds in which a lane loads its state and runs its first batch."""
+    known = [(lane, reports[lane.id]) for lane in predecessors if lane.id in reports]
+    first = max((_first_batch(following, lane, report, shown) for lane, report in known), default=0.0)
+    return first + max((shown.loading(report) for _, report in known), default=0.0)
+
+
+def _first_batch(following: Lane, lane: Lane, report: LaneReport, shown: Experience) -> float:
+    """The seconds that the first batch of a lane takes, from what a predecessor has reported. For the number of records
+    in a first batch, see :mod:`anabranch.pace.stored_sizes`.
     """
-    known = shown.known(lane, report)
-    if cost is None or not known or not following:
+    known, cost = shown.known(lane, report), report.load.cost
+    if cost is None or not known:
         functions = functions_part(report)
         return report.load.usual_seconds * (1 - functions + functions / FIRST_PART)
-    longest = 0.0
-    for each in following:
-        share = partitions(each) / partitions(lane)
-        buckets = share * (1.0 if report.load.sequential else each.factor / lane.factor)
-        records = min(stored_sizes.first(known, each.factor, partitions(each), quick=False), share * _records(report))
-        longest = max(longest, cost.seconds(records / buckets))
-    return longest
+    share = partitions(following) / partitions(lane)
+    size = stored_sizes.first(known, following.factor, partitions(following), quick=False)
+    faster = _at_once(following, report) / _at_once(lane, report)
+    return cost.seconds(min(size, share * _records(report)) / faster)
+
+
+def _at_once(lane: Lane, report: LaneReport) -> int:
+    """How many records functions process at the same time, at most: at factor 1, one for each partition, but no more
+    than Spark tasks run at once; at a higher factor, one for each bucket. If functions process one key after another,
+    the number of partitions is used for any factor.
+    """
+    several, times = partitions(lane), report.load.batch_times
+    if report.load.sequential:
+        return several
+    if lane.factor > 1:
+        return several * lane.factor
+    return min(several, times.tasks if times is not None and times.tasks else several)
 
 
 def _records(report: LaneReport) -> float:

@@ -26,11 +26,11 @@ _AT_MOST = 2.0
 """The largest factor by which a single change can raise or lower the overhead that is expected of later ones."""
 _STATELESS = {
     Kind.SAME: 0.6,
-    Kind.FACTOR: 0.8,
-    Kind.REPOSITIONED: 0.8,
+    Kind.FACTOR: 0.6,
+    Kind.REPOSITIONED: 1.0,
     Kind.MOVED: 0.6,
     Kind.VERSION: 1.6,
-    Kind.NEW: 3.2,
+    Kind.NEW: 1.4,
 }
 _STATEFUL = {
     Kind.SAME: 1.2,
@@ -38,7 +38,7 @@ _STATEFUL = {
     Kind.REPOSITIONED: 2.8,
     Kind.MOVED: 3.0,
     Kind.VERSION: 5.0,
-    Kind.NEW: 7.5,
+    Kind.NEW: 4.5,
 }
 """The assumed overhead of a change in seconds, by kind. Measured overheads are multiples of these. The overhead is the
 time in addition to a usual batch and to copying state: lanes must report their end, successors must start, and their

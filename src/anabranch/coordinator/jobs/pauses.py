@@ -7,7 +7,6 @@ from typing import TypeVar
 import msgspec
 
 from anabranch.coordinator.jobs import pause_estimate, seats
-from anabranch.coordinator.jobs.change_kind import kind_of
 from anabranch.coordinator.jobs.pause_estimate import Prediction
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.model.deployment_state import DeploymentState
@@ -24,11 +23,11 @@ def foretold(job: RunningJob, change: R, at: float, hasty: bool) -> tuple[R, Pre
     """
     found = pause_estimate.predicted(
         change.closing,
-        job.reports,
-        kind_of(change.closing, change.lanes),
-        job.progress.shown,
-        seats.until_seated(job, change.free if isinstance(change, ScaleResult) else ()),
         change.lanes,
+        job.reports,
+        job.progress.shown,
+        present=job.lanes,
+        starting=seats.until_seated(job, change.free if isinstance(change, ScaleResult) else ()),
         made_at=at,
         hasty=hasty,
     )

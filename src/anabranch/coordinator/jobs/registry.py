@@ -315,7 +315,7 @@ class JobRegistry:
         result, foretold = pauses.foretold(running_job, planned.result, event.at, now)
         ending, lanes, noted = planned.ending, result.lanes, job_events.predicted(event.job, event.at, result)
         self.write(self.store.change_deployment, model, state, ending, lanes, event, noted)
-        running_job.progress.watch(foretold, result.closing, result.lanes, running_job.reports, event.at)
+        running_job.progress.watch(foretold, result.closing, running_job.reports, event.at)
         running_job.change(model, [*planned.ending, *planned.result.lanes], self.clock())
         running_job.progress.has_changed(event.at, self.clock())
         running_job.progress.hasty = now
@@ -366,7 +366,7 @@ class JobRegistry:
         self.write(self.store.replace_deployment, planned.start, state, former, planned.ending, event, noted)
         start, settings = planned.start, {} if planned.start.program is None else planned.start.program.settings
         terms = DeploymentTerms(RunSettings.of(settings), start.until_caught_up, start.promises)
-        running_job.progress.watch(foretold, result.closing, result.lanes, running_job.reports, event.at)
+        running_job.progress.watch(foretold, result.closing, running_job.reports, event.at)
         running_job.replace(start, terms, planned.ending, self.clock())
         running_job.progress.has_changed(event.at, self.clock())
         running_job.progress.hasty = now

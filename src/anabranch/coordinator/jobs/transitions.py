@@ -10,7 +10,6 @@ import msgspec
 
 from anabranch.assignment.assignor import Placing
 from anabranch.coordinator.jobs import pause_estimate, racks, seats
-from anabranch.coordinator.jobs.change_kind import kind_of
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.errors import ConflictError
 from anabranch.grouping.expansion import partitions
@@ -188,14 +187,14 @@ def next_generation(
         partitions={name: counts[name] for name in model.expands},
         closing=ending,
         lanes=change.lanes,
-        pause=pause_estimate.expected(
+        pause=pause_estimate.predicted(
             ending,
-            running_job.reports,
-            kind_of(ending, change.lanes),
-            running_job.progress.shown,
-            seats.until_seated(running_job, free),
             change.lanes,
-        ),
+            running_job.reports,
+            running_job.progress.shown,
+            present=running_job.lanes,
+            starting=seats.until_seated(running_job, free),
+        ).seconds,
         free=free,
         before=traffic.of(follow.heads(its.values()), racks.where(running_job, len(running_job.model.containers))),
         after=traffic.of(_after(its, change), racks.where(running_job, len(model.containers))),

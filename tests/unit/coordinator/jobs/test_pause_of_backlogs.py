@@ -75,7 +75,7 @@ class Backlog:
             last_output=NOW - self.at - BETWEEN,
         )
         following = [lane("0-b", predecessors=("0-a",))]
-        return pause_estimate.predicted([lane("0-a")], {"0-a": report}, Kind.SAME, following=following, made_at=made_at)
+        return pause_estimate.predicted([lane("0-a")], following, {"0-a": report}, kind=Kind.SAME, made_at=made_at)
 
 
 def near(cost: BatchCost, records: int, made_at: float | None, slots: int) -> float:
