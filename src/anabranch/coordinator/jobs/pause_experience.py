@@ -35,10 +35,10 @@ _STATELESS = {
 _STATEFUL = {
     Kind.SAME: 1.2,
     Kind.FACTOR: 1.2,
-    Kind.REPOSITIONED: 2.8,
-    Kind.MOVED: 3.0,
-    Kind.VERSION: 5.0,
-    Kind.NEW: 4.5,
+    Kind.REPOSITIONED: 3.3,
+    Kind.MOVED: 2.2,
+    Kind.VERSION: 6.3,
+    Kind.NEW: 5.5,
 }
 """The assumed overhead of a change in seconds, by kind. Measured overheads are multiples of these. The overhead is the
 time in addition to a usual batch and to copying state: lanes must report their end, successors must start, and their
