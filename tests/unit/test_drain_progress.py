@@ -16,7 +16,7 @@ from anabranch.metrics import exposition
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
 from anabranch.protocol.drain import DrainNotification, DrainProgress
-from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
+from anabranch.protocol.lane_report import BatchProgress, BatchTimes, LanePhase, LaneReport
 from anabranch.protocol.status import JobStatus, LaneStatus
 from tests.support.reports import lane_report
 from tests.unit.coordinator.helpers import FLIGHTS, lane
@@ -114,3 +114,12 @@ def test_a_job_has_one_function_for_it() -> None:
     assert job.functions[ON_DRAIN] is first
     with pytest.raises(GraphError, match="the second one"):
         job.on_drain(first)
+
+
+def test_a_batch_that_does_not_tell_what_is_left_takes_as_long_as_its_records() -> None:
+    at = BatchProgress(number=3, planned=2000, seconds=1.0)
+    times = BatchTimes(fixed=0.5, per_record=0.002)
+    reports = {"0-a": told("0-a", 0, 0, usual_seconds=2.0, batch_progress=at, batch_times=times)}
+    assert foretold({"0": ("0-a",)}, reports) - foretold({}, {}) == pytest.approx(4.5 - 1.0)
+    unknown = {"0-a": told("0-a", 0, 0, usual_seconds=2.0, batch_progress=at)}
+    assert foretold({"0": ("0-a",)}, unknown) - foretold({}, {}) == pytest.approx(2.0 - 1.0)
