@@ -16,7 +16,7 @@ _HALTING = 0.5
 """The seconds until all lanes have halted, reported their positions, and been told where to stop."""
 _STAGE = 0.3
 """The seconds that a stage takes to drain, in addition to the lanes' last batches, in which all windows close."""
-_OF_A_BATCH = 0.5
+_OF_A_BATCH = 0.35
 """The time of a batch without records, divided by the time that other batches spend outside functions."""
 _WINDOWS = 60_000
 """How many rows of state a lane emits per second when it drains."""

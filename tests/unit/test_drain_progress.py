@@ -58,7 +58,7 @@ def test_it_takes_what_is_left_of_the_present_batch_and_each_stage_with_its_wind
         "1-b": told("1-b", 0, 0, usual_seconds=0.4, windows=120_000),
     }
     both = foretold({"0": ("0-a",), "1": ("1-b",)}, reports)
-    assert both - foretold({}, {}) == pytest.approx(4.0 + (0.3 + 0.5) + (0.3 + 0.2 + 2.0))
+    assert both - foretold({}, {}) == pytest.approx(4.0 + (0.3 + 0.35) + (0.3 + 0.14 + 2.0))
 
 
 def test_the_last_batch_of_a_lane_has_nothing_for_its_functions_to_do() -> None:
@@ -66,7 +66,7 @@ def test_the_last_batch_of_a_lane_has_nothing_for_its_functions_to_do() -> None:
         told("0-a", 0, 0, usual_seconds=4.0, spent={what: 4.0}, watermark=5) for what in ("functions", "reading")
     )
     stages = {"0": ("0-a",)}
-    assert foretold(stages, {"0-a": quick}) - foretold(stages, {"0-a": slow}) == pytest.approx(2.0)
+    assert foretold(stages, {"0-a": quick}) - foretold(stages, {"0-a": slow}) == pytest.approx(0.35 * 4.0)
 
 
 def test_a_lane_without_state_and_event_time_has_no_last_batch() -> None:

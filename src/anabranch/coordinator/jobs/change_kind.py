@@ -20,9 +20,10 @@ class Kind(StrEnum):
     """In the same containers and with the same factor."""
     FACTOR = "factor"
     """In the same containers, with another factor."""
-    REPOSITIONED = "repositioned"
-    """In the same containers, but some of them not where their predecessors ended, or with other partitions, because of
-    a rewind or an expansion. Their queries can't be prestarted.
+    EXPANDED = "expanded"
+    """In the same containers, with other partitions. Their queries can't be prestarted."""
+    REWOUND = "rewound"
+    """In the same containers, but some of them not where their predecessors ended. Their queries can't be prestarted.
     """
     MOVED = "moved"
     """In containers that have run lanes of the job, but not in exactly those that had the closing lanes."""
@@ -41,8 +42,10 @@ def kind_of(closing: Collection[Lane], following: Collection[Lane], present: Ite
         return Kind.NEW
     if next_seats != former:
         return Kind.MOVED
-    if any(lane.rewind is not None for lane in following) or _read(closing) != _read(following):
-        return Kind.REPOSITIONED
+    if any(lane.rewind is not None for lane in following):
+        return Kind.REWOUND
+    if _read(closing) != _read(following):
+        return Kind.EXPANDED
     return Kind.SAME if {lane.factor for lane in closing} == {lane.factor for lane in following} else Kind.FACTOR
 
 

@@ -27,7 +27,8 @@ _AT_MOST = 2.0
 _STATELESS = {
     Kind.SAME: 0.6,
     Kind.FACTOR: 0.6,
-    Kind.REPOSITIONED: 1.0,
+    Kind.EXPANDED: 0.7,
+    Kind.REWOUND: 1.0,
     Kind.MOVED: 0.6,
     Kind.VERSION: 1.6,
     Kind.NEW: 1.4,
@@ -35,8 +36,9 @@ _STATELESS = {
 _STATEFUL = {
     Kind.SAME: 1.2,
     Kind.FACTOR: 1.2,
-    Kind.REPOSITIONED: 3.3,
-    Kind.MOVED: 2.2,
+    Kind.EXPANDED: 2.6,
+    Kind.REWOUND: 3.6,
+    Kind.MOVED: 1.9,
     Kind.VERSION: 6.3,
     Kind.NEW: 5.5,
 }
@@ -44,7 +46,7 @@ _STATEFUL = {
 time in addition to a usual batch and to copying state: lanes must report their end, successors must start, and their
 first batches take longer than later ones.
 """
-_WITHIN = frozenset({Kind.SAME, Kind.FACTOR, Kind.REPOSITIONED})
+_WITHIN = frozenset({Kind.SAME, Kind.FACTOR, Kind.EXPANDED, Kind.REWOUND})
 """The kinds of changes that happen within containers."""
 
 

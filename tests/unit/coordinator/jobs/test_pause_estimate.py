@@ -80,8 +80,8 @@ def test_the_slowest_lane_counts_and_where_nothing_closes_nothing_stands_still()
     [
         ([lane("c"), lane("d", seat="1")], Kind.SAME),
         ([lane("c", factor=4), lane("d", seat="1", factor=4)], Kind.FACTOR),
-        ([lane("c", rewind=Rewind(to={})), lane("d", seat="1")], Kind.REPOSITIONED),
-        ([lane("c"), reading(lane("d", seat="1"), FLIGHTS, OTHER)], Kind.REPOSITIONED),
+        ([lane("c", rewind=Rewind(to={})), lane("d", seat="1")], Kind.REWOUND),
+        ([lane("c"), reading(lane("d", seat="1"), FLIGHTS, OTHER)], Kind.EXPANDED),
         ([lane("c")], Kind.MOVED),
         ([lane("c"), lane("d", seat="2")], Kind.NEW),
         ([lane("c", deployment=2), lane("d", seat="1", deployment=2)], Kind.VERSION),
