@@ -312,7 +312,11 @@ class _Connection:
             self._close()
             return []
         *lines, self._held = (self._held + got).split(b"\n")
-        return [_CANCEL.decode(line).run for line in lines]
+        try:
+            return [_CANCEL.decode(line).run for line in lines]
+        except msgspec.MsgspecError:  # not from a driver of this version
+            self._close()
+            return []
 
     def _close(self) -> None:
         if self._socket is not None:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from anabranch.spark.functions.hearing import Listener
-from anabranch.task_progress.counts import Cancel, Count, Greeting, TaskReport, Work
+from anabranch.task_progress.counts import Cancel, Count, Greeting, ReportAddress, TaskReport, Work
 
 
 @pytest.fixture
@@ -169,3 +169,23 @@ def test_a_worker_exits_in_the_middle_of_a_task_that_is_cancelled(
     listener.cancel("r")
     assert worker.wait(20) == (1 if ends else 0)
     assert not ends or time.monotonic() < began + 5
+
+
+def test_a_message_that_a_worker_cannot_read_ends_its_connection_and_not_its_reports() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as driver:
+        driver.settimeout(20)
+        line = ReportAddress("127.0.0.1", driver.getsockname()[1], "t")
+        worker = subprocess.Popen([sys.executable, "-c", WORKER, line.text, "r", "works", "60"])
+        try:
+            for _ in range(2):  # the worker connects again
+                connection, _ = driver.accept()
+                with connection, connection.makefile("rb") as lines:
+                    connection.settimeout(20)
+                    assert msgspec.json.decode(lines.readline(), type=Greeting) == Greeting("t")
+                    assert msgspec.json.decode(lines.readline(), type=TaskReport).run == "r"
+                    connection.sendall(b'{"stop": 1}\n')
+                    lines.readlines()  # until the worker closes the connection
+            assert worker.poll() is None
+        finally:
+            worker.kill()
+            worker.wait()
