@@ -123,7 +123,7 @@ def staffing(status: JobStatus) -> list[str]:
 
 
 def standbys(status: JobStatus) -> list[str]:
-    """The standbys of lanes and how far behind they are, one line each."""
+    """The lanes' standbys and how far behind they are, one line each."""
     return [
         f"standby {one.number} of lane {one.lane}: kept by {one.container or 'a process that stands by'}"
         + (f" in rack {one.rack}, " if one.rack else ", ")

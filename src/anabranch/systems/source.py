@@ -58,8 +58,13 @@ class Reading:
 
 
 def share(start: Mapping[int, int], ends: Mapping[int, int], most: int) -> dict[int, int]:
-    """The end positions of a batch of at most ``most`` rows, divided evenly among the partitions. If a
-    partition has fewer rows than its share, the others get the rest.
+    """The end offset of a batch in each partition. The batch has at most ``most`` rows, divided evenly among the
+    partitions. If a partition has fewer rows than its share, the others get the rest.
+
+    Args:
+        start: for each partition, the position at which the batch begins.
+        ends: for each of these partitions, the offset at which the batch must end at the latest.
+        most: the highest number of rows. Each offset counts as a row, even if there is no record at it.
     """
     taken: dict[int, int] = {}
     left = most

@@ -124,9 +124,11 @@ class QueryBuilder:
                 readers.hold_all(stream, lane.job)
 
     def until(self, lane: Lane) -> Offsets:
-        """Where, by whole SSP, the inputs end that the job doesn't write itself, including the records of open
-        transactions. It is the same for all lanes of the container: what was looked up first for a stream counts.
-        Thread-safe.
+        """The end offsets of those of a lane's inputs that the job doesn't write itself, by whole SSP. They include the
+        records of open transactions. For a partition that was added after its stream was looked up, the offset is 0.
+
+        The offsets are the same for all lanes of the container: for each stream, the result of the first look-up is
+        kept. Thread-safe.
         """
         own = {stages.stream_of(self.job.graph, n) for n in self.job.graph.nodes if is_boundary(n)}
         found: Offsets = {}

@@ -1,5 +1,6 @@
-"""Determines how long a lane waits, between attempts and in all, for its surroundings, such as a disk or a broker, to
-recover from a failure."""
+"""Determines how long a lane waits for its surroundings (such as a disk or a broker) to recover from a failure, between
+attempts and in all.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The notes and locks of processes that serve jobs from a store in a file. Such a process holds the lock of each of its
-jobs, and leaves a note with its URL, by which other processes on this machine find it.
+jobs, and leaves a note for each job with its own URL, so that other processes on this machine can find it.
 """
 
 from __future__ import annotations

@@ -66,13 +66,14 @@ class Former:
                         self._within[wider].append(part)
 
     def begin(self, ssp: SSP, factor: int, start: int) -> Position:
-        """The position at which an SSP begins in a job model with the factor ``factor``.
+        """The position at which a lane begins to read an SSP, in a job model with the factor ``factor``. If the former
+        owners of the SSP's keys stopped at different offsets, the position has an offset for each part of the keys.
 
         Args:
-            start: the offset at which keys without a former owner begin.
+            start: the offset at which to begin for keys without a former owner.
 
         Raises:
-            StateError: two former owners have the same keys.
+            StateError: two former owners had keys in common.
         """
         own = _part_of(ssp, factor)
         found: dict[KeyPart, int] = {}

@@ -26,7 +26,9 @@ probe = SURFACE.probe
 
 
 def of_session(spark: SparkSession) -> dict[str, str]:
-    """The variables that all of Spark's Python runners set, in the driver and in Spark tasks."""
+    """The environment variables that all of Spark's Python runners set, in the driver and in Spark tasks, with their
+    values.
+    """
     if SURFACE.works(spark):
         conf = java.context(spark).sc().conf()
         # Runners later set this variable to folders below these folders.

@@ -23,8 +23,8 @@ probe = SURFACE.probe
 
 
 def fault(frame: DataFrame, mode: str) -> str:
-    """Why Spark would refuse to run a DataFrame as a stream. Empty if Spark wouldn't refuse, or if this can't be found
-    out.
+    """Why Spark would refuse to run a DataFrame as a stream. Empty if Spark wouldn't refuse, or if this can't be
+    determined.
 
     Args:
         mode: the query's output mode, ``Append`` or ``Update``.

@@ -133,12 +133,14 @@ def fans_out(group: Group, start: Node) -> bool:
 
 
 def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sink]) -> DataFrame | None:
-    """The output rows of all branches, computed in one pass over ``frame``: each row becomes an array of output rows,
-    which is then exploded.
+    """The output rows of all branches after ``start``, computed in one pass over ``frame``: each row becomes an array
+    of output rows, which is then exploded.
 
-    Returns None if an operator turns a row into several rows (``explode``), because several rows can't be a column of
-    one row. Also if an expression has a star such as ``s.*`` or ``struct(*)``: the star could stand for several
-    columns, and for those that only this pass needs.
+    Returns None if one pass isn't possible:
+
+    - An operator turns a row into several rows (``explode``). Several rows can't be a column of one row.
+    - An expression has a star, such as ``s.*`` or ``struct(*)``. The star could stand for several columns, and could
+      include the auxiliary columns that exist only in this pass.
     """
     if [s.id for s in _ways(group, start.id)] == [n.id for n in group.nodes if n.id in sinks] and len(sinks) == 1:
         (sink,) = sinks.values()
