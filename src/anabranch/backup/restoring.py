@@ -129,7 +129,9 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
 
 
 def _alone(settings: Settings, job: str) -> AbstractContextManager[object]:
-    """A context in which no other process on this machine can run the job. Does nothing if the store is on a server."""
+    """A context in which no other process on this machine can run the job. Entering it raises ConflictError if one
+    does. It does nothing if the store is on a server.
+    """
     url = settings.coordinator.store
     return nullcontext() if address.is_on_server(url) else endpoint.RunLock(url, job)
 

@@ -23,7 +23,9 @@ def say(line: str) -> None:
 
 
 def shared(store: str) -> None:
-    """Warn if other users can access the folder of a store in a file. (They can't if this version made the folder.)"""
+    """Warn if a store is a file, and users other than its owner can access the file's folder. (They can't access a
+    folder that this version of anabranch has made.) ``store`` is the store's URL.
+    """
     file = address.path_of(store)
     if file is not None and own_files.is_shared(file.parent):
         say(f"warning: other users can look into {file.parent}: chmod -R go= {file.parent}")

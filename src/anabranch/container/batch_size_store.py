@@ -1,5 +1,5 @@
-"""Stores how large a lane's batches can be, next to the folders of the job's lanes, for the first batches of later
-processes and lanes.
+"""Stores how large a lane's batches can be. From this, later processes and lanes derive the size of their first batch.
+The files are next to the folders of the job's lanes.
 
 This only saves time, so a damaged file is treated as missing, and a failure to write is ignored.
 """

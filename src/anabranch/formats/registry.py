@@ -32,7 +32,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Version:
-    """A schema of a subject, with its id, which precedes each value that is written with the schema."""
+    """A schema of a subject, as JSON, and the schema's id, which precedes each value that is written with the
+    schema.
+    """
 
     id: int
     schema: str

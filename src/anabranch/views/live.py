@@ -1,4 +1,6 @@
-"""The document in which the dashboard and the command line get the current figures of a job, mostly as tables."""
+"""Defines the document from which the dashboard and the command line get the current figures of a job, mostly as
+tables.
+"""
 
 from __future__ import annotations
 

@@ -50,13 +50,13 @@ class Counts:
 
 @dataclass
 class Attempt:
-    """The state of one attempt, for the lane's own thread and the thread that analyzes the query. Other threads only
-    read ``query`` and ``report``.
+    """The state of one attempt. Only the lane's own thread and the thread that analyzes the query use it; other threads
+    only read ``query`` and ``report``.
 
     Args:
-        starting: the lane's start offsets, by whole SSP; {} until they are looked up.
-        until: by whole SSP, the offsets at which the lane ends, {} until they are looked up; None to keep running. See
-            :meth:`QueryBuilder.until <anabranch.container.lane.building.QueryBuilder.until>`.
+        starting: the lane's start offsets, by whole SSP; {} before they have been looked up.
+        until: the offsets at which the lane ends, by whole SSP; {} before they have been looked up, and None if the
+            lane keeps running. See :meth:`QueryBuilder.until <anabranch.container.lane.building.QueryBuilder.until>`.
     """
 
     lane_folders: LaneFolders

@@ -148,7 +148,9 @@ class RunningJob:
         return lane if holder is None else msgspec.structs.replace(lane, epoch=holder.record.epoch)
 
     def change(self, model: JobModel, lanes: Iterable[Lane], now: float) -> None:
-        """Enter another generation. ``lanes`` are the lanes that are new or have changed."""
+        """Enter another generation, with the job model ``model``; the job is then changing. ``lanes`` are the lanes
+        that are new or have changed.
+        """
         self.known.update({lane.id: lane for lane in lanes})
         if self.state is not DeploymentState.CHANGING:
             self.progress.changing_since = now

@@ -30,7 +30,9 @@ class StreamOpener:
         self._busy = threading.Lock()
 
     def streams(self, job: str, program: Program | None, outputs: Mapping[str, str]) -> dict[str, str]:
-        """The given outputs without tables. If the job's settings aren't available here, all outputs."""
+        """Those of a job's outputs that are streams, not tables; all outputs if the job's settings aren't available
+        here. ``outputs`` and the result map the name of each output to the name of its system.
+        """
         systems = self._systems or (None if program is None else _systems_of(job, program, ""))
         return {name: of for name, of in outputs.items() if systems is None or not systems.is_table(name)}
 

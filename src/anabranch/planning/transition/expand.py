@@ -94,7 +94,7 @@ def expanded(
 
 
 def _renumbered(before: StageModel, after: StageModel) -> bool:
-    """Whether a stage gets other tasks, or a task has another number."""
+    """Whether a stage gets other tasks, or a task gets another number."""
     return {task.index: task.name for task in before.tasks} != {task.index: task.name for task in after.tasks}
 
 
