@@ -72,8 +72,8 @@ STORED = "stored"
 OF_BACKUPS = (NOTED, COPIED, LISTED)
 """Steps of a job's backup. The argument ``lane`` of :func:`reach` is then the job's name.
 
-``NOTED``: only the note that a backup is being made has been written. ``COPIED``: everything is copied, but not marked
-as complete. ``LISTED``: the backup is complete."""
+``NOTED``: nothing has been written except the note that a backup is being made. ``COPIED``: everything is copied, but
+not marked as complete. ``LISTED``: the backup is complete."""
 OF_RESTORES = (FOUND_WHOLE, PLACED, FOLDERS_PLACED, STORED)
 """Steps of a restore. The argument ``lane`` of :func:`reach` is then the job's name.
 
@@ -81,8 +81,9 @@ OF_RESTORES = (FOUND_WHOLE, PLACED, FOLDERS_PLACED, STORED)
 ``FOLDERS_PLACED``: the streams and the lanes' folders are in place. ``STORED``: the job has been entered in the
 store."""
 
-# "<lane prefix>:<step>:<batch>". For example, "1-:published:3" holds a lane of stage 1 after batch 3 was published.
-# "1-:published:3+" holds the lane after batch 3 or a later batch; use "+" for steps that not every batch reaches.
+# ANABRANCH_HOLD_AT has the form "<lane prefix>:<step>:<batch>". For example, "1-:published:3" holds a lane of stage 1
+# after batch 3 was published. "1-:published:3+" holds the lane after batch 3 or a later batch; use "+" for steps that
+# not every batch reaches.
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")
 _NOTE = os.environ.get("ANABRANCH_HOLD_NOTE", "")
 RELEASED = ".released"
@@ -108,8 +109,8 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 def reach(step: str, lane: str, batch: int) -> None:
-    """Report that a lane is at a step. If ``ANABRANCH_HOLD_AT`` names this step, lane and batch, write a note to the
-    file ``ANABRANCH_HOLD_NOTE``, and sleep until the process is killed or released.
+    """Report to the watchers that a lane is at a step. If ``ANABRANCH_HOLD_AT`` names this step, lane and batch, write
+    a note to the file ``ANABRANCH_HOLD_NOTE``, and sleep until the process is killed or released.
 
     Python workers that sleep here end when their driver is killed.
     """

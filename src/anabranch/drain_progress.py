@@ -57,7 +57,8 @@ def foretold(
     another emits its windows and ends.
 
     Args:
-        stages: the stages, in the order in which they drain, each with its open lanes.
+        stages: the stages, in the order in which they drain, each with the ids of its open lanes.
+        reports: the lanes' reports, by lane id. A lane without a report doesn't count.
         until: for each SSP, the position at which its lane stops reading; None if only planned batches are finished.
     """
     lanes = {stage: [reports[name] for name in names if name in reports] for stage, names in stages.items()}
@@ -82,8 +83,9 @@ def seconds_left(status: JobStatus) -> float:
 
 
 def stops_at(drain: DrainProgress | None) -> Mapping[str, int]:
-    """The offsets at which a job stops reading. Until its drain has determined them, the result contains the end
-    offsets from when the drain was accepted (mode "latest"), or nothing (mode "planned"). Without a drain, it is empty.
+    """The offsets at which a job stops reading, by SSP. Until the drain has determined these offsets, the result
+    contains the end offsets from when the drain was accepted (mode "latest"), or nothing (mode "planned"). Without a
+    drain, the result is empty.
     """
     return {} if drain is None else drain.until or drain.ends
 

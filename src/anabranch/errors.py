@@ -107,7 +107,7 @@ class StoreUnavailableError(AnabranchError):
 
 class FencedError(ConflictError):
     """This process no longer has a lane or its seat: another process has the lane, the lane is closed, or the
-    seat was taken away. This process can write nothing more for what it has lost, and must stop.
+    seat was taken away. This process can no longer write for the lane or the seat, and must stop.
     """
 
 

@@ -1,9 +1,9 @@
 """Temporary files of this process and its JVM, in one folder. The next process of the same user that makes such a
 folder removes the folders that killed processes have left behind.
 
-A process locks its folder. However the process and its forks end, the operating system then releases the lock. So an
-unlocked folder belongs to no running process. Only a lock on the folder itself keeps systemd-tmpfiles from removing old
-files in it.
+A process locks its folder. When the process and its forks have ended, in whatever way, the operating system releases
+the lock. So an unlocked folder belongs to no running process. Only a lock on the folder itself keeps systemd-tmpfiles
+from removing old files in it.
 """
 
 from __future__ import annotations

@@ -318,7 +318,7 @@ class Stream:
             schema: the columns of the rows that the processor returns. Default: the input's.
             timers: the clock of the processor's timers. ``"event_time"`` is the watermark. ``"processing_time"`` is the
                 time at which a batch was planned. With this clock, a batch begins every second (or every
-                ``[job] interval``, if that is longer) even if there are no new records, unless the batch before takes
+                ``[job] interval``, if that is longer) even if there are no new records, unless the previous batch takes
                 longer. Required if the processor defines ``on_timer``; otherwise, it must be None.
             name: the operator's name, under which its state is kept.
         """
@@ -357,8 +357,8 @@ class Stream:
     def foreach_batch(self, function: Callable[[Any, str, int, int], None], *, name: str | None = None) -> None:
         """Call a function for each batch, at least once.
 
-        After a crash or an error, the function may be called again with the same ``lane`` and ``batch``, and rows that
-        were computed again from the same records. Use these two arguments to write every batch only once.
+        After a crash or an error, the function may be called again with the same ``lane`` and ``batch``, and with rows
+        that were computed again from the same records. Use these two arguments to write every batch only once.
 
         Args:
             function: takes a DataFrame, the lane's id, the batch number, and the epoch, a number that rises whenever

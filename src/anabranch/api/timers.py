@@ -57,7 +57,8 @@ class Timers:
     def draining(self) -> bool:
         """Whether this is the last batch of a drain; False if the operator has no timers. In this batch, ``now`` is in
         the year 9999, every timer fires, and new timers are discarded. Since Python has no later years, ``now`` plus a
-        duration is ``now`` itself, and it stays in UTC if another zone is in a later year already."""
+        duration is ``now`` itself; and ``now`` stays in UTC if you convert it to a zone that has reached a later year.
+        """
         return self._now >= INFINITY
 
     def register(self, at: datetime) -> None:

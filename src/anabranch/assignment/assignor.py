@@ -111,13 +111,13 @@ def plain(containers: int) -> Placing:
 def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> Seating:
     """The seat of each task.
 
-    Balance comes first: of each stage's tasks, each seat gets the floor or the ceiling of the average number.
-    (An exception is ``min_traffic``, if racks count, and either traffic comes first or no two tasks of a stage read the
-    same partition. It then doesn't balance each stage, but only two totals over all stages: the number of stateful
-    tasks, and the number of all tasks.) Then each partition is read in few containers (see :func:`placement.place`),
-    and then, with racks, the cost decides. If ``rules.first`` is ``traffic``, the cost comes before the number of
-    containers. The order of the arguments' elements doesn't matter. If the seats of the result are passed as
-    ``former``, and ``non_overlap_cost`` isn't 0, no task moves.
+    Balance comes first: of each stage's tasks, each seat gets the floor or the ceiling of the average number. (An
+    exception is the strategy ``min_traffic``. If racks count, and if traffic comes first or no two tasks of a stage
+    read the same partition, it balances only two totals over all stages: the number of stateful tasks, and the number
+    of all tasks.) Then each partition is read in few containers (see :func:`placement.place`), and then, with racks,
+    the cost decides. If ``rules.first`` is ``traffic``, the cost comes before the number of containers. The order of
+    the arguments' elements doesn't matter. If the seats of the result are passed as ``former``, and
+    ``non_overlap_cost`` isn't 0, no task moves.
 
     Args:
         former: the former seats, by stage and by the name that each task had then. These names differ from the present
@@ -162,7 +162,7 @@ def _without_racks(stages: Sequence[StageModel], former: Placed, where: Where) -
 
 
 def _name(task: Task) -> str:
-    """The solver's name for a task. Names sort by the tasks' indexes, because neighbouring tasks often read the same
+    """The solver's name for a task. Names sort by the tasks' indexes, because neighboring tasks often read the same
     partitions."""
     return f"{task.stage}/{task.index:08}/{task.name}"
 

@@ -112,8 +112,8 @@ def _groups(tasks: Iterable[Task]) -> _Groups:
 
 
 def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> dict[str, str]:
-    """The tasks that can stay, with their seats. A seat with too many tasks first loses those of the groups of which it
-    had the fewest."""
+    """The tasks that can stay, with their seats. A seat with too many tasks first loses tasks of the groups of which it
+    had the fewest tasks."""
     pieces: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
     for number, group in enumerate(groups if homes else ()):
         for task in group:

@@ -98,8 +98,8 @@ def make(source: Source, uri: str) -> Manifest:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the folder contains a complete backup or other files, the job was reset, something that prevents
-            a backup, such as a change, took too long, or the job progressed too far during each attempt.
+        ConflictError: the folder contains a complete backup or other files; the job was reset; something that prevents
+            a backup, such as a change, took too long; or the job progressed too far during each attempt.
         StateError: a folder of a lane is gone or damaged.
     """
     tree = Tree(source.spark, uri)
@@ -215,8 +215,9 @@ def _place(source: Source, tree: Tree, lane: Lane, epoch: int) -> Folder:
 
 
 def _downstream_first(copies: Sequence[_Copied]) -> list[_Copied]:
-    """The folders; that of a lane comes before those of the lanes whose outputs it reads. So what a copied lane has
-    read was published before the folders of the lanes that wrote it are copied. With a cycle, the order stays as it is.
+    """The folders in a new order: a lane's folder comes before the folders of the lanes whose outputs the lane reads.
+    So everything that a copied lane has read was published before the writers' folders are copied. If lanes form a
+    cycle, the order stays as it is.
     """
     by_lane = {each.lane.id: each for each in copies}
     read = {each.lane.id: {ssp.stream for ssp in (*each.lane.ssps, *each.lane.broadcast)} for each in copies}

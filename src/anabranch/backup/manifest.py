@@ -91,6 +91,7 @@ def place_of(system: str) -> str:
 
 def begin(tree: Tree, job: str, at: float) -> None:
     """Mark a folder as the place of an unfinished backup, and remove what an interrupted backup has left there.
+    ``at`` is the time of the backup, in seconds since 1970.
 
     Raises:
         ConflictError: the folder contains a complete backup, or files that don't belong to a backup.

@@ -17,8 +17,8 @@ class Mirror:
     """Mirrors the files and folders that ``names`` lists. A file is copied again if its size or its modification time,
     by the source's clock, has changed.
 
-    In ``names``, put files that refer to others before these. Then, after a refresh, the copy contains the files to
-    which its files refer.
+    In ``names``, put a file that refers to other files before those files. Then, after a refresh, the copy contains
+    every file to which one of its files refers.
     """
 
     def __init__(self, source: Tree, target: Tree, names: Sequence[str]) -> None:

@@ -45,8 +45,8 @@ _NOTE = "restoring.json"
 
 
 class _Note(Document, frozen=True, kw_only=True):
-    """Marks a restore in progress, in a file next to the folders of the job's lanes, from before these are copied until
-    the store knows the job.
+    """The content of a file that marks a restore in progress. The file is next to the folders of the job's lanes. It
+    exists from before these folders are copied until the store knows the job.
     """
 
     backup: str
@@ -96,9 +96,9 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
         NotFoundError: there is no complete backup.
         DamagedError: a file of the backup is damaged.
         UnsupportedFormatError: the manifest was written by a newer anabranch, or is damaged.
-        ConflictError: the store already has the job, folders of its lanes already exist, another process on this
-            machine is running it, a stream that exists here isn't the one in the backup or lacks records, or outputs
-            that aren't restored contain batches that the backup doesn't know.
+        ConflictError: the store already has the job; folders of its lanes already exist; another process on this
+            machine is running the job; a stream that exists here isn't the one in the backup, or lacks records; or
+            outputs that aren't restored contain batches that the backup doesn't know.
     """
     tree = Tree(spark, uri)
     found = manifest.read(tree)
@@ -129,8 +129,8 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
 
 
 def _alone(settings: Settings, job: str) -> AbstractContextManager[object]:
-    """A context in which no other process on this machine can run the job. Entering it raises ConflictError if one
-    does. It does nothing if the store is on a server.
+    """A context in which no other process on this machine can run the job. Entering it raises ConflictError if
+    another process runs the job. If the store is on a server, the context does nothing.
     """
     url = settings.coordinator.store
     return nullcontext() if address.is_on_server(url) else endpoint.RunLock(url, job)
@@ -297,7 +297,7 @@ def _below(found: Manifest, begin: str, cut: int) -> dict[str, FileSum]:
 
 
 def _copy_whole(source: Tree, target: Tree, files: Mapping[str, FileSum]) -> None:
-    """Copy files; between a local disk and another storage, not those that are Hadoop's own checksum files. Raises
+    """Copy files. Between a local disk and another storage, Hadoop's own checksum files are left out. Raises
     DamagedError if the checksum of a copy differs."""
     one_storage = (source.local is None) == (target.local is None)
     names = [name for name in files if one_storage or not _is_checksum(name)]

@@ -29,7 +29,7 @@ the processes of the restored job must have higher epochs.
 
 
 def keep(rows: JobRows, job: str, at: float, tree: Tree) -> None:
-    """Write the rows into a backup."""
+    """Write the rows into a backup. ``at`` is the time of the backup, in seconds since 1970."""
     folder = scratch.folder("backup")
     with closing(Store(_url(folder))) as store:
         store.import_job(job, rows, Event(kind="other", job=job, at=at, who="user", what="a backup was made"))

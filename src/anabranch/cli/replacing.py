@@ -27,8 +27,8 @@ STOPS_WITHIN = 60.0
 _SEEN_WITHIN = 1.0
 """For how many seconds to check whether a Java process that doesn't answer has ended."""
 _ENDS_WITHIN = 5.0
-"""The same for a process that was told to end: the signal may have reached the Java process, too, which then stops
-Spark before it ends."""
+"""Like ``_SEEN_WITHIN``, for a process that was told to end. The signal may have reached the Java process, too, which
+then stops Spark before it ends."""
 TOLD_WITHIN = 0.1
 """For how many seconds, after the Java process has ended, to wait for the handler of a signal that may have reached
 both processes."""
@@ -135,13 +135,14 @@ class Replacer:
         self._words = [word for word in self._words if word != option]
 
     def within(self, seconds: float, following: Restarts) -> None:
-        """Replace the process after ``seconds``, unless it is replaced earlier."""
+        """Replace the process after ``seconds``, unless it is replaced earlier. For ``following``, see :meth:`now`."""
         timer = threading.Timer(seconds, self.now, [following])
         timer.daemon = True
         timer.start()
 
     def in_order(self, following: Restarts) -> NoReturn:
-        """Replace the process cleanly, after stopping everything that it has started."""
+        """Replace the process when everything that it has started is stopped, or after ten seconds. For ``following``,
+        see :meth:`now`."""
         self.within(10.0, following)
         self._kill_java()
         atexit._run_exitfuncs()
@@ -149,7 +150,7 @@ class Replacer:
 
     def now(self, following: Restarts) -> NoReturn:
         """Replace the process at once, or end it if it was told to end. The Java process is ended first, but
-        nothing else is stopped."""
+        nothing else is stopped. ``following`` is the record of replacements for the new process."""
         self._kill_java()
         self._end_if_told(following.why)
         _say(f"a new process follows: {following.why.splitlines()[0]}")

@@ -21,7 +21,7 @@ from anabranch.protocol.status import JobStatus
 
 _POLL = 0.2
 AGAIN = 15.0
-"""After so many seconds without a change, what is left is said again."""
+"""After this many seconds without a change, the line with the remaining work is printed again."""
 
 
 @with_change_options

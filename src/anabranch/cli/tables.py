@@ -77,8 +77,8 @@ def lanes(status: JobStatus) -> Group:
 
 
 def watch(coordinator: Status, job: str, until: threading.Event, show: Show | None) -> None:
-    """Show a job's progress and problems on stderr until ``until`` is set: on a terminal, as a table with the problems
-    and, if ``show`` is given, what it returns below; otherwise, in lines."""
+    """Show a job's progress and problems on stderr until ``until`` is set. On a terminal, show a table, the problems
+    below it and, if ``show`` is given, the result of ``show`` at the end; otherwise, print lines."""
     console = Console(stderr=True)
     if not console.is_terminal:
         last, told = "", set[str]()

@@ -19,7 +19,7 @@ __all__ = ["SETTLED", "answered", "until"]
 SETTLED = frozenset(DeploymentState) - {DeploymentState.PLANNED, DeploymentState.STARTING, DeploymentState.CHANGING}
 """The states of a job that was started, and isn't starting or changing any more."""
 _LAUNCHED_WITHIN = 5.0
-"""After how many seconds a coordinator with a launcher has reported that it launches containers."""
+"""The seconds within which a coordinator with a launcher reports that it launches containers."""
 _FIRST, _LONGEST = 0.5, 5.0
 _POLL = 0.1
 

@@ -71,8 +71,8 @@ class CoordinatorSettings(Section):
     """The key of the clients' certificate, as a PEM file."""
 
     lease: Duration = "10 seconds"
-    """The length of a lease: of a container's lease, from its last heartbeat on, and of the leading coordinator's, from
-    the last renewal on."""
+    """The length of a container's lease, counted from the last heartbeat, and of the leading coordinator's lease,
+    counted from the last renewal."""
 
     grace: Duration = "2 seconds"
     """The time from the end of a lease until the container loses its seat, or until another coordinator can lead."""

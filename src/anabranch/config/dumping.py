@@ -17,7 +17,7 @@ __all__ = ["dumped"]
 _SECRET = re.compile(r"password|secret|token|credential", re.IGNORECASE)
 _SECRETS_OF_REGISTRY = {"basic.auth.user.info", "bearer.auth.client.secret", "bearer.auth.token", "ssl.key.password"}
 _NO_SECRET = re.compile(r"true|false|[0-9]+(ms|s|m|min|h|d)", re.IGNORECASE)
-"""Values of properties of Spark that aren't secrets, whatever the property is called."""
+"""Matches values that aren't secrets, whatever the name of the Spark property is."""
 
 
 def dumped(settings: Settings) -> dict[str, Any]:
@@ -63,8 +63,8 @@ def dumped(settings: Settings) -> dict[str, Any]:
 
 
 def _free(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The names of the sections whose settings are defined by a kind of table or a user's class, each with those of its
-    settings that this module doesn't know.
+    """The sections whose settings are defined by a kind of table or by a user's class: each section's name, and those
+    of its settings that this module doesn't know.
     """
     yield from ((f"outputs.{name}", output.options) for name, output in settings.outputs.items())
     yield from ((f"systems.{name}", section.options) for name, section in settings.systems.others.items())

@@ -51,8 +51,8 @@ def absolute(settings: Settings, folder: Path) -> Settings:
 
 
 def expanded(path: Path | str) -> Path:
-    """The path with a home folder in place of ``~`` or ``~user`` at its beginning. Raises ConfigError if that isn't
-    known."""
+    """The path with a home folder in place of ``~`` or ``~user`` at its beginning. Raises ConfigError if the
+    home folder isn't known."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:

@@ -9,7 +9,7 @@ from anabranch.config.section import Section
 __all__ = ["SparkSettings", "names_secret"]
 
 _SECRET = re.compile(r"secret|password|token|access[._-]?key", re.IGNORECASE)
-"""The default of ``spark.redaction.regex``, by which Spark recognizes secrets, and further ways to write it."""
+"""Matches the names of secrets: Spark's default for ``spark.redaction.regex``, with more spellings of "access key"."""
 
 
 class SparkSettings(Section):
@@ -21,5 +21,5 @@ class SparkSettings(Section):
 
 
 def names_secret(name: str) -> bool:
-    """Whether the property of Spark that is called so is probably a secret."""
+    """Whether a Spark property of this name is probably a secret."""
     return _SECRET.search(name) is not None

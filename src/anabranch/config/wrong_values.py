@@ -11,12 +11,13 @@ from anabranch.config.secrets import may_be_secret, without_login, without_passw
 __all__ = ["explanation"]
 
 _TABLES = frozenset({"dict_type", "model_type"})
-"""pydantic's errors if a setting's value should be a table. A text in its place can contain the whole table."""
+"""The types of pydantic's errors for a value that should be a table. A text in its place can contain the whole table.
+"""
 
 
 def explanation(setting: str, first: ErrorDetails) -> str:
-    """What is wrong with a setting's value. The value is left out unless it is a number, or a text that isn't a
-    secret by its setting's name.
+    """What is wrong with a setting's value. The value is shown only if it is a number, a text or null, no name in
+    the setting's path suggests a secret, and it isn't a text in the place of a table.
     """
     why = without_passwords(first["msg"].removeprefix("Value error, "))
     value = first.get("input")

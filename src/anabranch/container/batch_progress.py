@@ -30,7 +30,7 @@ class PlannedBatch:
 
     Attributes:
         ranges: for each partition, the first offset that the batch reads, and the end offset.
-        labels: for each operator that calls a function, the sources of its rows.
+        labels: for each operator that calls a function, the numbers of the sources from which the operator's rows come.
         stateful: whether the batch brings rows together by key.
         state_tasks: the number of Spark tasks in which rows are brought together by key.
         slots: the partition of each slot whose rows come from a single partition.
@@ -79,9 +79,9 @@ class Tracker:
         self._tasks = 0
         self._together: float | None = None
         self.ratios: dict[str, float] = dict(self._before)
-        """The number of rows that reached each operator per planned record and, as "state", the share of the batch's
-        time since Spark tasks began to get rows that were brought together by key. Figures that this batch hasn't
-        measured yet are those of an earlier batch.
+        """By operator, the number of rows that reached the operator per planned record; also, as "state", how large a
+        share of the batch's time has passed since Spark tasks began to get rows that were brought together by key.
+        Figures that this batch hasn't measured yet come from an earlier batch.
         """
 
     @property
@@ -242,9 +242,9 @@ class Tracker:
 
     def _behind(self, operator: Operator) -> float:
         """The seconds that an operator after the sources' Spark stage needs for its remaining rows, at the speed of its
-        running Spark tasks, because finished ones may have been much faster. 0 for any other operator; also 0 if the
-        remaining rows or the speed aren't known, or if Spark tasks report the rows received from each partition (see
-        :meth:`_slowest`).
+        running Spark tasks. (Finished Spark tasks don't count, because they may have been much faster.) 0 for any other
+        operator; also 0 if the remaining rows or the speed aren't known, or if Spark tasks report the rows received
+        from each partition (see :meth:`_slowest`).
         """
         ratio = self._ratio(operator) if operator.late and operator.label != PUBLISHING else None
         if ratio is None or any(task.told.received for task in operator.tasks):
@@ -260,8 +260,8 @@ class Tracker:
         return 1.0 if end <= first else min(1.0, max(0, received.offset + 1 - first) / (end - first))
 
     def _by_received(self, operator: Operator, received: Sequence[tuple[TaskCounts, Received]]) -> float:
-        """An operator's progress, from 0 to 1. The total number of its rows is estimated from the rows received so far,
-        and from the share of each partition's planned records that they come from.
+        """An operator's progress, from 0 to 1. The total number of its rows is estimated, for each partition, from the
+        rows received so far, and from the share of the partition's planned records that has been received.
         """
         expected: dict[Partition, float] = defaultdict(float)
         seen = covered = 0.0
@@ -312,8 +312,9 @@ class Tracker:
         return part / max(now - self._since, _SURE_AFTER), now - begun >= _WINDOW
 
     def _buckets(self, operators: Mapping[str, Operator]) -> dict[str, int]:
-        """The processed rows by bucket, in the operator that has processed the fewest rows of all operators with
-        functions. If there are more than ``_MOST_BUCKETS`` buckets, only those with the fewest rows.
+        """The number of rows, by bucket, that were processed by the slowest operator: of all operators with functions,
+        the one that has processed the fewest rows. If there are more than ``_MOST_BUCKETS`` buckets, only those with
+        the fewest rows.
         """
         functions = [each for each in operators.values() if each.label not in (READING, PUBLISHING)]
         if not functions:

@@ -1,7 +1,7 @@
 """Stores how large a lane's batches can be. From this, later processes and lanes derive the size of their first batch.
 The files are next to the folders of the job's lanes.
 
-This only saves time, so a damaged file is treated as missing, and a failure to write is ignored.
+The stored sizes only save time, so a damaged file is treated as missing, and a failure to write is ignored.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ _EVERY = 5.0
 _OTHER = 1.5
 """A new size is written only if it differs from the last written size by at least this factor."""
 _unwritten: dict[tuple[str, str, str], dict[int, StoredSize]] = {}
-"""The sizes of this process's lanes that differ enough to be written, but only later, by storage root, job and file."""
+"""Sizes of this process's lanes that differ enough to be written, but will be written only later; by storage root, job
+and file."""
 
 
 class BatchSizeStore:
-    """All lanes of a stage and group share a file, with the size that was written last for each factor."""
+    """Stores the batch sizes of a lane. All lanes of a stage and group share a file, with the size that was written
+    last for each factor."""
 
     def __init__(self, lane_folders: LaneFolders, lane: Lane) -> None:
         self._lane_folders = lane_folders
@@ -39,8 +41,8 @@ class BatchSizeStore:
 
     def note(self, rows: int, *, ends: bool = False) -> None:
         """Record that a batch of the lane can have up to ``rows`` records. The size is written only if it differs
-        enough from the last size that was written. Shortly after that size, it is written only by the last call
-        (``ends``); until then, only lanes of this process know it.
+        enough from the last size that was written and, except in the lane's last call (``ends``), only if the last
+        write was more than a few seconds ago. Until then, only lanes of this process know the size.
         """
         key, size = _key(self._lane_folders, self._lane), {self._lane.factor: StoredSize(rows, _partitions(self._lane))}
         low, high = sorted((rows, self._rows))

@@ -13,7 +13,8 @@ __all__ = ["DrainHook"]
 
 
 class DrainHook:
-    """Calls a job's ``on_drain`` function, if there is one. Thread-safe."""
+    """Calls a job's ``on_drain`` function, if there is one. Thread-safe. ``functions`` are the job's functions, and
+    ``lanes`` returns the lanes in this container."""
 
     def __init__(self, functions: Mapping[int, Callable[..., Any]], lanes: Callable[[], Iterable[Lane]]) -> None:
         self._function = functions.get(ON_DRAIN)

@@ -34,7 +34,8 @@ _OF_OPERATOR = re.compile(
     r"^== (?:SQL|DataFrame)\b",
     re.MULTILINE,
 )
-"""Matches the texts of failures of functions and expressions. Reading the table of a ``join_table`` isn't one."""
+"""Matches the texts of failures of functions and expressions, but not of failures to read the table of a
+``join_table``."""
 _NO_ANSWER = re.compile(r"Py4J\w*Error|Connection(?:Refused|Reset)Error|BrokenPipeError|EOFError")
 _LONGEST = 600
 _MOST_REASONS = 2
@@ -62,6 +63,7 @@ class Failure:
     Attributes:
         what: anabranch's own message or the root cause, in one line.
         reasons: lines that say what led to the failure, or where it was noticed.
+        cure: what the user can do.
         remedy: what may help without the user.
         awaits: what the lane waits for, if waiting is the remedy.
         unless_full: the failure to report instead if no disk is full; None if that needn't be checked.
@@ -188,7 +190,7 @@ def failure(error: BaseException, home: str = "") -> Failure:
     """The failure to report for an error. A stack frame in the job's folder, ``home``, shows which line of the job's
     code failed.
 
-    If the job's own code has failed, waiting may only help if a disk is full: see :attr:`Failure.unless_full`.
+    If the job's own code has failed, waiting can help only if a disk is full: see :attr:`Failure.unless_full`.
     """
     failed = _failure(error, home)
     if isinstance(error, DamagedError | FencedError | UsageError):
@@ -203,8 +205,8 @@ def failure(error: BaseException, home: str = "") -> Failure:
 
 
 def _is_of_job(text: str, home: str) -> bool:
-    """Whether the job's own code has failed: a function or an expression. Then nobody knows whether the services that
-    it calls will recover, and the text may quote any value of a record."""
+    """Whether the job's own code (a function or an expression) has failed. If so, it isn't known whether the services
+    that this code calls will recover, and the text may quote any value of a record."""
     if _OF_OPERATOR.search(text) is not None:
         return True
     return bool(home) and root_cause.parsed(text).frame_in(home) is not None

@@ -41,7 +41,7 @@ _PYTHON_SAID = re.compile(r"(?:Error from python worker:.*?(?=\w+Error: )|java\.
 
 @dataclass(frozen=True)
 class _Folder:
-    """A folder that this process and all executors must share. ``probe`` is a file in it during the check."""
+    """A folder that this process and all executors must share. During the check, it contains the file ``probe``."""
 
     what: str
     probe: Path
@@ -60,7 +60,8 @@ def ready(
 
     Args:
         cores: how many Spark tasks must be able to run at the same time (0 for any number).
-        unless: returns whether to stop waiting, and check nothing.
+        say: called with a message if no executor comes for some time.
+        unless: returns whether to stop waiting, and to skip the check.
 
     Raises:
         ConfigError: the executors have fewer task slots (Spark's) than ``cores``.

@@ -52,9 +52,9 @@ class Inputs:
 
     def warnings(self, own: Collection[str]) -> tuple[str, ...]:
         """Warnings about keys that other programs have written to partitions in which anabranch doesn't expect them.
-        Only the newest keys in the lane's first and last partition of each stream are checked. Streams to which no
-        other programs can write aren't checked, nor are those in ``own``, which the job writes itself, nor broadcast
-        inputs, because each task gets all of their keys.
+        Only the newest keys in the lane's first and last partition of each stream are checked. Three kinds of streams
+        aren't checked: streams to which no other programs can write; streams in ``own``, which the job writes itself;
+        and broadcast inputs, because each task gets all of their keys.
         """
         found = []
         for name, stream in self.streams:

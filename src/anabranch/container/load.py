@@ -1,4 +1,4 @@
-"""A lane's load: for which share of the time it works, and how fast records arrive. Pure: no clock, no threads, no
+"""A lane's load: for what share of the time the lane works, and how fast records arrive. Pure: no clock, no threads, no
 Spark.
 """
 

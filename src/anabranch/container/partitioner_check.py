@@ -18,8 +18,9 @@ def bases(lane: Lane, stream: str, count: int) -> int:
     show.
 
     An expansion gives a lane partitions whose numbers are higher than those of its old ones by multiples of the old
-    partition count. If the lane has no such partitions, the stream may have been expanded all the same: then the
-    smallest divisor of ``count`` that is higher than the numbers of the lane's partitions is assumed.
+    partition count. If the lane has no such partitions, the stream may have been expanded all the same. The result is
+    then a guess: the smallest divisor of ``count``, the current partition count, that is higher than the numbers of the
+    lane's partitions.
     """
     its = {(ssp.partition, lane.base.get(str(ssp), ssp).partition) for ssp in lane.ssps if ssp.stream == stream}
     known = [partition - base for partition, base in its if partition > base]
@@ -32,7 +33,7 @@ def disagreeing(system: System, stream: str, partitions: Iterable[int], base: in
 
     Args:
         base: the stream's original partition count. After an expansion, records with the same key can be in different
-            partitions, but the numbers of these are equal modulo ``base``.
+            partitions, but these partitions' numbers are equal modulo ``base``.
     """
     count = system.partitions(stream)
     starts, ends = system.starts(stream), system.ends(stream)

@@ -20,8 +20,13 @@ _PATIENCE = 5.0
 
 
 class Preparations(Generic[T]):
-    """For each coming lane, takes over the lane's outputs and analyzes its query, in a separate thread. What fails
-    here, the lane itself does when it starts.
+    """For each coming lane, takes over the lane's outputs and analyzes its query, in a separate thread. If one of these
+    steps fails, the lane itself does it when it starts.
+
+    Args:
+        take: takes over a lane's outputs.
+        done: called when a preparation has ended.
+        foresee: returns a lane's analyzed query; None if the query can't be analyzed in advance.
     """
 
     def __init__(
@@ -52,7 +57,7 @@ class Preparations(Generic[T]):
         return any(each is not None and each.is_under_way for each in begun)
 
     def ended(self, coming: Iterable[Lane]) -> tuple[str, ...]:
-        """Those of these lanes whose preparation is no longer under way."""
+        """The ids of those of these lanes whose preparation was begun, and is no longer under way."""
         return tuple(lane.id for lane in coming if (lane.id, lane.epoch) in self._begun and not self.under_way([lane]))
 
     def taken(self, lane: Lane) -> bool:

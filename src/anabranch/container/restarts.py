@@ -53,11 +53,11 @@ class Restarts:
     why: str = ""
 
     def after(self, lane: str, batches: Mapping[str, int], why: str) -> Restarts | None:
-        """The replacements including the next one, which is the first again if the failed lane has made progress since
-        the last one; None if there would be too many in a row.
+        """The replacements so far and the next one, which counts as the first in a row if the failed lane has made
+        progress since the last one; None if there would be too many in a row.
 
         Args:
-            lane: the failed lane; empty if the Java process has ended. Then progress of any lane counts.
+            lane: the failed lane; empty if the Java process has ended, in which case progress of any lane counts.
             batches: the last committed batch of each lane, as far as it is known now: a new attempt doesn't know it
                 until its query runs.
         """

@@ -31,8 +31,8 @@ def outlasts(progress: BatchProgress | None, allowed: float) -> bool:
 
 
 def shrink(folder: Folder, starting: Mapping[str, Mapping[int, int]], most: int) -> int:
-    """Plan the pending batch again with at most ``most`` offsets. Returns how many it had; 0 if it had no more and
-    wasn't changed. Call this only if no output contains any part of the batch.
+    """Plan the pending batch again with at most ``most`` offsets. Returns how many it had; 0 if it had no more than
+    ``most``, and wasn't changed. Call this only if no output contains any part of the batch.
 
     Args:
         starting: the offsets at which the lane's first batch begins.

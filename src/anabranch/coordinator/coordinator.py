@@ -71,8 +71,8 @@ class Coordinator(Operations):
         lease: how long a process counts as alive after a heartbeat, in seconds.
         now: returns the seconds since 1970, for stored times.
         grace: the seconds from the end of a silent process's lease until the process loses its seat. Its lanes are then
-            fenced (see :meth:`fences`) and given to other processes. If None, it keeps its seat until another process
-            takes it.
+            fenced (see :meth:`fences`) and given to other processes. If None, a silent process keeps its seat until
+            another process takes it.
         first: returns the revision from which this coordinator counts when it begins to serve a job: a number that is
             unlikely to be near another coordinator's revisions.
         systems: the systems of the only job, which runs in this process; None for the systems that jobs' settings name.
@@ -313,7 +313,7 @@ class Coordinator(Operations):
         self._sweep_schedule.look()
 
     def look(self) -> None:
-        """Check inputs (see :func:`expand.look`), store from which offsets jobs still have to read (see
+        """Check inputs (see :func:`expand.look`), store the offsets from which jobs still have to read (see
         :class:`reader_positions.ReaderPositions`), sample figures, and delete old history."""
         self.reads.histories.sample()  # because nothing calls tick for a job in one process
         self._sweep_schedule.look()
@@ -353,14 +353,14 @@ class Coordinator(Operations):
     # Requests of a launcher
 
     def demands(self, jobs: Collection[str]) -> list[Demand]:
-        """What served jobs need from a launcher. Includes those of ``jobs`` that ended: they need nothing."""
+        """What each served job needs from a launcher; also, for each ended job in ``jobs``, that it needs nothing."""
         with self.registry.locked_all():
             clock, lease = self.registry.clock, self.registry.lease
             found = [seats.demand(running_job, clock(), lease) for running_job in self.registry.jobs.values()]
             return found + [Demand(job=job, wanted=0, over=True) for job in jobs if self._has_ended(job)]
 
     def launched(self, job: str, launching: LaunchStatus, news: Sequence[tuple[str, str]]) -> None:
-        """Record a launcher's state for a job. ``news`` are pairs of what happened and why."""
+        """Record a launcher's state for a job. ``news`` contains pairs: what happened, and why."""
         if news:
             self._store.note([self.registry.event("launcher", job, "launcher", what, why) for what, why in news])
         with self.registry.locked_as_seen():

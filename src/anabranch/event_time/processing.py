@@ -10,7 +10,8 @@ __all__ = ["closed"]
 
 _TICK = 1_000
 _PART = 10
-"""How many times per gap a session, which can end at any time, is checked for its end, but at most once a second."""
+"""How many times per gap sessions are checked for their ends, but at most once a second. A session can end at any time.
+"""
 
 
 def closed(window: Window, newest: int, now: int) -> int:

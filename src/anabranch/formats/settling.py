@@ -46,6 +46,8 @@ def settled(
     """The formats of a job's streams, by the current settings. Streams that are missing from the result are JSON.
 
     Args:
+        read: the streams that the job reads.
+        written: the streams that the job writes.
         kept: the formats that are stored for the job, or with which it was planned. A confluent format stays as it is,
             so that a repeated batch can read the same records, unless the job writes with it and its schema isn't
             registered yet.

@@ -29,8 +29,8 @@ def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) ->
     the folder.
 
     Raises:
-        AnabranchError: a jar can't be fetched, or has the wrong checksum, and no jar was added to the cache; or the
-            folder can't be made.
+        AnabranchError: a jar can't be fetched or has the wrong checksum (in both cases, no jar was added to the cache),
+            or the folder can't be made.
     """
     try:
         if not wanted.is_there:

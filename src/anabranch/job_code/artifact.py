@@ -67,9 +67,11 @@ class Artifact:
 def pack(home: Path) -> Artifact:
     """Pack the files below ``home``, the job file's folder. The same files give the same hash on every machine.
 
-    In a folder that :func:`unpack` has made, and whose files haven't changed, these files are packed; in a git work
-    tree, the files that git doesn't ignore, committed or not; elsewhere, and if git isn't installed or lists no files,
-    ``*.py`` and ``*.toml``.
+    The folder determines which files are packed:
+
+    - in a folder that :func:`unpack` has made, and whose files haven't changed: these files;
+    - in a git work tree: the files that git doesn't ignore, committed or not;
+    - elsewhere, and if git isn't installed or lists no files: ``*.py`` and ``*.toml``.
 
     Hidden files and folders (names that begin with a dot), Python environments, ``__pycache__``, data files (see
     :data:`anabranch.job_code.listing.DATA`) and links to folders are always excluded; so are submodules, if git lists
@@ -301,7 +303,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Inside ``with``, no other process has this lock. If the process is killed there, the operating system releases
+    """Inside ``with``, no other process has this lock. If this process is killed there, the operating system releases
     the lock.
     """
     with path.open("ab") as file:

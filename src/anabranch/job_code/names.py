@@ -1,5 +1,5 @@
-"""Refuses a job whose modules import a name that is ambiguous: the name of a module next to the job file, and also of
-one of Python's own modules, or of a package that workers need.
+"""Refuses a job whose modules import an ambiguous name: a name that a module next to the job file shares with one of
+Python's own modules, or with a package that workers need.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _OF_GROUPS = ("spark.jobGroup.id", "spark.job.description", "spark.job.interrupt
 
 @contextmanager
 def shown(spark: SparkSession) -> Iterator[None]:
-    """In a notebook, show how many of the Spark tasks that this thread has started inside ``with`` are finished."""
+    """In a notebook, show how many of the Spark tasks started by this thread inside ``with`` have finished."""
     if not _is_notebook():
         yield
         return

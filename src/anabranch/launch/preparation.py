@@ -197,6 +197,9 @@ def start_message(
     """The request to a coordinator to start the job. The lanes in the request have new ids.
 
     Args:
+        until_caught_up: whether the job ends when it has caught up.
+        program: what containers need to run the job; None if the job runs in this process.
+        reset_state: whether a drained job begins without state.
         settings: the settings that the fingerprint describes; None for those with which the job was planned.
     """
     lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))

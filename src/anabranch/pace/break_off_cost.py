@@ -18,8 +18,8 @@ _CLOSE = 1.0
 
 
 def is_worth_it(left: float, spent: float, *, gradual: bool, decided: bool | None = None) -> bool:
-    """Whether breaking a batch off saves enough time, compared with waiting for the seconds that are ``left`` of the
-    batch. Breaking off costs ``BROKEN_OFF`` seconds, and the seconds since the batch began (``spent``), which are lost.
+    """Whether breaking a batch off saves enough time, compared with waiting ``left`` seconds for the batch's end.
+    Breaking off takes ``BROKEN_OFF`` seconds, and loses the ``spent`` seconds since the batch began.
 
     Args:
         decided: whether it was decided before that the batch is broken off; None if nothing was decided. The decision
@@ -49,12 +49,14 @@ def mean_loss(whole: float, delay: float, *, gradual: bool) -> float:
 
     Args:
         whole: the seconds that the whole batch takes.
-        delay: the seconds from the change until the lane is told to end. If the batch ends before, nothing is lost.
+        delay: the seconds from the change until the lane is told to end. If the batch ends before then, nothing is
+            lost.
     """
     last = (whole - _least(gradual)) / 2
     return (last - delay) * ((last + delay) / 2 + BROKEN_OFF) / whole if last > delay else 0.0
 
 
 def _least(gradual: bool) -> float:
-    """By how many seconds what is left of a batch must exceed what was spent on it."""
+    """By how many seconds the time left of a batch must exceed the time spent on it, for breaking off to be
+    worthwhile."""
     return BROKEN_OFF + (_GRADUAL_GAIN if gradual else _GAIN)

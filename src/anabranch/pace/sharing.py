@@ -8,8 +8,8 @@ from dataclasses import dataclass
 __all__ = ["SourceShare", "is_bound", "shares"]
 
 _LEAST = 8
-"""The smallest share of the limit that a source gets is an equal share divided by this number. Records may arrive in
-any source at any time."""
+"""The smallest share of the limit that a source can get is an equal share divided by this number. It isn't 0, because
+records may arrive in any source at any time."""
 
 
 @dataclass(frozen=True)

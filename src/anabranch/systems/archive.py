@@ -16,14 +16,14 @@ __all__ = ["Archive", "Publication", "StreamCut"]
 class StreamCut(Document, frozen=True, kw_only=True):
     """The part of a stream that belongs to a backup: in each partition, all existing entries up to ``last``.
 
-    The tuples are in the order of the partitions. ``starts`` and ``begins`` are empty if nothing was deleted.
+    Each tuple has one item for each partition, in order. ``starts`` and ``begins`` are empty if nothing was deleted.
 
     Attributes:
         id: distinguishes the stream from other streams of the same name.
-        last: the number of the partition's last entry in the backup.
-        ends: the offset after the records of this entry.
-        starts: the offset of the partition's oldest record.
-        begins: where the partition begins, in the form in which the system stores this.
+        last: for each partition, the number of its last entry in the backup.
+        ends: for each partition, the offset after the records of this entry.
+        starts: for each partition, the offset of its oldest record.
+        begins: for each partition, where it begins, in the system's stored form.
     """
 
     id: str
@@ -52,7 +52,7 @@ class Publication:
 
 class Archive(Protocol):
     """The files of a system's streams. Entries and their files don't change until they are deleted, so they can be
-    copied while others write."""
+    copied while other processes write."""
 
     folder: Path
     """The folder of the streams. File names are relative to this folder."""
@@ -74,7 +74,7 @@ class Archive(Protocol):
         ...
 
     def descriptions(self, stream: str, cut: StreamCut) -> Mapping[str, str]:
-        """The contents, by file name, of the small files that turn the other files into a stream."""
+        """The contents, by file name, of the small files that make the other files a stream."""
         ...
 
     def last_entries(self, stream: str, cut: StreamCut) -> Sequence[str]:

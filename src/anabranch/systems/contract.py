@@ -214,7 +214,7 @@ class System(Protocol):
         ...
 
     def known_ends(self, stream: str) -> dict[int, int]:
-        """Like :meth:`high_watermarks`, for repeated calls: a system can continue from its last answer."""
+        """Like :meth:`high_watermarks`, for repeated calls: a system may start its look-up from its last answer."""
         return self.high_watermarks(stream)
 
     @abstractmethod
@@ -241,8 +241,8 @@ class System(Protocol):
     @abstractmethod
     def controls(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
         """The control records of an intermediate stream after ``cursor`` that apply to a reader at ``position`` of a
-        partition: those whose preceding records have all been read. Also returns the new cursor. The first cursor is
-        -1.
+        partition. A control record applies once the reader has read all records before it. Also returns the new cursor,
+        from which the next call continues. The first cursor is -1.
         """
         ...
 
@@ -259,8 +259,8 @@ class System(Protocol):
         return {}
 
     def commit_positions(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
-        """Report a consumer group's positions, by stream and partition, for tools that show lag. Nothing else reads
-        them.
+        """Report a consumer group's positions, by stream and partition, to tools that show lag. anabranch itself
+        doesn't read them.
         """
         return
 
@@ -318,7 +318,7 @@ class System(Protocol):
 
     def recover(self, lane: Lane, epoch: int, new: bool | None) -> None:
         """End what an earlier process of the lane left open at the outputs. The process that has the lane under
-        ``epoch`` calls this before :meth:`published`.
+        ``epoch`` calls this before it calls :meth:`published`.
         """
         return
 
@@ -336,14 +336,14 @@ class System(Protocol):
         ...
 
     def seen(self, lane: Lane) -> int:
-        """Like :meth:`published`, for a running lane, but only for outputs whose writers make rows visible before the
-        driver publishes the batch; -1 if none. Later batches can become visible meanwhile.
+        """Like :meth:`published`, but for a running lane, and only for outputs whose writers make rows visible before
+        the driver publishes the batch; -1 if none. Later batches can become visible during the call.
         """
         return -1
 
     @abstractmethod
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of any of these streams. The values say where this is
+        """The lanes of a job that are recorded as writers of any of these streams: by the lane's id, where this is
         recorded, for messages. Streams that don't exist are skipped. A system that doesn't record a lane's streams
         returns all recorded lanes of the job.
         """

@@ -32,5 +32,5 @@ def can_be_written(folder: Path, what: str) -> None:
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     writable(folder, what)
     for each in missing:
-        with suppress(OSError):  # meanwhile, another process may use it
+        with suppress(OSError):  # another process may use it by now
             each.rmdir()

@@ -1,7 +1,7 @@
 """Packs a record's headers into one JSON string before the record goes through Spark, and unpacks them afterwards.
 
-While Spark sends rows to Python, it measures the size of the Arrow batch after every row. It measures a column of
-structs from its first row each time, so with such a column, sending rows was 5 to 20 times slower.
+While Spark sends rows to Python, it measures the size of the Arrow batch after every row. Each time, it measures a
+column of structs from the first row on, so sending rows with such a column was 5 to 20 times slower.
 """
 
 from __future__ import annotations

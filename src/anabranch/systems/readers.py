@@ -53,14 +53,14 @@ class Readers(Protocol):
         ...
 
     def hold_all(self, stream: str, job: str) -> None:
-        """Keep all existing records for a job that is about to choose its start offsets: make it a reader with the
-        position 0 in all partitions, under a new revision. Promises and errors are those of :meth:`hold`.
+        """Keep all existing records for a job that is about to choose its start offsets: make the job a reader with the
+        position 0 in all partitions, under a new revision. Guarantees and errors are those of :meth:`hold`.
         """
         ...
 
     def hold(self, stream: str, job: str, positions: Mapping[int, int]) -> None:
-        """Make a job a reader of a stream, with these positions or lower ones. Once this returns, the reader is
-        durable, and earlier deletions have ended, so all records that then exist at or after these positions are kept.
+        """Make a job a reader of a stream, with these positions, or lower ones that it already has. Once this returns,
+        the reader is durable and earlier deletions have ended, so all remaining records from these positions on stay.
         (If the process may not store the reader, and the stream has no retention, a warning is enough.)
 
         Raises:
@@ -69,9 +69,9 @@ class Readers(Protocol):
         ...
 
     def advance(self, stream: str, job: str, positions: Mapping[int, int], revision: str) -> bool:
-        """Raise a job's positions, because it won't read earlier records again. Higher positions, and those of other
-        partitions, stay. Returns False and changes nothing if a position may have been lowered since ``revision``,
-        or if the job isn't a reader any more.
+        """Raise a job's positions, because the job won't read earlier records again. Positions that are already higher,
+        and positions of other partitions, stay. Returns False and changes nothing if a position may have been lowered
+        since ``revision``, or if the job isn't a reader any more.
         """
         ...
 

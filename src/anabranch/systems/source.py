@@ -30,6 +30,7 @@ class Limits:
         lane: the lane's id, for tests that kill a process at a crash point.
         commits: the lane's commit folder, for the same tests.
         nothing: whether to read nothing, as if there were no records.
+        line: where workers report their progress; None if they don't report it.
     """
 
     max_rows: int

@@ -21,8 +21,8 @@ __all__ = ["Systems"]
 
 
 class Systems:
-    """anabranch's own systems, and those that settings name. None connects before it is used. ``job`` is '' outside a
-    job.
+    """anabranch's own systems, and those that the settings name. No system connects before it is used. ``job`` is ''
+    outside a job.
 
     Raises:
         ConfigError: two streams are bound to one topic.
@@ -54,11 +54,12 @@ class Systems:
 
     @property
     def all(self) -> list[System]:
-        """anabranch's own systems, and those that settings name."""
+        """anabranch's own systems, and those that the settings name."""
         return [self.named(name) for name in self._settings.systems.sections]
 
     def racks(self, streams: Iterable[str]) -> dict[str, dict[int, tuple[str | None, ...]]]:
-        """What :meth:`System.racks` returns, by ``system/stream``, without streams that lack racks or don't exist."""
+        """What :meth:`System.racks` returns for these streams, by ``system/stream``. Streams that don't exist, or whose
+        system has no racks, are left out."""
         found = {}
         for name in streams:
             system, stream = name.split("/")
@@ -124,7 +125,7 @@ class Systems:
         return max((table.last(lane.job, lane.id) for table in self.tables(lane).values()), default=-1)
 
     def bound(self) -> dict[str, str]:
-        """The system of each stream that is bound to one, and the kind of table of each output to a table."""
+        """By name: the system of each stream that is bound to one, and the kind of table of each output to a table."""
         tables = {output: each.to for output, each in self._settings.outputs.items()}
         streams = {stream: each.system for stream, each in self._settings.streams.items() if each.system is not None}
         return {**tables, **streams}
@@ -144,9 +145,9 @@ class Systems:
         return self.named(self.bound().get(stream, self.default))
 
     def writers(self, name: str, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of any of these outputs; see :meth:`System.writers` and
-        :meth:`Table.writers`. The values say where this is recorded, for messages. ``name`` is the system or the kind
-        of table of the outputs.
+        """The lanes of a job that are recorded as writers of any of these outputs: by the lane's id, where this is
+        recorded, for messages. ``name`` is the outputs' system or kind of table. See :meth:`System.writers` and
+        :meth:`Table.writers`.
         """
         tables = [output for output in streams if self.is_table(output)]
         if not tables:

@@ -29,8 +29,8 @@ except ModuleNotFoundError as error:
 __all__ = ["DeltaFolder"]
 
 _ATTEMPTS = 20
-"""How many times a commit is tried if other commits conflict with it. Commits of other programs can conflict with it,
-and so can a fence of the same lane. Commits of other lanes don't.
+"""How many times a commit is tried if others conflict with it. Commits of other programs can conflict with it, and so
+can a fence of the same lane. Commits of other lanes don't.
 """
 _UNSUPPORTED = "unsupported table features"
 _MAPPING = "delta.columnMapping.mode"
@@ -167,7 +167,7 @@ class DeltaFolder:
             )
 
     def _check_rules(self, table: Any) -> None:
-        """Raise ConflictError for a table that has rules for writers which a commit of finished files breaks."""
+        """Raise ConflictError if a commit of finished files would break a rule that the table has for its writers."""
         properties = table.metadata().configuration
         mapping = properties.get(_MAPPING, "none")
         if mapping != "none":

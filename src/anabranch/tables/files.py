@@ -192,7 +192,7 @@ class Rows:
 
 
 def named(parts: Sequence[bytes]) -> list[FileRef]:
-    """References to files, from what :meth:`Rows.close` returned in Spark tasks."""
+    """The references to files in ``parts``, which :meth:`Rows.close` returned in Spark tasks."""
     return [_read(part) for part in parts]
 
 

@@ -44,8 +44,8 @@ __all__ = ["LONGEST_WAIT", "IcebergTable"]
 
 _ATTEMPTS = 20
 _FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
-"""Any two simultaneous commits to a table conflict. The one that fails is tried again after a random time. The first
-number is the longest wait, in seconds, after the first attempt. This limit doubles with each attempt, up to the second
+"""Any two simultaneous commits to a table conflict. The one that fails is tried again after a random wait. The first
+number is the longest possible wait, in seconds, after the first attempt. It doubles with each attempt, up to the second
 number.
 """
 _MADE = {
@@ -88,7 +88,7 @@ class IcebergOptions(options.Options):
 
 class _OneCommit(Transaction):
     """A commit that succeeds only on top of the version that was read. pyiceberg itself would retry on top of a newer
-    version, even if a fence has made it.
+    version, even a version that a fence has made.
     """
 
     @property

@@ -35,7 +35,7 @@ def check(mark: Mark | None, owner: Owner, where: str) -> Mark:
 
     Raises:
         FencedError: the marker has a higher epoch.
-        StateError: there is no marker, although the owner's fence has created one.
+        StateError: the marker that the owner's fence created is gone.
     """
     if mark is None:
         raise _unmarked(owner, where)

@@ -1,5 +1,5 @@
-"""A table that is a folder of Parquet files. The files directly in it are committed. Each lane has a log of its
-commits and fences.
+"""A table that is a folder of Parquet files. The files directly in the folder are committed. Each lane has a log of the
+lane's commits and fences.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         number: the entry's number, counted from 0.
         batch: the lane's last committed batch; -1 if there is none.
-        files: the files of this batch. Empty for a fence, which is written only after the last batch's files were moved
-            to the table's folder.
+        files: the files of this batch. Empty for a fence: a fence is written only after the last batch's files were
+            moved to the table's folder.
     """
 
     number: int
@@ -72,7 +72,7 @@ class ParquetFolder:
     A batch is committed when its entry is in the lane's log. Then the lane's owner moves the batch's files from
     ``_anabranch/staged`` to ``<path>``. If the owner fails to do this, the next fence of the lane, or the next replay
     of the batch, does it. An entry is a new file with the next number, which only one process can create. A former
-    owner that is too late finds the entry of a fence, with a higher epoch than its own.
+    owner that comes too late finds a fence's entry, whose epoch is higher than its own.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:

@@ -276,8 +276,8 @@ class PostgresqlTable:
         )
 
     def _check_key(self, connection: psycopg.Connection[Any]) -> None:
-        """If the output has a key, check that the table has a unique index on exactly the key's columns, which ``on
-        conflict`` needs. The index may include other columns (``include (b)``). No such index may be deferrable.
+        """If the output has a key, check that the table has a unique index on exactly the key's columns, because ``on
+        conflict`` needs one. The index may include other columns (``include (b)``). No such index may be deferrable.
         """
         query = """
             select array_agg(a.attname::text), i.indimmediate from pg_index i
@@ -323,9 +323,9 @@ class PostgresqlTable:
     def _lock(self, connection: psycopg.Connection[Any], owner: Owner) -> None:
         """Lock the lane's marker, which need not exist yet, until the transaction ends.
 
-        Two processes may have configured the same table as ``orders`` and ``public.orders``, so one of two locks is
-        named after the OID of the schema's table of markers. The other lock keeps out processes of older versions,
-        which take only that lock.
+        Takes two locks. One is named after the OID of the schema's table of markers, because two processes may name the
+        same table differently, as ``orders`` and ``public.orders``. The other lock keeps out processes of older
+        versions, which take only that lock.
         """
         query = "select to_regclass(%s)::oid::text"
         row = connection.execute(query, [self._regclass(connection, _MARKS)]).fetchone()

@@ -39,8 +39,8 @@ _ALSO = {
     "text": ("character", "character varying", "uuid"),
     "jsonb": ("json",),
 }
-"""For some of the types that anabranch gives to new columns, the names, without lengths and precisions, of other types
-that an existing column can have instead.
+"""For some of the types that anabranch gives to new columns: other types that an existing column can have instead, by
+their names without lengths and precisions.
 """
 _NO_ASSIGNMENT = ("uuid",)
 """Types to which PostgreSQL converts text only by an explicit cast."""
@@ -68,7 +68,7 @@ def _bare(kind: str) -> str:
 
 
 def columns_of(connection: psycopg.Connection[Any], table: str) -> dict[str, Column]:
-    """The columns of a table, whose name is given in SQL."""
+    """The columns of a table, by name. ``table`` is the table's name as written in SQL."""
     query = """
         select attname, format_type(atttypid, atttypmod), attnotnull and not atthasdef and attidentity = ''
         from pg_attribute where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped order by attnum
@@ -85,8 +85,8 @@ def assigned(staged: sql.Identifier, held: Column) -> sql.Composable:
 
 
 def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str, table: str) -> None:
-    """Check that a table with the columns ``held`` accepts rows with the columns ``wanted``. ``shown`` is the table's
-    name in messages, ``table`` in SQL.
+    """Check that a table with the columns ``held`` accepts rows with the columns ``wanted``, given as types by name.
+    ``shown`` is the table's name in messages, and ``table`` the table's name in SQL.
 
     Raises:
         ConflictError: a column doesn't fit. The message names the first such column, and says how to fix it.
@@ -159,7 +159,7 @@ def check_text(name: str, column: pa.Array, texts: pa.Array, shown: str) -> None
     returned for the column. ``shown`` is the table's name in messages.
 
     Raises:
-        ConflictError: a text contains it. The message shows the beginning of the value.
+        ConflictError: a text contains U+0000. The message shows the beginning of this text.
     """
     if pa.types.is_string(column.type):
         bad = pc.match_substring(texts, _NUL)

@@ -16,7 +16,7 @@ __all__ = ["LIMITS", "connect", "told"]
 
 _CONNECTS_WITHIN = 5
 _PATIENCE, _STEP = 60.0, 0.5
-"""For how many seconds anabranch tries to connect, and how many seconds it waits between two attempts."""
+"""How many seconds anabranch tries to connect, and how many seconds it waits between two attempts."""
 LIMITS = {
     "lock_timeout": "30s",
     "idle_in_transaction_session_timeout": "10s",  # how long a frozen process can keep its locks

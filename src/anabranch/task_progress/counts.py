@@ -74,6 +74,7 @@ class Count(msgspec.Struct, frozen=True):
 
     Attributes:
         task: the number of the task at factor 1.
+        source: the number of the lane's source from which the rows come; -1 for rows from state.
         offset: the offset of the last finished row's record; None if it isn't known, or if rows don't arrive in the
             order of their records.
         received: how many rows have arrived; 0 if arriving rows aren't counted by bucket.

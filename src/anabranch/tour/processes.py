@@ -57,7 +57,9 @@ class Interruptions:
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """A block that signals don't interrupt: a signal that arrives in it takes effect at its end."""
+        """A block that signals don't interrupt. A signal that arrives during the block takes effect when the block
+        ends.
+        """
         self._deferring += 1
         try:
             yield

@@ -59,8 +59,8 @@ class Screen:
                 self._console.print()  # there is no terminal, on which Enter would have ended the line
 
     def output(self, text: str) -> None:
-        """Print a command's output without lines that contain neither letters nor digits. Of many lines, only the first
-        few and the last few are printed. Long lines are cut."""
+        """Print a command's output without lines that contain neither letters nor digits. If there are many lines, only
+        the first few and the last few are printed. Long lines are cut."""
         lines = [line.rstrip() for line in text.splitlines() if any(map(str.isalnum, line))]
         if len(lines) > _FIRST + _LAST + 1:
             left_out = len(lines) - _FIRST - _LAST

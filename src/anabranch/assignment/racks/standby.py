@@ -55,7 +55,7 @@ def place(it: Instance, active: Whole) -> Standbys:
 
 
 def copies_of(it: Instance) -> tuple[int, int]:
-    """For how many standbys of a task spread comes first, and for how many others cost does."""
+    """The number of a task's standbys for which spread comes first, and the number of those for which cost does."""
     copies = min(it.problem.standbys, len(it.slots) - 1)
     first = it.problem.reliable_standbys
     if first is None:

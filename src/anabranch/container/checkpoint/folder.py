@@ -220,8 +220,8 @@ class Folder:
             self.tree.remove(name, durable=True)  # successors continue from the batch before
 
     def clear_broken(self, former: Folder) -> None:
-        """Remove from this folder, a copy of ``former``, what a batch that was broken off there has left. If no batch
-        is planned, forget where the query began, too. Call this only if no query has run in the copy.
+        """Remove from this folder, which is a copy of ``former``, what a batch that was broken off in ``former`` has
+        left. If no batch is planned, also forget where the query began. Call this only if no query has run in the copy.
         """
         if self.planned() < 0:
             self.begin_anew()

@@ -2,7 +2,8 @@
 next check.
 
 Without these checks, a query would try for minutes to write to a stream that is gone. And nobody would notice that
-records are missing from an output that was set back. The lane doesn't write committed batches again.
+records are missing from an output that was set back: the lane doesn't write committed batches again, so the records
+would stay missing.
 """
 
 from __future__ import annotations

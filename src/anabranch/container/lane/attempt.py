@@ -133,8 +133,8 @@ class Attempt:
         }
 
     def pending_ranges(self) -> dict[str, tuple[int, int]]:
-        """The pending batch's first offset and end offset, by SSP; {} if no batch is pending, or this can't be found
-        out."""
+        """The pending batch's first offset and end offset, by SSP; {} if no batch is pending, or if this can't be
+        determined."""
         try:
             folder = self.folder_in_use
             return (

@@ -40,7 +40,8 @@ class BatchShrinker:
         return True
 
     def outlasting(self) -> BatchProgress | None:
-        """The progress of the running batch, if it will probably take too long and can be run again with fewer rows."""
+        """The progress of the running batch, if it will probably take too long and can be run again with fewer rows;
+        otherwise None."""
         query = self._attempt.query
         if query is None or query.plan.stateful or math.isinf(query.outputs.allowed):
             return None

@@ -32,9 +32,9 @@ __all__ = [
 ]
 
 _PATIENCE, _OVERDUE = 0.5, 2.0
-"""The seconds for which a batch whose remaining time is unknown may go on before it is broken off: if the usual
-duration of batches is unknown, and if it is known and exceeded. A late batch usually ends soon: the machine is busy,
-above all while the successors' queries start.
+"""The seconds for which a batch whose remaining time is unknown may go on before it is broken off: ``_PATIENCE`` if the
+usual duration of batches is unknown, and ``_OVERDUE`` if it is known, but exceeded. (An overdue batch usually ends
+soon: it is late because the machine is busy, above all while the successors' queries start.)
 """
 BRIEF = 1.0
 """In seconds. A shorter batch hardly delays a change, and the successors' queries can start while it runs."""
@@ -87,8 +87,8 @@ def estimated(
 ) -> float | None:
     """The expected seconds until the end of a batch; None if unknown, or if the expected time has passed.
 
-    The estimate is based on the batch's progress, otherwise on its records and the ``cost`` of batches, otherwise on
-    the usual duration.
+    The estimate is based on the batch's progress (``at``) if that says how much time is left, otherwise on the batch's
+    records and the ``cost`` of batches, otherwise on the usual duration.
     """
     if at is not None and at.number == number:
         if at.left is not None:

@@ -60,7 +60,7 @@ class Run:
 
     Attributes:
         folder_epoch: the epoch of the folder that the coordinator knows for the lane, 0 for none.
-        owner_lost: whether the owner of this folder was lost; then the lane gets a copy.
+        owner_lost: whether the owner of this folder was lost. If so, the lane gets a copy of the folder.
         decision: see :class:`anabranch.protocol.container.WantedLane`.
         rested: whether the pause before the next attempt is over.
         thread_ended: whether the thread of the last attempt has ended.

@@ -32,8 +32,8 @@ _Key = tuple[str, int]
 def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
     """The start offsets of a lane for the partitions that its predecessors have read, by whole SSP.
 
-    None if the lane has no predecessors, if it isn't known where each of them ends, if none of them has read an SSP
-    that isn't ``fresh``, or if they end at different offsets of the same SSP.
+    None if the lane has no predecessors, if it isn't known where each of them ends, if they end at different offsets of
+    the same SSP, or if none of them has read one of the lane's SSPs that isn't ``fresh``.
 
     Args:
         ends: for each lane, the offsets at which the lane ends, by whole SSP.

@@ -60,7 +60,7 @@ class Life:
         return self._state.closing is Closing.NOW
 
     def decided(self, batch: int) -> bool | None:
-        """Whether the coordinator has decided that this batch is broken off; None if it has decided nothing."""
+        """The coordinator's decision whether to break off this batch; None if there is no decision."""
         decision = self._state.decision
         return decision.break_off if decision is not None and decision.batch == batch else None
 

@@ -81,8 +81,8 @@ class Queries:
             prestarted.abandon()
 
     def make(self) -> LaneQuery:
-        """Make the query for the current content of the folder. The plan of a pending batch is corrected if the clock
-        was set back, and reduced, if this is possible, if the batch took too long."""
+        """Make the query for the current content of the folder. If the clock was set back, the plan of a pending batch
+        is corrected. If the batch took too long, it is planned again with fewer rows, if possible."""
         query = self._made()
         self.mend_time(query)
         self._shrinker.shrink(query)

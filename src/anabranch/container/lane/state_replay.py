@@ -14,9 +14,9 @@ from anabranch.spark.query.history import CompletedBatch
 __all__ = ["StateReplay"]
 
 _EACH = 5e-6
-"""The seconds of work that replaying one change takes, as long as it hasn't been measured."""
+"""The seconds of work that replaying one change is assumed to take, as long as it hasn't been measured."""
 _MOST = 1000
-"""The number of versions that are kept apart."""
+"""The number of versions whose work is kept separately. If there are more, the oldest are added up."""
 
 
 class StateReplay:

@@ -20,9 +20,9 @@ __all__ = ["Patience", "SurroundingsWait"]
 log = logs.get_logger()
 
 _RUNS_WELL = 20.0
-"""In seconds. If a query runs longer than this without failing, the lane no longer counts as waiting. If it has nothing
-to do, the wait is over, even without a new batch; otherwise it continues if the query fails before its next batch is
-committed."""
+"""In seconds. If a query runs longer than this without failing, the lane no longer counts as waiting. If the lane then
+has nothing to do, the wait is over, even without a new batch; otherwise the wait continues if the query fails before it
+commits its next batch."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class SurroundingsWait:
         """The last batch that was known to be committed when the lane failed last."""
         self._runs_since: float | None = None
         self._well_since: float | None = None
-        """Since when the lane runs well, although the wait isn't over; None if it doesn't."""
+        """Since when the lane has been running well, although the wait isn't over; None if it hasn't."""
 
     @property
     def awaits(self) -> str:
@@ -91,7 +91,8 @@ class SurroundingsWait:
     def look(self, report: LaneReport) -> bool:
         """End the wait, if there is one, once the lane has committed a batch, has ended, or has run for a while without
         a failure. If the lane still has something to do then, it no longer counts as waiting; but if it fails before it
-        commits a batch, the same wait continues. Returns whether this call has made the lane not count as waiting."""
+        commits a batch, the same wait continues. Returns whether the lane counted as waiting before this call, but no
+        longer does."""
         if self._wait is None or report.phase not in (LanePhase.RUNNING, LanePhase.ENDED):
             return False
         if self._runs_since is None:

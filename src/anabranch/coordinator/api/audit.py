@@ -1,6 +1,6 @@
-"""The audit trail: who sent which request, from where, and with what result. It contains refused requests, requests
-that read settings, code or records, and requests to change something (except heartbeats and requests for seats, which
-containers send all the time).
+"""The audit trail: who sent which request, from where, and with what result. It contains all refused requests. Of the
+others, it contains those that read settings, code or records, and those that change something (except heartbeats and
+requests for seats, which containers send all the time).
 
 A recorded request becomes a line of JSON in a file of bounded size. If its path names a job, it also becomes an event
 of the job, unless it only asked what a change would do: a page that plans sends such a request for each keystroke.

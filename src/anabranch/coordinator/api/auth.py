@@ -154,7 +154,7 @@ class Access:
     async def _note(
         self, trail: AuditTrail, scope: Scope, headers: Headers, role: Role | None, receive: Receive, send: Send
     ) -> None:
-        """Fulfil a request, and record it, also if that fails: what it changed may be stored all the same."""
+        """Fulfill a request, and record it even if it fails: what it changed may be stored all the same."""
         noted = False
 
         async def noting(message: Message) -> None:

@@ -44,8 +44,8 @@ class Names:
 
     Args:
         hosts: the names that may be in ``Host``, without ports.
-        origins: the names, with any port that isn't the default, that may be in ``Origin`` although they differ from
-            ``Host``, as behind a proxy that passes the browser's ``Origin`` on.
+        origins: the names that may be in ``Origin`` although they differ from ``Host``, as behind a proxy that passes
+            the browser's ``Origin`` on. A name includes the port, unless it is the default port.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -110,9 +110,9 @@ def _is_link(method: str, path: str, headers: Headers) -> bool:
 
 
 def wrong_kind(method: str, path: str, headers: Headers) -> Refusal | None:
-    """The refusal of a request whose ``Content-Type`` is wrong; None if it fits, or if the request only reads. JSON
-    fits, or no ``Content-Type`` if there is no body; for a request that stores an artifact, ``application/zip``,
-    ``application/octet-stream``, or none.
+    """The refusal of a request whose ``Content-Type`` is wrong; None if it fits, or if the request only reads. If
+    the request stores an artifact, ``application/zip``, ``application/octet-stream`` and no ``Content-Type`` fit. For
+    any other request, JSON fits and, if there is no body, no ``Content-Type``.
     """
     if method in _SAFE:
         return None

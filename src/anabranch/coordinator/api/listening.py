@@ -71,7 +71,7 @@ class Server:
         ending.start()
 
     def close(self) -> None:
-        """Refuse new requests, and wait until running ones have finished, for which they get a second."""
+        """Refuse new requests, and wait until the running ones have finished, but no longer than a second."""
         self._refuse()
         self._thread.join(_STARTED_WITHIN)
         self._listener.close()
@@ -102,7 +102,7 @@ def serve(coordinator: Coordinator, port: int = 0, token: str | None = None, tra
 
 
 def keep_prompt() -> None:
-    """Set up a process that only coordinates so that heartbeats are answered promptly whatever else it does.
+    """Set up a process in which only a coordinator runs, so that it answers heartbeats promptly whatever else it does.
 
     A thread that plans a change computes for up to a second, and each step of a heartbeat waits until that thread lets
     others run, so threads take turns more often than usual. The garbage collector, which stops all threads, runs

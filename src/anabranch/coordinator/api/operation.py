@@ -83,6 +83,7 @@ class Operation(Generic[P, R]):
         result: the type of the result: one or several documents, a dict, bytes, text, a number or a bool; NoneType if
             there is no result.
         field: the field of the response that contains the result; empty if the response is the result itself.
+        changes: whether the operation can change something.
         private: whether the operation requires the role ``operate``. If not, the role ``read`` suffices.
         by_leader: whether only the coordinator that leads may carry out the operation.
         asks_systems: whether the operation may wait for answers from the systems of a job's streams.
@@ -150,9 +151,11 @@ def operation(
     by_generation: bool = False,
     fresh_for: float = 0.0,
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Operation[P, R]]:
-    """Makes an operation from a method. Name, parameters, request and result come from its signature, the summary from
-    its docstring. A parameter that the path names is sent in the path, a document or bytes as the body, and any other
-    parameter in the query.
+    """Makes an operation from a method. Name, parameters, request and result come from the method's signature, and the
+    summary comes from its docstring. A parameter that the path names is sent in the path, a document or bytes as the
+    body, and any other parameter in the query.
+
+    For the arguments not listed here, see :class:`Operation`.
 
     Args:
         private: if False, clients with the role ``read`` also get the answer. So it must not contain settings, code, or

@@ -96,7 +96,14 @@ class ResponseCache:
     async def get(
         self, asked: str, key: str, fresh_for: float, build: Callable[[], Awaitable[Representation]]
     ) -> Representation:
-        """The stored answer, if it has this ``key`` and is still fresh; otherwise a new answer."""
+        """The stored answer, if it has this ``key`` and is still fresh; otherwise a new answer.
+
+        Args:
+            asked: the request. Identical requests have the same text.
+            key: the state to which the answer belongs. An answer with another key is out of date.
+            fresh_for: how many seconds a new answer stays fresh.
+            build: makes a new answer.
+        """
         entry = self._entries.setdefault(asked, _Entry())
         self._entries.move_to_end(asked)
         while len(self._entries) > _MOST_KEPT:

@@ -222,7 +222,7 @@ class _Endpoints:
         return Response(_content(operation, number), media_type="application/json")
 
     async def _events(self, request: Request) -> Response:
-        """Answer a request for events, without a thread while it waits."""
+        """Answer a request for events. While the request waits, it occupies no thread."""
         operation = Operations.events
         arguments = dict(zip(operation.signature.parameters, await _arguments(operation, request), strict=True))
         wait = min(arguments.pop("wait"), MOST_WAIT)

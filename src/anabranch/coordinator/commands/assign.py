@@ -56,8 +56,8 @@ def check(running_job: RunningJob) -> None:
 
 
 def plan(running_job: RunningJob, present: Generation, request: str) -> NextGeneration:
-    """The next generation of a job, with the tasks in the seats that they should have. If no task moves, it has no new
-    lanes.
+    """The next generation of a job, with the tasks in the seats that they should have. If no task moves, the generation
+    has no new lanes. ``request`` is the request's id; empty if it has none.
     """
     check(running_job)
     its = {lane.id: lane for lane in running_job.lanes}

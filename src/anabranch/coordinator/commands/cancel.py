@@ -26,10 +26,15 @@ def run(context: Context, job: str) -> None:
 
 
 def check(running_job: RunningJob, present: Generation) -> None:
-    """Raises ConflictError if the job is neither being changed nor draining, or if the change or drain can't be undone:
-    partitions or streams were added, the change itself undoes another one, a lane has begun with the code of a new
-    deployment, a lane has failed that had begun or has no predecessors, a rewound job is already processing records
-    again, or a draining job's event time has ended.
+    """Raises ConflictError if the job is neither being changed nor draining, or if the change or drain can't be undone
+    for one of these reasons:
+
+    - partitions or streams were added,
+    - the change itself undoes another one,
+    - a lane has begun with the code of a new deployment,
+    - a lane that had begun, or that has no predecessors, has failed,
+    - a rewound job is already processing records again,
+    - a draining job's event time has ended.
     """
     if running_job.progress.drain is not None:
         draining.check_cancellable(running_job.job, running_job.progress.drain)

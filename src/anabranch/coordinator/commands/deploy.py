@@ -54,8 +54,8 @@ def change(
 
     Raises:
         ConflictError: the job had changed each time a plan was ready, or it doesn't run here and another process has
-            it. Also raises the errors of :func:`present`,
-            :func:`check`, ``planned`` and :func:`off_lock.check_expected`.
+            it. Also raises the errors of :func:`present`, :func:`check`, ``planned`` and
+            :func:`off_lock.check_expected`.
     """
     registry = context.registry
     for _ in range(off_lock.TRIES):

@@ -76,6 +76,8 @@ def plan(
 
     Args:
         counts: the partition counts of the inputs and of streams that match the patterns, by ``system/stream``.
+        who: who wants the change.
+        request: the request's id; empty if it has none.
         begins: whether the job has just been started, and its lanes haven't started yet.
 
     Raises:

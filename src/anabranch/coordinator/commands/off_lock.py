@@ -62,7 +62,7 @@ class JobSnapshot:
 
 
 def take(registry: JobRegistry, running_job: RunningJob) -> JobSnapshot:
-    """A snapshot of a job whose lock the caller holds. It is cheap even if the job has many tasks."""
+    """A snapshot of a job whose lock the caller holds. Taking it is cheap even if the job has many tasks."""
     return JobSnapshot(running_job.snapshot(), registry.present(running_job))
 
 

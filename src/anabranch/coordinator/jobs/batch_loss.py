@@ -20,8 +20,8 @@ off. If batches take less than ``_LONG``, another one may be running when a plan
 progress isn't used.
 """
 _NOTICED, _TAKEN = 0.2, 1.0
-"""The assumed seconds from a change until lanes are told to end: usually, and if their successors first take over
-slots. A batch that begins meanwhile is brief.
+"""The assumed seconds from a change until lanes are told to end: ``_TAKEN`` if their successors first take over slots,
+``_NOTICED`` otherwise. A batch that begins meanwhile is brief.
 """
 _REPORTED_EVERY = 1.0
 """The assumed maximum age, in seconds, of the report of a lane with a running batch."""
@@ -39,7 +39,7 @@ class BatchLoss:
 
     Attributes:
         seconds: the expected loss.
-        decision: whether the batch is expected to be broken off; None if no batch is long enough for that question.
+        decision: whether the batch is expected to be broken off; None if no batch is long enough for this to matter.
         delay: the seconds from the change until the batch has been broken off, if it is.
     """
 

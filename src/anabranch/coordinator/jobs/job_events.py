@@ -62,7 +62,7 @@ def predicted(job: str, at: float, result: ChangeResult) -> list[Event]:
 
 def measured(job: str, at: float, pause: float, expected: float, lane: str = "") -> Event:
     """The event about a change's measured and expected pause, in seconds. The measured one is 0.0 if no pause was seen,
-    normally because no records arrived. ``lane`` ended the measured one."""
+    normally because no records arrived. ``lane`` is the new lane whose output ended the pause."""
     pause, expected = max(0.1, round(pause, 1)) if pause else 0.0, round(expected, 1)
     return Event(
         kind="change",
@@ -113,8 +113,8 @@ def of_lane(
     container: str = "",
     mark: MarkKind | None = None,
 ) -> Event:
-    """An event about a lane, which is the subject of the sentence ``what``. A ``container`` that has reported it takes
-    the place of ``who``.
+    """An event about a lane, which is the subject of the sentence ``what``. If a ``container`` has reported the event,
+    it takes the place of ``who``.
     """
     return Event(
         kind=kind,

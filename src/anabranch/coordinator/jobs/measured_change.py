@@ -95,8 +95,8 @@ class MeasuredChange:
         return MeasuredPause(self._first[follower.id] - self._began(before), follower.id, self._lost(before))
 
     def _lost(self, before: str) -> float:
-        """The seconds of a lane's pause that are due to a batch that was broken off: it was if the lane wrote nothing
-        after the change was accepted."""
+        """The seconds of a lane's pause that are due to a batch that was broken off. The batch counts as broken off
+        if the lane wrote nothing after the change was accepted."""
         loss, began = self.losses.get(before), self._began(before)
         if loss is None or loss.decision is None or began >= self.at:
             return 0.0

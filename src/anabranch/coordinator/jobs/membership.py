@@ -238,8 +238,8 @@ class Membership:
         return len(running_job.seats.processes) < before
 
     def is_doomed(self, process: Process, end: float) -> bool:
-        """Whether a process loses its seat: because its lease ended at ``end`` or earlier, or because this was certain
-        before. Once this is true, no heartbeat can prevent the loss.
+        """Whether it is certain that a process loses its seat: its lease ended at ``end`` or earlier, or the loss was
+        already certain before. No heartbeat can then prevent the loss.
         """
         with self._registry.leases:
             process.doomed = process.doomed or process.lease_ends <= end

@@ -42,7 +42,9 @@ class NextDeployment:
 
     Attributes:
         ending: the lanes that end, as they should be stored.
-        who: who requested the deployment. The event says this, ``what`` happens, and ``why``.
+        who: who requested the deployment.
+        what: what happens, for the event.
+        why: why it happens, for the event.
     """
 
     start: StartRequest

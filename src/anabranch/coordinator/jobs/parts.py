@@ -95,7 +95,7 @@ class Offer:
 
 
 def _without_reports(lane: Lane) -> Lane:
-    """A lane without its state, ``ran`` and ``begun``, which the container has reported itself or learns from other
+    """A lane without its state, ``ran`` and ``begun``, which the container itself has reported or learns from other
     orders."""
     return msgspec.structs.replace(lane, state=LaneState.PLANNED, ran=False, begun=False)
 

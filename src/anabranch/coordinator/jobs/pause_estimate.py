@@ -114,9 +114,9 @@ def _first_batch(following: Lane, lane: Lane, report: LaneReport, shown: Experie
 
 
 def _at_once(lane: Lane, report: LaneReport) -> int:
-    """How many records functions process at the same time, at most: at factor 1, one for each partition, but no more
-    than Spark tasks run at once; at a higher factor, one for each bucket. If functions process one key after another,
-    the number of partitions is used for any factor.
+    """The largest number of records that functions process at the same time. At factor 1, it is the number of
+    partitions or, if fewer Spark tasks run at once, the number of these tasks; at a higher factor, it is the number of
+    buckets. If functions process one key after another, it is the number of partitions, whatever the factor.
     """
     several, times = partitions(lane), report.load.batch_times
     if report.load.sequential:

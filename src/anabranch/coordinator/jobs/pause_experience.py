@@ -17,7 +17,7 @@ __all__ = ["Experience", "partitions", "usual_overhead"]
 _STATE_SPEED = 100e6
 """The assumed bytes of state per second that are copied and opened, as long as this hasn't been measured."""
 _LITTLE = 0.1
-"""The least seconds that replaying or copying is taken to need."""
+"""The smallest number of seconds that replaying or copying is assumed to take."""
 _CONTAINER = 15.0
 """The assumed seconds until a container is ready, as long as this hasn't been measured."""
 _NEW = 0.5
@@ -92,10 +92,14 @@ class Experience:
         return its.state_bytes / self.state_speed + its.replay_seconds * self.replaying
 
     def slowness(self, kind: Kind) -> float:
-        """The expected overhead of a change of this kind, as a multiple of the assumed overhead. If no such change has
-        been measured, it is the geometric mean over the kinds that have been; 1.0 if there are none. The square root is
-        taken of it unless all these changes are within containers, because changes that involve several containers
-        differ much, and changes within containers say little about them.
+        """The expected overhead of a change of this kind, as a multiple of the assumed overhead; 1.0 if no change has
+        been measured.
+
+        If no change of this kind has been measured, the result comes from a geometric mean: over the measured kinds
+        that, like this one, happen within containers or, like this one, don't; over all measured kinds if there are
+        none of those. If all of these kinds happen within containers, including this one, the result is the mean;
+        otherwise, it is the square root of the mean, because changes that involve several containers differ much, and
+        changes within containers say little about them.
         """
         if kind in self.overhead or not self.overhead:
             return self.overhead.get(kind, 1.0)

@@ -1,6 +1,6 @@
-"""Stores the offsets from which a job still has to read: next to each stream that is in the embedded log, or in
-another system that keeps track of its readers. The stream's retention keeps the records from these offsets on. In the
-job's intermediate streams, in any system, earlier records are deleted.
+"""Stores the offsets from which a job still has to read a stream. They are stored next to the stream if it is in the
+embedded log, or in another system that keeps track of the readers of streams. The stream's retention keeps the records
+from these offsets on. In the job's intermediate streams, in any system, earlier records are deleted.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class _Place:
 
 @dataclass
 class ReaderPositions:
-    """Once a minute, stores the lower of each job's positions now and a minute ago, and deletes the records before them
-    from the job's intermediate streams. Thread-safe.
+    """Once a minute, compares each job's positions with those of a minute ago, stores the lower ones, and deletes the
+    records before these from the job's intermediate streams. Thread-safe.
 
     The positions of a minute ago count because a power cut can destroy the last batches in a lane's folder, and the
     lane then reads their records once more. The delay also keeps the records that a job should read again after a
@@ -202,8 +202,8 @@ class ReaderPositions:
 
     def _unread(self, job: str) -> tuple[Positions | None, set[str]]:
         """The lowest offsets that a job still has to read, and its intermediate streams. None and an empty set if the
-        job isn't served, during a change, and while no lane of a deployment that replaces another has begun: if the
-        change or the deployment is undone, other lanes may continue from where closed lanes ended.
+        job isn't served, if it is being changed, or if its deployment replaces another one and none of its lanes has
+        begun: if the change or the deployment is undone, other lanes may continue from where closed lanes ended.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)

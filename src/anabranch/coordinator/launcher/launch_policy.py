@@ -22,8 +22,8 @@ ENDS_WITHIN = 75.0
 """How many seconds a container has to end after a signal. (Containers promise to end within 60 seconds.)"""
 SURPLUS_FOR = 10.0
 SPARE_AFTER = 30.0
-"""For how many seconds processes that would only stand by aren't started, so that they don't compete for cores with a
-change, a start or a fail-over."""
+"""For how many seconds the start of processes that would only stand by is postponed, so that they don't compete for
+cores with a change, a start or a fail-over."""
 
 _NO_FAILURE = (0, ConflictError.exit_code)
 """Exit codes that aren't failures: the container returned its seat, or was expelled."""
@@ -84,7 +84,7 @@ class Member:
 @dataclass(frozen=True)
 class ProcessEnd:
     """How a process ended: its exit code, negative for a signal (None if unknown), and an error or the last lines from
-    its log. If it couldn't be started, the reason.
+    its log. If the process couldn't be started, the reason.
     """
 
     code: int | None

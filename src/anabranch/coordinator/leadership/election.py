@@ -22,8 +22,8 @@ class Election:
     renewal for longer than the lease. It doesn't wait if nobody has ever led, or if the leader has resigned.
 
     Args:
-        store: the store. From now on, its writes fail unless this candidate has claimed the lead, and nobody has since.
-            Other code must not use this object to claim the lead or to resign.
+        store: the store. From now on, its writes fail unless this candidate was the last to claim the lead. Other
+            code must not use this object to claim the lead or to resign.
         clock: a clock in seconds that keeps running while the machine sleeps.
         lease: how many seconds the lease lasts after it was claimed or renewed.
         grace: how many seconds longer than another candidate's lease this candidate waits.

@@ -11,11 +11,11 @@ __all__ = ["delete"]
 
 
 def delete(folder: Path, so_far: str, cure: str, *, levels: int = 0) -> None:
-    """Delete a folder, if it exists. If it is a link, as to another disk, empty the folder to which the link leads, and
-    remove the link.
+    """Delete a folder, if it exists. If it is a link, for example to another disk, empty the folder to which the link
+    leads, and remove the link.
 
     Args:
-        so_far: what has been done before, for the error.
+        so_far: what has been done before, for the error's message.
         cure: what to do after the error's cause is gone.
         levels: how many levels below the folder may also be links to folders. Other links are only removed.
 

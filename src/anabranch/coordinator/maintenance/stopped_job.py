@@ -99,8 +99,8 @@ def _led(store: Store, leader: LeaderRecord) -> ConflictError:
 
 @contextmanager
 def _interrupted_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does, so what ``with`` holds is given back. A second SIGTERM ends the process at
-    once."""
+    """Let SIGTERM do what Ctrl-C does, so that ``with`` statements give back what they hold. A second SIGTERM ends the
+    process at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -118,7 +118,7 @@ def _interrupted_by_sigterm() -> Iterator[None]:
 
 @contextmanager
 def _renewed(store: Store) -> Iterator[None]:
-    """Renew the lease of a store until the end of ``with``: to copy folders can take much longer than a lease."""
+    """Renew the lease of a store until the end of ``with``: copying folders can take much longer than a lease."""
     ended = threading.Event()
 
     def renew() -> None:

@@ -241,7 +241,7 @@ def decide(
     after: Findings,
     now: float,
 ) -> Verdict:
-    """The factor that a job should have.
+    """The factor that a job should have, given ``look`` and ``after``, the results of :func:`looked`.
 
     If records would wait too long, the factor can be raised as soon as the effect of the last change can be seen.
     Otherwise, the factor is changed only after the cooldown; in a deployment's first generation, it can be raised

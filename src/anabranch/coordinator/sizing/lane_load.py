@@ -74,8 +74,8 @@ class LaneLoad:
         seconds: the duration, in seconds, of the batch in which ``rate`` was observed.
         sure: whether the observations suffice to tell what takes the time.
         working: the share of the time that functions need for arriving records, on the bucket with the most work.
-        hot: for how many seconds per record functions held up the lane in the last batch, or in the running one if it
-            tells more.
+        hot: the seconds per record for which functions held up the lane in the last batch, or in the running batch if
+            that is better evidence.
         usually_hot: how many seconds per record functions took on their busiest bucket in the last half minute.
         rest: how many seconds per record everything else takes, without the fixed part of a batch.
         skew: as in :class:`anabranch.protocol.lane_report.LoadReport`.

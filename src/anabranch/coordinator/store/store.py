@@ -244,8 +244,8 @@ class Store:
         noted: Sequence[Event] = (),
         gone: str = "",
     ) -> None:
-        """Like :meth:`create_deployment`, for a deployment that continues from that of ``start.model.replaces``. This
-        one gets the state ``former``, and ``changed`` lanes are stored. With ``gone``, all processes lose their seats.
+        """Like :meth:`create_deployment`, for a deployment that continues from ``start.model.replaces``. The latter
+        gets the state ``former``, and ``changed`` lanes are stored. With ``gone``, all processes lose their seats.
         """
         with self.writing(event, *noted) as connection:
             rows.replace_deployment(connection, start, state, former, event.at)

@@ -19,7 +19,7 @@ def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], syste
     """The offsets from which to read again, keyed by whole SSPs in text form.
 
     After this call, the embedded log keeps the existing records of these partitions until the job has begun to read
-    from these offsets. If the job isn't rewound, it normally keeps them for at least a minute. In a system that
+    from these offsets. If the job isn't rewound, the log normally keeps them for at least a minute. In a system that
     doesn't know which jobs read its streams, such as Kafka, retention may delete records at any time.
 
     Args:

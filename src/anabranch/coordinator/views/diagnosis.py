@@ -20,7 +20,7 @@ _SPAN = 20.0
 """How many seconds the figures must cover for a rate to be conclusive."""
 _GROWS = 1.1
 _BEHIND_SECONDS = 30.0
-"""A backlog is reported only if reading it would take at least this time, in seconds, if no more records came in."""
+"""A backlog is reported only if reading it, without any new records, would take at least this many seconds."""
 _BUSY, _SKEWED = 0.9, 3.0
 _HELD_MS = 60_000
 _BEHIND = 10
@@ -176,7 +176,7 @@ def _restarts(status: JobStatus, at: float, change: ChangeProgress | None) -> It
 
 
 def _waiting(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
-    """Finds lanes that wait until something outside the job is well again, once for each such thing."""
+    """Finds lanes that wait until something outside the job works again; one finding for each such thing."""
     waiting: dict[str, list[LaneReport]] = defaultdict(list)
     for _, report in _open(status):
         if report is not None and report.attempt.awaits:

@@ -84,7 +84,7 @@ class JobHistory:
             by_stage.setdefault(lane.stage, []).append((lane, report))
             _put(self.lanes, lane.id, slot, HOUR, _figures([report]))
         if not live_view.all_heard(open_lanes(job.lanes), job.reports):
-            return  # sums of some of the lanes would look like a change
+            return  # a sum over only some of the lanes would look like a change
         for stage, its in by_stage.items():
             _put(self.stages, stage, slot, DAY, _figures([report for _, report in its]))
         if lanes:

@@ -40,7 +40,7 @@ def lag_of(reports: Iterable[LaneReport]) -> int | None:
 
 
 def all_heard(lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> bool:
-    """Whether each running lane has reported since this coordinator has served the job."""
+    """Whether each running lane has reported since this coordinator began to serve the job."""
     return all(lane.id in reports for lane in lanes if lane.state is LaneState.RUNNING)
 
 

@@ -18,7 +18,7 @@ __all__ = ["COLUMNS", "PartitionFilter", "partitions"]
 COLUMNS = ("ssp", "lane", "position", "end", "lag", "held", "idle", "time")
 _LAG, _IDLE, _TIME = COLUMNS.index("lag"), COLUMNS.index("idle"), COLUMNS.index("time")
 _NEAR = 60_000
-"""How many ms later than the earliest time a partition's time can be, for the partition to count as holding."""
+"""A partition counts as holding if its time is at most this many ms later than the earliest time of any partition."""
 
 
 @dataclass(frozen=True)

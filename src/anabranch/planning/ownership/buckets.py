@@ -1,4 +1,4 @@
-"""Determines which buckets belong to a lane, and from which offsets their records do."""
+"""Determines which buckets belong to a lane, and the offset from which the records of each bucket do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEVER = 2**63 - 1
 
 
 def floors(lane: Lane) -> dict[SSP, tuple[int, ...]]:
-    """For each whole partition that the lane reads, without those that it broadcasts: for each bucket, the offset from
+    """For each whole partition that the lane reads, unless it is broadcast: for each bucket, the offset from
     which its records belong to the lane, or NEVER if none of its records do. The number of a partition's buckets is the
     factor to which they belong.
     """

@@ -52,7 +52,7 @@ class KeyPart(NamedTuple):
 
 class Former:
     """The final positions of SSPs of the same partition, from which lanes continue. One object serves all SSPs of the
-    partition: a partition can have a thousand, before as well as after a change.
+    partition: there can be a thousand of them, before as well as after a change.
     """
 
     def __init__(self, former: Iterable[FormerPosition]) -> None:

@@ -1,4 +1,4 @@
-"""Determines, for virtual tasks, of which task at factor 1 (by number) each is a part, and which bucket it has."""
+"""Determines, for each virtual task, the number of the task at factor 1 of which it is a part, and its bucket."""
 
 from __future__ import annotations
 

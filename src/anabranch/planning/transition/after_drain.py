@@ -74,8 +74,8 @@ def continuing(
     new_id: Callable[[], str],
 ) -> tuple[JobModel, tuple[Lane, ...]]:
     """A plan for the deployment after a drain, in which each stage with an operator that keeps its state has the tasks
-    that the stage had when it was drained, in the same seats. Partitions that were added meanwhile are left out; to
-    take them in is an expansion, which puts them into the task that has the state of their keys.
+    that the stage had when it was drained, in the same seats. Partitions that were added meanwhile are left out:
+    taking them in is an expansion, which puts them into the task that has the state of their keys.
 
     Args:
         planned: the lanes as planned for the factor and the containers of the drained deployment.
@@ -108,7 +108,7 @@ def continuing(
 def _as_drained(
     stage: StageModel, planned: Sequence[Lane], former: JobModel, kept: Mapping[str, Sequence[Lane]]
 ) -> tuple[StageModel, StageModel | None]:
-    """A planned stage and, if its tasks are those of a stage that was drained, that one."""
+    """A planned stage and, if it gets the tasks of a stage that was drained, that stage; otherwise None."""
     groups = {lane.group for lane in planned if lane.stage == stage.stage}
     names = {lane.stage for group in groups & kept.keys() for lane in kept[group]}
     alike = (stage.grouper, set(stage.inputs))

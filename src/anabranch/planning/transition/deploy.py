@@ -95,7 +95,7 @@ def lanes_of_groups(
     """The lanes of all groups, each with its predecessors among the ``former`` lanes.
 
     Args:
-        templates: lanes that say what the lanes of each group do. How many there are, and their tasks, don't count.
+        templates: lanes that say what the lanes of each group do. Their number and their tasks don't count.
         tasks: the tasks of each seat, by stage.
 
     Raises:

@@ -205,7 +205,8 @@ class Evaluator:
         return await called if isinstance(called, Awaitable) else called
 
     def _several(self, returned: Any) -> list[Any]:
-        """Copies of the rows. Each is made as the row comes: until the next one, user code can't change the row."""
+        """Copies of the rows. Each row is copied before the next one is requested, because only then can user code
+        change it."""
         if type(returned) is not list:
             check_awaited(returned)
             if isinstance(returned, dict | str | bytes) or not isinstance(returned, Iterable):

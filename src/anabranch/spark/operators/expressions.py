@@ -16,7 +16,7 @@ _QUOTED = re.compile(
 """Names and texts in quotes."""
 _WORD = re.compile(r"\w+")
 _OPERAND = re.compile(r"[\w)\]']$")
-"""The end of an operand, if what is quoted is ''."""
+"""The end of an operand, in a text in which everything quoted was replaced by ''."""
 _KEYWORD = re.compile(
     r"\b(?:all|and|any|as|between|by|case|distinct|div|else|escape|filter|from|i?like|in|is|not|on|or|over|regexp|rlike|"
     r"select|some|then|when|where)$",

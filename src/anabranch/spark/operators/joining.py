@@ -46,7 +46,7 @@ def joined(node: Node, left: DataFrame, right: DataFrame, keys: Sequence[str], t
 
     Raises:
         GraphError: the sides have a column in common that isn't part of the key, even after the ``prefix`` was added on
-            the right side, or their keys have different types.
+            the right side; or the keys of the two sides have different types.
     """
     _check_keys(node, left, right, keys)
     mine, its = _names(left), _names(right)

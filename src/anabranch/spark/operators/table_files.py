@@ -1,4 +1,4 @@
-"""Reads the files of a ``join_table``. Nothing in them becomes null because it doesn't fit the declared columns."""
+"""Reads the files of a ``join_table``. A value that doesn't fit the declared columns never becomes null."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def read(node: Node, spark: SparkSession) -> DataFrame:
 
 
 def _declared(node: Node, table: DataFrame) -> DataFrame:
-    """The declared columns of a CSV table, found by their names. (With a schema, Spark would take the columns by their
-    positions, and values that can't be cast as null.)
+    """The declared columns of a CSV table, found by their names. (With a schema, Spark would find the columns by their
+    positions, and a value that can't be cast would become null.)
     """
     found = {name.lower(): name for name in table.columns}
     fields = codec.parse_schema(node.args["schema"]).fields

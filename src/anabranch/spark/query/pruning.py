@@ -20,8 +20,8 @@ from anabranch.spark.operators.frames_of_operators import Context, apply
 from anabranch.spark.values import codec, meta_column
 
 _PASSED_ON = re.compile(r"^\s*\*|\.\s*\*")
-"""Stars that don't give a column to a function under another name: ``*`` and ``* except (a)``, which only pass columns
-on, and ``s.*``, which names the column.
+"""Matches stars that can't hide that a function uses a column: ``*`` and ``* except (a)`` only pass columns on, and
+``s.*`` names the column.
 """
 
 Needs = dict[tuple[str, int], Set[str] | None]

@@ -317,7 +317,7 @@ def carry(functions: Mapping[int, Any]) -> None:
 
 @contextmanager
 def _printing_to(output: Path | None) -> Iterator[None]:
-    """Processes that are started in this context write their stderr to the file ``output``, also after the context has
+    """Processes that are started in this context write their stderr to the file ``output``, even after the context has
     ended. Without a file, they keep this process's stderr."""
     if output is None:
         yield

@@ -77,8 +77,8 @@ def _element(column: Column) -> Column:
 
 
 def decode_key(key: Column, schema: StructType) -> list[Column]:
-    """The declared key columns, decoded. If :func:`key_fault` is true, they are null, except that a single string
-    column contains invalid UTF-8.
+    """The declared key columns, decoded. If :func:`key_fault` is true, they are null, except for a single string
+    column: it then contains invalid UTF-8.
     """
     if _is_json(schema):
         parts = _parts(key, schema)
@@ -88,7 +88,7 @@ def decode_key(key: Column, schema: StructType) -> list[Column]:
 
 
 def key_fault(key: Column, schema: StructType) -> Column | None:
-    """True if key bytes don't fit the declaration; None if all key bytes fit."""
+    """A condition that is true if key bytes don't fit the declaration; None if the declaration accepts all bytes."""
     if _is_json(schema):
         return key.isNotNull() & _parts(key, schema).isNull()
     kind = schema.fields[0].dataType

@@ -15,9 +15,9 @@ END = "end"
 
 
 def of_record(task: Column, source: int, bucket: Column | None = None) -> Column:
-    """The hidden column for a record. In a row that a later operator can't trace to a single record, this operator
-    makes the offset negative. ``bucket`` is the bucket of the virtual task to which a broadcast record goes; null
-    stands for the bucket of the record's key.
+    """The hidden column for a record. A later operator makes the offset negative in rows that it can't trace to a
+    single record. ``bucket`` is the bucket of the virtual task to which a broadcast record goes; null stands for the
+    bucket of the record's key.
     """
     return F.struct(
         task.cast("int").alias("task"),

@@ -50,8 +50,8 @@ class ProtobufReader:
 
     @classmethod
     def of(cls, format_: Format, where: str) -> ProtobufReader:
-        """The reader of a stream. Raises GraphError if the descriptor set isn't valid, if no message type or several
-        fit the name in the settings, or if the message type, or one inside it, contains itself.
+        """The reader of a stream. Raises GraphError if the descriptor set isn't valid, if the name in the settings fits
+        no message type or several, or if the message type, or one inside it, contains itself.
         """
         found = _message(format_, where)
         return cls(_files(format_), found.full_name, codec.nullable(_columns(found, where, ())))

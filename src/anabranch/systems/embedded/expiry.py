@@ -23,8 +23,8 @@ _EVERY = 30.0
 """The shortest time, in seconds, between two checks of a partition by the same process."""
 _LOOK_SECONDS = 0.5
 _PURGE_SECONDS = 2.0
-"""For how many seconds :meth:`Expiry.look` and :meth:`Expiry.purge` delete records at most, because a lane or the
-coordinator waits meanwhile. What remains is deleted later."""
+"""The time limits, in seconds, of :meth:`Expiry.look` and :meth:`Expiry.purge`, during which a lane or the coordinator
+waits. What remains is deleted later."""
 
 log = logs.get_logger()
 
@@ -126,8 +126,8 @@ class Expiry:
         return lambda: readers.limit(layout.readers_folder(self._root, stream), number)
 
     def _due_entries(self, info: StreamInfo, number: int, tail: Tail) -> list[tuple[int, int]]:
-        """A partition's entries that the retention doesn't keep, oldest first, without the partition's last entry: for
-        each, the offset after it, and its number of records.
+        """A partition's entries that the retention doesn't keep, oldest first. The partition's last entry isn't among
+        them. Returns, for each entry, the offset after it and its number of records.
         """
         of = self._partition(info.name, number, tail)
         due, found = trimming.expired(of, info.retention, self._now()), []

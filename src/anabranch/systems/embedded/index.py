@@ -16,7 +16,7 @@ _REMEMBERED = 8192
 
 
 class _Extent(msgspec.Struct, frozen=True):
-    """An entry's offsets and files. Its ``writers`` would take too much memory."""
+    """An entry's offsets and files. The rest of the entry, such as ``writers``, would take too much memory."""
 
     base: int
     end: int
@@ -74,8 +74,8 @@ class PartitionIndex:
         return start.read(start.of_manifest(self._manifest))
 
     def _holder_of(self, offset: int, oldest: int) -> int:
-        """The number of the first entry from ``oldest`` on that ends after ``offset``; one past the last number if none
-        does."""
+        """The number of the first entry, from number ``oldest`` on, that ends after ``offset``. If none does, one past
+        the last entry's number."""
         low = self._hint if self._hint >= oldest and self._ends_before(self._hint, offset) else oldest - 1
         step = 1
         while self._ends_before(low + step, offset):

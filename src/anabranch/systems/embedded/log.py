@@ -60,8 +60,8 @@ class Log:
         return self._streams.expand(stream, partitions)
 
     def retain(self, stream: str, retention: Retention) -> StreamInfo:
-        """Set a stream's retention. From then on, its writers delete old records that the retention doesn't keep, and
-        that no reader still has to read.
+        """Set a stream's retention. From then on, the stream's writers delete records that the retention doesn't keep
+        and no reader still has to read.
         """
         return self._streams.retain(stream, retention)
 
@@ -127,7 +127,7 @@ class Log:
 
     def controls(self, stream: str, number: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
         """See :meth:`anabranch.systems.contract.System.controls`. ``cursor`` is the number of an entry. If entries
-        after it have been deleted, the result begins with each lane's last control record among all deleted entries.
+        after it have been deleted, the result begins with each lane's last control record in the deleted entries.
         """
         info = self.describe(stream)
         folder = layout.manifest_folder(self._root, stream, self._checked(info, number))

@@ -62,9 +62,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         writers: the markers of all open lanes, and of the last :data:`CLOSED_KEPT` closed lanes, the least recently
             updated first. So a partition's last entry says how far each of these lanes is.
         floors: for each job, the highest epoch of the closed lanes that ``writers`` has dropped.
-        total: how many bytes the segments of this entry and of the entries before it have, deleted ones included.
-            Counts only entries after the last one without a total. None if an older anabranch, which didn't store
-            totals, wrote this entry.
+        total: the number of bytes in the segments of this entry and of the entries before it, even deleted ones. If
+            there are entries without a total, only the entries after the last of them count. None if this entry was
+            written by an older anabranch, which didn't store totals.
     """
 
     version: int = layout.FORMAT_VERSION
@@ -161,8 +161,9 @@ def successor(
 
 
 def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
-    """An entry for a new partition, in which the lanes that are fenced or closed in the stream's other partitions are
-    fenced or closed, too. Their markers have no batch yet.
+    """The next entry of a new partition, whose tail is ``into``. Lanes that are fenced or closed in the stream's other
+    partitions, whose tails are ``tails``, are then fenced or closed in the new partition, too. Markers of lanes that
+    are new there have no batch yet.
     """
     writers = dict(into.writers)
     floors = dict(into.floors)

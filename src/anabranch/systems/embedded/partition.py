@@ -81,8 +81,8 @@ def look(folder: str, stream_id: str) -> Tail:
 
 def forward(folder: str, tail: Tail) -> Tail:
     """The current tail, found from an earlier one. Without new entries, this costs two ``stat`` calls; with n new
-    entries, O(log n) ``stat`` calls and two reads. If the entries after the earlier tail were deleted meanwhile, the
-    folder is listed.
+    entries, O(log n) ``stat`` calls and two reads. If the entries after the earlier tail have been deleted, the folder
+    is listed.
     """
     low = tail.sequence
     if not os.path.exists(path_of(folder, low + 1)):
@@ -127,7 +127,7 @@ def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> t
 def _hole(folder: str, first: int, there: set[int]) -> int | None:
     """The first missing number from ``first`` on, if any."""
     for sequence in sorted(set(range(first, max(max(there, default=-1), first) + 1)) - there):
-        if not os.path.exists(path_of(folder, sequence)):  # a listing may miss a file that is linked meanwhile
+        if not os.path.exists(path_of(folder, sequence)):  # a listing may miss a file that is linked while it runs
             return sequence
     return None
 

@@ -147,8 +147,8 @@ def _read(folder: str) -> dict[str, Reader]:
 
 
 def _lowered(known: Reader | None, positions: Mapping[int, int]) -> dict[int, int] | None:
-    """The reader's positions, lowered where ``positions`` has a lower one; None if nothing changes. Without a reader,
-    ``positions``."""
+    """The positions of the reader ``known``, lowered where ``positions`` has a lower one; None if nothing changes. If
+    ``known`` is None, ``positions``."""
     if known is None:
         return dict(positions)
     lower = {

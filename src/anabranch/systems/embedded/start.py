@@ -17,8 +17,8 @@ __all__ = ["ALL", "Start", "decode", "encode", "gone", "of_manifest", "of_segmen
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """The number of the first entry that is kept, and the offset at which it begins. Both can only rise.
 
-    Readers ignore entries below ``sequence`` that still exist. ``controls`` contains, of all entries below
-    ``sequence``, each lane's last control record, in order.
+    Readers ignore entries below ``sequence`` that still exist. ``controls`` contains each lane's last control record
+    from the entries below ``sequence``, in order.
     """
 
     version: int = layout.FORMAT_VERSION

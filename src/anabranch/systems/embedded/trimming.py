@@ -24,7 +24,8 @@ _AT_ONCE = 1000
 _PATIENCE = 0.5
 
 Due = Callable[[Entry], bool]
-"""Returns whether an entry should be deleted. Called for entries from the oldest on, until it returns False."""
+"""A function that returns whether an entry should be deleted. It is called for one entry after another, from the oldest
+on, until it returns False."""
 
 
 @dataclass(frozen=True)

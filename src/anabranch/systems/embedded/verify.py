@@ -16,9 +16,9 @@ __all__ = ["faults"]
 
 
 def faults(log: Log, stream: str) -> list[StreamFault]:
-    """The problems of a stream, to which other processes can write meanwhile. In each partition, the check ends at the
-    first fault in ``start.json`` or the manifest. Only the first damaged reader file is reported. If ``stream.json`` is
-    damaged, nothing else is checked.
+    """The problems of a stream. Other processes can write to the stream during the check. In each partition, the check
+    ends at the first fault in ``start.json`` or the manifest. Only the first damaged reader file is reported. If
+    ``stream.json`` is damaged, nothing else is checked.
 
     Raises:
         NotFoundError: there is no such stream.
@@ -48,7 +48,7 @@ def _problem(error: AnabranchError, path: str) -> str:
 
 
 def _settled(log: Log, stream: str, number: int) -> list[StreamFault]:
-    """The problems of a partition. They are looked for again if records were deleted meanwhile."""
+    """The problems of a partition. If records are deleted during the check, the check is repeated."""
     path = Path(layout.start_path(str(log.root), stream, number))
     while True:
         before = path.read_bytes() if path.exists() else None

@@ -107,8 +107,9 @@ class KafkaAppender:
             deadline, written = self._progress(deadline, written)
 
     def _progress(self, deadline: float, before: int) -> tuple[float, int]:
-        """The deadline, moved if more than ``before`` records have been written, and the number of records written so
-        far. Raises AnabranchError if the deadline has passed, or if the broker has refused the client."""
+        """If more than ``before`` records have been written, a later deadline and the number of records written so far;
+        otherwise the two arguments. Raises AnabranchError if the deadline has passed, or if the broker has refused the
+        client."""
         if self._written > before:
             return time.monotonic() + self._cluster.patience, self._written
         try:
@@ -172,7 +173,8 @@ def _headers(column: pa.Array) -> list[_Headers]:
 
 
 def _size(batch: pa.RecordBatch, row: int) -> int:
-    cells = batch.select(["key", "value", "headers"]).slice(row, 1).to_pylist()[0]  # Python may not have its time
+    # The timestamp is left out, because a datetime may be unable to hold it.
+    cells = batch.select(["key", "value", "headers"]).slice(row, 1).to_pylist()[0]
     pairs = cells["headers"] or []
     parts = [
         cells["key"],

@@ -80,8 +80,9 @@ def _is_cut_off(error: KafkaError) -> bool:
 
 
 class PerProcess(Generic[V]):
-    """A value that each process creates when it first needs it. A forked process creates its own, because librdkafka's
-    threads aren't forked, and keeps the inherited value: destroying it would mean waiting forever for these threads.
+    """A value that each process creates when it first needs it. A forked process creates its own value, because
+    librdkafka's threads aren't forked. It also keeps the inherited value, because destroying that value would mean
+    waiting forever for these threads.
     """
 
     def __init__(self, make: Callable[[], V]) -> None:
@@ -149,6 +150,9 @@ class Cluster:
     def ask(self, request: Callable[[AdminClient], Mapping[K, Future[V]]]) -> dict[K, V | KafkaError]:
         """The answers to an admin request, by item. For an item that failed, the answer is the error. After transient
         errors, such as a partition without a leader, the request is repeated for at most ``patience`` seconds.
+
+        Args:
+            request: makes the request with the given client, and returns a future for each item.
 
         Raises:
             AnabranchError: there was no answer in time, authentication failed, or the cluster can't be reached.

@@ -58,7 +58,7 @@ class ControlLog:
 
     Args:
         topic: the topic of the control records, created when the first one is written.
-        pause: for how many seconds after a look at the topic no other look is needed, unless this process has written a
+        pause: for how many seconds the topic isn't read again after it was read, unless this process has written a
             control record since.
     """
 
@@ -96,7 +96,7 @@ class ControlLog:
         """The control records after ``cursor`` that apply to a reader at ``position``, and the new cursor.
 
         The cursor is the offset of the last record that was processed, or skipped because it belongs to another stream;
-        -1 before the first record. To keep the order, it stops before a record that doesn't apply yet.
+        -1 before the first record. To keep the order, the cursor stops before a record that doesn't apply yet.
         """
         with self._lock:
             self._look()

@@ -87,8 +87,8 @@ def successor(
     closed: bool,
     opens: bool = False,
 ) -> Marker:
-    """The marker with which a fence replaces ``found``, a slot's current marker, if any. Raises what :func:`fence`
-    raises."""
+    """The marker with which a fence replaces ``found``, a slot's current marker (None if it has none). ``instance`` is
+    the producer that writes the new marker. The other arguments and the errors are those of :func:`fence`."""
     if found is None:
         if new is False:
             raise unmarked(job, lane, slot)

@@ -41,7 +41,7 @@ TAKEN_OVER = {
 
 _TUNED = {
     "compression.type": "lz4",
-    "linger.ms": 100,  # a commit sends what is left at once
+    "linger.ms": 100,  # a commit sends what is left without waiting
     "batch.num.messages": 100_000,
     "queue.buffering.max.messages": 500_000,
     "queue.buffering.max.kbytes": 131_072,

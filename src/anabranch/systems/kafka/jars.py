@@ -59,9 +59,11 @@ class Jars:
 
 
 def found(settings: KafkaSettings) -> Jars:
-    """The jars for a session: those in the configured folder, if any; otherwise those of ``anabranch jars fetch
-    connector``, if all of them are there; otherwise those of the configured packages (by default, the connector of
-    PySpark's version), from a Maven repository.
+    """The jars for a session, from the first of these sources that applies:
+
+    1. the configured folder
+    2. ``anabranch jars fetch connector``, if it has fetched all jars
+    3. the configured packages, from a Maven repository (by default, the connector of PySpark's version).
 
     Raises:
         ConfigError: the configured folder doesn't exist, or contains no connector.

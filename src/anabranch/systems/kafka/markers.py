@@ -154,8 +154,8 @@ class Markers:
         )
 
     def read(self, slots: Iterable[int], timeout: float = _PATIENCE) -> dict[int, Marker | None]:
-        """The committed marker of each slot; None for a slot without a marker. Waits for pending transactions with a
-        marker.
+        """The committed marker of each slot; None for a slot without a marker. Waits for pending transactions that
+        contain a marker.
 
         Raises:
             OutOfTimeError: there was no answer within ``timeout`` seconds.
@@ -295,8 +295,8 @@ def _partitions(admin: AdminClient, name: str) -> int:
 
 
 def _settle(error: BaseException | None, name: str, slots: int, beaten: int) -> None:
-    """Raise an error for a failed request, unless the request's error has the code ``beaten``: then another process has
-    changed the topic first."""
+    """Raise an error if a request has failed, unless the request's error has the code ``beaten``, which means that
+    another process has changed the topic first."""
     if isinstance(error, KafkaException) and error.args[0].code() != beaten:
         raise AnabranchError(
             f"topic {name} can't be made with {slots} partitions: {error.args[0].str()}",

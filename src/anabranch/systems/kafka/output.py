@@ -56,7 +56,7 @@ class KafkaOutput:
 
 @dataclass
 class _Transactions:
-    """The transactions of one Spark task: one for each slot for which it has rows, usually a single one."""
+    """The transactions of one Spark task: one for each slot for which the task has rows, usually a single slot."""
 
     output: KafkaOutput
     batch: int
@@ -133,8 +133,8 @@ class KafkaPublisher:
             self._system.tell(target.stream, control.to_builtins())
 
     def settle(self) -> None:
-        """Wait until the records are visible: a transaction counts as committed before the broker has marked its end in
-        the partitions. Wait at most ``_SETTLING`` seconds, because other lanes' transactions may be open there.
+        """Wait until the records are visible: a transaction counts as committed before the brokers have marked its end
+        in the partitions. Wait at most ``_SETTLING`` seconds, because transactions of other lanes may be open there.
         """
         mine = [stream for stream, system in self._lane.systems.items() if system == "kafka"]
 

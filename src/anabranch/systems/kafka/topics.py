@@ -75,7 +75,7 @@ class Topics:
 
     def counts(self) -> dict[str, int]:
         """The partition counts of all streams, by name. Topics whose names begin with ``__``, such as Kafka's own, are
-        left out. So are topics that no stream has, because the stream of the same name has another topic.
+        left out. So is a topic that no stream has, because the stream of the same name has another topic.
         """
         doing = "listing the topics"
         self._answer(doing, lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience))
@@ -218,8 +218,8 @@ class Topics:
         )
 
     def commit(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
-        """Commit offsets, by stream and partition, of a group without members. If the brokers refuse some, the others
-        are committed, and an error for the first refused offset is raised.
+        """Commit offsets, by stream and partition, for a consumer group without members. If the brokers refuse some,
+        the others are committed, and an error for the first refused offset is raised.
         """
         places = [
             TopicPartition(self.topic(stream), number, offset)

@@ -205,7 +205,7 @@ class SlotTransaction:
 
     def abort(self) -> None:
         """Ensure that what was written never becomes visible. Does nothing if the transaction has ended. After a failed
-        :meth:`commit`, it may be unknown until the batch is opened again whether the batch is visible."""
+        :meth:`commit`, whether the batch is visible may be unknown until the batch is opened again."""
         if self._holder is None:
             return
         try:
@@ -307,8 +307,9 @@ class SlotTransaction:
 
 
 def _may_be_timestamps(lost: Sequence[LostRecord]) -> bool:
-    """Whether brokers may have refused these records because of wrong timestamps. For a single record, they then report
-    INVALID_TIMESTAMP; for several, INVALID_RECORD, as they do for records without a key in a compacted topic.
+    """Whether brokers may have refused these records because of wrong timestamps. Brokers then report INVALID_TIMESTAMP
+    for a single record, and INVALID_RECORD for several. (They also report INVALID_RECORD for records without a key in a
+    compacted topic.)
     """
     codes = {each.error.code() for each in lost}
     return KafkaError.INVALID_TIMESTAMP in codes or (

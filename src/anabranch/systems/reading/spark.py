@@ -53,7 +53,7 @@ class SparkSide(Protocol):
     """The contents of the module that a system names in ``System.spark``."""
 
     SOURCES: Sequence[type[DataSource]]
-    """Sources that are written in Python, which a session registers."""
+    """The sources that are written in Python. A session registers them."""
 
     def streamed(self, spark: SparkSession, system: Any, reading: Reading) -> DataFrame:
         """The records of a stream, in the columns of ``SCHEMA`` or of ``BARE``."""
@@ -137,8 +137,8 @@ class Reader(DataSourceStreamReader):
         raise NotImplementedError
 
     def begins(self) -> Mapping[int, int]:
-        """The offsets of the oldest existing records. Empty if the system can't skip missing records; reading them then
-        fails."""
+        """The offset of each partition's oldest existing record. Empty if the system can't skip missing records;
+        reading them then fails."""
         return {}
 
     def piece(self, partition: int, begin: int, end: int) -> InputPartition:
@@ -176,8 +176,8 @@ class Reader(DataSourceStreamReader):
         return [self.piece(p, first, last) for p, first, last in ranges if last > first]
 
     def metered(self, partition: int, pieces: Iterable[Callable[[], Iterable[Records]]]) -> Iterator[pa.RecordBatch]:
-        """The records of these pieces of a partition, in the columns of ``SCHEMA`` or of ``BARE``. The worker reports
-        how many records it has read, and how long this took."""
+        """The records of these pieces of a partition, in the columns of ``SCHEMA`` or of ``BARE``. Each piece is a
+        function that reads records. The worker reports how many records it has read, and how long this took."""
         with closing(meters.meter(self._line, counts.READING)) as meter:
             tally = meter.tally(0, 0, partition)
             for piece in pieces:
@@ -190,7 +190,7 @@ class Reader(DataSourceStreamReader):
         return {"stream": self._stream, "id": self.id(), "positions": told}
 
     def _kept(self, positions: dict[int, int]) -> dict[int, int]:
-        """The positions, raised to the oldest existing record where records are gone and may be skipped."""
+        """The positions. Where records are gone and may be skipped, the position of the oldest existing record."""
         if not self._skips_lost:
             return positions
         begins = self.begins()
