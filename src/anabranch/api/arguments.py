@@ -119,7 +119,14 @@ def distance(within: str) -> int:
 
 
 def joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """Maps columns of the stream to the columns of the table that must be equal."""
+    """The columns of the stream, each with the column of the table that it must equal.
+
+    Args:
+        on: a column that both have, several such columns, or a mapping from the stream's columns to the table's.
+
+    Raises:
+        GraphError: ``on`` names no column.
+    """
     columns = {on: on} if isinstance(on, str) else dict(on) if isinstance(on, Mapping) else {c: c for c in on}
     if not columns:
         raise GraphError(f"join_table at {caller()} names no column", 'write join_table(..., on="dest")')

@@ -5,8 +5,8 @@ The steps, in this order:
 1. read the job's rows from the store, and copy the lanes' folders for the first time (this can take a long time);
 2. note the end offsets of the streams;
 3. bring the copies of the folders up to date, beginning with the folders of downstream lanes;
-4. decide where to cut, by what was published since step 2 (:mod:`anabranch.backup.cut`); take the copied folders back
-   to the batches from which their lanes continue, and copy the streams up to the cut;
+4. decide where to cut, based on what was published since step 2 (:mod:`anabranch.backup.cut`); take the copied folders
+   back to the batches from which their lanes continue, and copy the streams up to the cut;
 5. read the store again. If more has changed than :meth:`~anabranch.backup.moment.Moment.is_followed_by` allows, for
    example because lanes were started or closed, start again with step 1.
 

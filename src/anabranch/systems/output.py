@@ -1,4 +1,4 @@
-"""How a lane's exactly-once output gets into a system or into tables: what Spark's workers do with its rows, and what
+"""How a lane's exactly-once output gets into a system or into tables: what Spark's workers do with the rows, and what
 the driver does with each batch.
 """
 

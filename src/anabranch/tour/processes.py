@@ -69,7 +69,7 @@ class Interruptions:
                 self._heed()
 
     def close(self) -> None:
-        """Ignore all later signals. To be called when only cleaning up is left."""
+        """Ignore all later signals. Call this when only cleanup is left."""
         self._has_raised = True
 
     def _take(self, _number: int, _frame: FrameType | None) -> None:

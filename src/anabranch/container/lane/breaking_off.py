@@ -98,8 +98,10 @@ def estimated(
 
 
 def is_brief(usual: float, left: float | None) -> bool:
-    """Whether batches are so short that a closing lane runs one more, during which the successors' queries can be
-    started. The running batch may end too soon for that.
+    """Whether a closing lane should run one more batch after the running one, because batches are short. The
+    successors' queries can then be started during that batch; the running batch may end too soon for this.
+
+    True if the usual duration is known and less than ``BRIEF``, unless the running batch is known to need longer.
 
     Args:
         usual: the usual duration of a batch in seconds; 0.0 if unknown.

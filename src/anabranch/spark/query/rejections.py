@@ -24,9 +24,10 @@ class Rejections:
 
     Attributes:
         reports: the names of the ``read`` operators whose unreadable records this lane rejects.
-        dropping: the faults for which records are only counted.
-        keyless_rows: given some rows of each source, returns those that reach the lane's stateful operator with a null
-            key.
+        dropping: the faults for which records are only counted: any of ``"null_key"`` and ``decoding.FAULTS``.
+        keyless_rows: given some rows of each operator that reads streams, by the id of the operator's node, returns
+            the origins (source, partition, offset) of the rows that reach the lane's stateful operator with a null
+            key, each with the fault and the reason.
         into_state: the name of the lane's stateful operator in messages; empty if there is no such operator.
         dropped: called right before each batch is published, with the number of records that were dropped.
         late_rows: the names, in messages, of the operators whose late rows become dead letters.

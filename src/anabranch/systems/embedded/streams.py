@@ -29,7 +29,7 @@ class Streams:
         self._known: dict[str, tuple[tuple[int, int, int], StreamInfo]] = {}
 
     def names(self) -> list[str]:
-        """The names of all streams, sorted; none if the root doesn't exist yet."""
+        """The names of all streams, sorted; empty if the root doesn't exist yet."""
         if not os.path.isdir(self._root):
             return []
         names = [name for name in os.listdir(self._root) if not name.startswith(".")]

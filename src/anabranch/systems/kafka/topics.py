@@ -74,8 +74,9 @@ class Topics:
         return LARGEST if isinstance(answer, KafkaError) else int(answer[LIMIT].value)
 
     def counts(self) -> dict[str, int]:
-        """The partition counts of all streams, by name. Topics whose names begin with ``__``, such as Kafka's own, are
-        left out. So is a topic that no stream has, because the stream of the same name has another topic.
+        """The partition count of each stream, by the stream's name. Topics whose names begin with ``__``, such as
+        Kafka's own, are left out. If a stream has a topic with another name, a topic with the stream's own name is
+        left out, too, unless it is the topic of a different stream.
         """
         doing = "listing the topics"
         self._answer(doing, lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience))
