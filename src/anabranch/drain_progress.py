@@ -112,9 +112,8 @@ def _taking_in(report: LaneReport, until: Mapping[str, int]) -> float:
     at = report.progress.batch_progress
     batch, planned = 0.0, 0
     if at is not None:
-        cost, planned = report.load.cost, at.planned
-        whole = report.load.usual_seconds if cost is None else cost.seconds(planned)
-        batch = max(0.0, whole - at.seconds) if at.left is None else at.left
+        planned = at.planned
+        batch = max(0.0, report.load.batch_seconds(planned) - at.seconds) if at.left is None else at.left
     records = (
         sum(max(0, until.get(ssp, offset) - offset) for ssp, offset in report.progress.positions.items()) - planned
     )

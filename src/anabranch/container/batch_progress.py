@@ -104,6 +104,7 @@ class Tracker:
         """
         planned = self._planned
         operators = self._operators(heard)
+        functions = [each for each in operators.values() if each.label not in (READING, PUBLISHING)]
         part = self._most = max(self._most, 1.0 if step != COMPUTING else self._part(operators, now))
         self._remember(operators, now)
         done = min(planned.rows, round(planned.rows * part))
@@ -122,17 +123,13 @@ class Tracker:
             rows_per_second=speed * planned.rows,
             left=left,
             spent={name: round(seconds, 3) for name, seconds in spent.items() if seconds},
-            buckets=self._buckets(operators),
+            buckets=self._buckets(functions),
         )
         worked: dict[tuple[int, int], float] = defaultdict(float)
-        for operator in operators.values():
-            if operator.label not in (READING, PUBLISHING):
-                for count in operator.counts:
-                    worked[count.task, count.bucket] += count.seconds
-        running = Counter(
-            each.told.label for each in heard if each.fresh and each.told.label not in (READING, PUBLISHING)
-        )
-        self._tasks = max(self._tasks, *running.values(), 0)
+        for operator in functions:
+            self._tasks = max(self._tasks, sum(task.fresh for task in operator.tasks))
+            for count in operator.counts:
+                worked[count.task, count.bucket] += count.seconds
         return ProgressSample(progress, worked, self._tasks)
 
     def _operators(self, heard: Sequence[TaskCounts]) -> dict[str, Operator]:
@@ -311,12 +308,11 @@ class Tracker:
             return (part - was) / (now - begun), now - begun >= _SURE_AFTER
         return part / max(now - self._since, _SURE_AFTER), now - begun >= _WINDOW
 
-    def _buckets(self, operators: Mapping[str, Operator]) -> dict[str, int]:
-        """The number of rows, by bucket, that were processed by the slowest operator: of all operators with functions,
+    def _buckets(self, functions: Sequence[Operator]) -> dict[str, int]:
+        """The number of rows, by bucket, that were processed by the slowest operator: of the operators with functions,
         the one that has processed the fewest rows. If there are more than ``_MOST_BUCKETS`` buckets, only those with
         the fewest rows.
         """
-        functions = [each for each in operators.values() if each.label not in (READING, PUBLISHING)]
         if not functions:
             return {}
         furthest = min(functions, key=lambda each: each.rows)

@@ -248,6 +248,10 @@ class LoadReport(Document, frozen=True, kw_only=True):
         """The duration of a batch as a function of its records; None if unknown."""
         return None if self.batch_times is None else BatchCost(self.batch_times.fixed, self.batch_times.per_record)
 
+    def batch_seconds(self, records: int) -> float:
+        """The expected duration of a batch with ``records`` records; if this is unknown, the usual duration."""
+        return self.usual_seconds if self.cost is None else self.cost.seconds(records)
+
 
 class EventTimeReport(Document, frozen=True, kw_only=True):
     """The lane's progress in event time, and the rows that came too late."""

@@ -8,7 +8,7 @@ import msgspec
 
 from anabranch.coordinator.commands import off_lock
 from anabranch.coordinator.commands.context import Context
-from anabranch.coordinator.jobs import pause_estimate, transitions
+from anabranch.coordinator.jobs import pauses, transitions
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
@@ -72,9 +72,7 @@ def plan(running_job: RunningJob, present: Generation, request: RewindRequest, t
         to=dict(to),
         closing=closing,
         lanes=change.lanes,
-        pause=pause_estimate.predicted(
-            closing, change.lanes, running_job.reports, running_job.progress.shown, present=running_job.lanes
-        ).seconds,
+        pause=pauses.planned(running_job, closing, change.lanes),
     )
     state = "" if request.state is None else f", state: {request.state}"
     where = ", ".join(f"{ssp} at {offset}" for ssp, offset in to.items())

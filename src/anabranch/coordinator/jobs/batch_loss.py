@@ -7,7 +7,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anabranch.pace import break_off_cost
-from anabranch.pace.batch_cost import BatchCost
 from anabranch.pace.break_off_cost import BROKEN_OFF
 from anabranch.protocol.container import BatchDecision
 from anabranch.protocol.lane_report import LaneReport
@@ -48,9 +47,9 @@ class BatchLoss:
     delay: float = 0.0
 
 
-def lost(report: LaneReport, cost: BatchCost | None) -> float:
+def lost(report: LaneReport) -> float:
     """The expected seconds that are lost because a change at an unknown time may break off a lane's batch."""
-    spent, whole = _present_batch(report, cost)
+    spent, whole = _present_batch(report)
     if report.load.repeats or whole < _SHORT or spent > whole:
         return 0.0
     if whole < _LONG:
@@ -58,9 +57,9 @@ def lost(report: LaneReport, cost: BatchCost | None) -> float:
     return break_off_cost.likelihood(whole, spent, _UNSURE, gradual=report.load.gradual) * (spent + BROKEN_OFF)
 
 
-def lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: bool) -> BatchLoss:
+def lost_now(report: LaneReport, now: float, hasty: bool) -> BatchLoss:
     """The loss of a change that is made at ``now``, in seconds since 1970. If ``hasty``, any batch is broken off."""
-    spent, whole = _present_batch(report, cost)
+    spent, whole = _present_batch(report)
     is_late = spent > whole
     if whole < _SHORT or (not hasty and (report.load.repeats or is_late)):
         return BatchLoss()
@@ -68,7 +67,7 @@ def lost_now(report: LaneReport, cost: BatchCost | None, now: float, hasty: bool
     delay = _noticed_after(report)
     spent += min(max(0.0, since - spent - _AFTER_OUTPUT), _REPORTED_EVERY) + delay
     if spent > whole and not is_late:  # by then, another batch may have begun, which is brief
-        return BatchLoss(spent - whole + BROKEN_OFF if hasty and _next_batch(report, cost) else 0.0)
+        return BatchLoss(spent - whole + BROKEN_OFF if hasty and _next_batch(report) else 0.0)
     at = report.progress.batch_progress
     broken = hasty or break_off_cost.is_worth_it(whole - spent, spent, gradual=report.load.gradual)
     decision = BatchDecision(batch=report.progress.batch + 1 if at is None else at.number, break_off=broken)
@@ -92,26 +91,26 @@ def without_output(report: LaneReport, now: float) -> float:
     return min(max(now - last, spent), spent + _REPORTED_EVERY + _BETWEEN)
 
 
-def _present_batch(report: LaneReport, cost: BatchCost | None) -> tuple[float, float]:
+def _present_batch(report: LaneReport) -> tuple[float, float]:
     """The age of the running batch at the time of the report, and its whole duration, in seconds. If no batch was
     running, 0.0 and the duration of the next batch.
     """
     at = report.progress.batch_progress
     if at is None:
-        return 0.0, _next_batch(report, cost)
+        return 0.0, _next_batch(report)
     if at.left is not None:
         return at.seconds, at.seconds + at.left
-    return at.seconds, report.load.usual_seconds if cost is None else cost.seconds(at.planned)
+    return at.seconds, report.load.batch_seconds(at.planned)
 
 
-def _next_batch(report: LaneReport, cost: BatchCost | None) -> float:
+def _next_batch(report: LaneReport) -> float:
     """The expected seconds of the next batch, after the running one if there is one; 0.0 if no records are left for
     it.
     """
     records = _waiting(report)
     if not records:
         return 0.0
-    return report.load.usual_seconds if cost is None else cost.seconds(min(records, report.load.limit or records))
+    return report.load.batch_seconds(min(records, report.load.limit or records))
 
 
 def _waiting(report: LaneReport) -> int:

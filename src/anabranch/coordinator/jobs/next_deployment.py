@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from anabranch.coordinator.jobs import pause_estimate, plans
+from anabranch.coordinator.jobs import pauses, plans
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.coordinator.store import DeploymentRecord, Store, stored_jobs
@@ -174,8 +174,6 @@ def _next_deployment(
         closing=tuple(closing),
         lanes=change.lanes,
         notes=found.notes,
-        pause=0.0
-        if running_job is None
-        else pause_estimate.predicted(closing, change.lanes, running_job.reports, running_job.progress.shown).seconds,
+        pause=0.0 if running_job is None else pauses.planned(running_job, closing, change.lanes),
     )
     return NextDeployment(started, result, (*ending, *void), kind, who, what, why)

@@ -73,9 +73,9 @@ def predicted(
     for name in losses.keys() & reports.keys():
         report = reports[name]
         if made_at is None or kind is Kind.VERSION:
-            losses[name] = BatchLoss(batch_loss.lost(report, report.load.cost))
+            losses[name] = BatchLoss(batch_loss.lost(report))
         else:
-            losses[name] = batch_loss.lost_now(report, report.load.cost, made_at, hasty)
+            losses[name] = batch_loss.lost_now(report, made_at, hasty)
     longest, lost = starting, 0.0
     for each in successors:
         predecessors = [its[name] for name in each.predecessors if name in its]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TypeVar
 
 import msgspec
@@ -10,28 +11,50 @@ from anabranch.coordinator.jobs import pause_estimate, seats
 from anabranch.coordinator.jobs.pause_estimate import Prediction
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.model.deployment_state import DeploymentState
+from anabranch.model.lane import Lane
 from anabranch.protocol.commands import ChangeResult, ScaleResult
 
-__all__ = ["foretold", "measured"]
+__all__ = ["foretold", "measured", "planned"]
 
 R = TypeVar("R", bound=ChangeResult)
+
+
+def planned(
+    job: RunningJob, closing: Collection[Lane], following: Collection[Lane], free: Collection[str] = ()
+) -> float:
+    """The predicted pause, in seconds, of a change that is only planned. ``free`` are the seats for which the change
+    needs further containers.
+    """
+    return _predicted(job, closing, following, free).seconds
 
 
 def foretold(job: RunningJob, change: R, at: float, hasty: bool) -> tuple[R, Prediction]:
     """A planned change with a new prediction of its pause, and this prediction. It is based on the batches that are
     running at ``at``, the current time in seconds since 1970. For ``hasty``, see :func:`pause_estimate.predicted`.
     """
-    found = pause_estimate.predicted(
-        change.closing,
-        change.lanes,
+    free = change.free if isinstance(change, ScaleResult) else ()
+    found = _predicted(job, change.closing, change.lanes, free, at, hasty)
+    return msgspec.structs.replace(change, pause=found.seconds), found
+
+
+def _predicted(
+    job: RunningJob,
+    closing: Collection[Lane],
+    following: Collection[Lane],
+    free: Collection[str],
+    made_at: float | None = None,
+    hasty: bool = False,
+) -> Prediction:
+    return pause_estimate.predicted(
+        closing,
+        following,
         job.reports,
         job.progress.shown,
         present=job.lanes,
-        starting=seats.until_seated(job, change.free if isinstance(change, ScaleResult) else ()),
-        made_at=at,
+        starting=seats.until_seated(job, free),
+        made_at=made_at,
         hasty=hasty,
     )
-    return msgspec.structs.replace(change, pause=found.seconds), found
 
 
 def measured(job: RunningJob, now: float) -> tuple[float, float, str] | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from anabranch.assignment.assignor import Placing
-from anabranch.coordinator.jobs import pause_estimate, racks, seats
+from anabranch.coordinator.jobs import pauses, racks
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.errors import ConflictError
 from anabranch.grouping.expansion import partitions
@@ -187,14 +187,7 @@ def next_generation(
         partitions={name: counts[name] for name in model.expands},
         closing=ending,
         lanes=change.lanes,
-        pause=pause_estimate.predicted(
-            ending,
-            change.lanes,
-            running_job.reports,
-            running_job.progress.shown,
-            present=running_job.lanes,
-            starting=seats.until_seated(running_job, free),
-        ).seconds,
+        pause=pauses.planned(running_job, ending, change.lanes, free),
         free=free,
         before=traffic.of(follow.heads(its.values()), racks.where(running_job, len(running_job.model.containers))),
         after=traffic.of(_after(its, change), racks.where(running_job, len(model.containers))),
