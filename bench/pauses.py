@@ -3,7 +3,8 @@
 A job runs on a coordinator that starts its containers itself, and is changed again and again, while records come in at
 a steady rate: its factor, its number of containers, its version, where it reads, its partitions; at last it is drained.
 It does so with state of each of ``--state`` (megabytes), and without state, and once with a backlog behind a function
-of 2 ms. Before each change its plan is asked for. When the change is made, an event foretells its pause from the
+of 2 ms. Before each change it waits until the container that stands by has warmed up, because that takes all cores of
+a small machine. Then its plan is asked for. When the change is made, an event foretells its pause from the
 batches that it meets. Afterwards another one says how long output stood still, and that is compared with both, and with
 the greatest gap that a reader of the output has seen.
 """
@@ -46,6 +47,8 @@ ROW = 200
 PATIENCE = 600.0
 NEAR, SECONDS = 0.3, 0.5
 BATCHES = 3
+RESTS = 6.0
+"""Seconds."""
 JOBS = {
     "plain": 'read.map(same).write("out")',
     "backlog": 'read.map(slow).write("out")',
@@ -96,6 +99,10 @@ class Found:
 def _reads(lane: LaneStatus, behind: float) -> bool:
     """Whether a lane has committed a few batches, and is less than so many records behind."""
     return lane.report is not None and lane.report.progress.batch >= BATCHES and lane.lag < behind
+
+
+def _stands_by(status: JobStatus) -> bool:
+    return status.standing_by > 0 and not status.warming_up
 
 
 def is_near(foretold: float, measured: float) -> bool:
@@ -211,9 +218,14 @@ class Run:
         file.write_text(json.dumps(at))
         return str(file)
 
+    def rest(self) -> None:
+        """Wait until a container stands by and has warmed up, and then for some batches that nothing slows down."""
+        self.until("a container stands by", lambda: _stands_by(self.status()))
+        time.sleep(RESTS)
+
     def change(self, what: str, watching: Watching, *words: str) -> None:
         """Make a change, and compare. ``words``: of the verb and of its plan."""
-        time.sleep(6)
+        self.rest()
         plan = json.loads(self.verb("plan", *words, "--json") or "{}")
         begun = time.time()
         self.verb(*words)
@@ -231,6 +243,7 @@ class Run:
 
     def drain(self, what: str) -> None:
         """Drain it, and compare; also what it says, all the while, of how much time is left."""
+        self.rest()
         plan = json.loads(self.verb("plan", "drain", "pauses", "--json") or "{}")
         shown: list[tuple[float, float]] = []
 

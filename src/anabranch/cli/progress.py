@@ -120,7 +120,8 @@ def containers(status: JobStatus) -> list[tuple[ContainerStatus, str]]:
 
 def staffing(status: JobStatus) -> list[str]:
     """How many processes stand by, and the state of the launcher, one line each."""
-    resting = [f"standing by: {status.standing_by}"] if status.standing_by else []
+    warming = f", {status.warming_up} still warming up" if status.warming_up else ""
+    resting = [f"standing by: {status.standing_by}{warming}"] if status.standing_by else []
     return resting + ([] if status.launching is None else [_launching(status.job, status.launching)])
 
 

@@ -102,6 +102,9 @@ class JobStatus(Document, frozen=True, kw_only=True):
     """
     standing_by: int = 0
     """The number of processes that are waiting for a seat."""
+    warming_up: int = 0
+    """How many of these processes are still warming up: they would be slow to take over lanes, and use CPU meanwhile.
+    """
     launching: LaunchStatus | None = None
     """What the launcher does for the job; None if the coordinator doesn't start the job's containers."""
     inputs: dict[str, int] = {}

@@ -16,6 +16,7 @@ __all__ = ["status"]
 
 def status(job: RunningJob, now: float, lease: float, lost: Sequence[ContainerRecord] = ()) -> JobStatus:
     """The status of a job. ``lost`` are processes that no longer hold their seats."""
+    standing_by = job.seats.standing_by(now - lease)
     containers = [one.record.status(now < one.lease_ends, one.lease_ends - now) for one in job.seats.processes.values()]
     return JobStatus(
         job=job.job,
@@ -35,7 +36,8 @@ def status(job: RunningJob, now: float, lease: float, lost: Sequence[ContainerRe
         tasks={stage: tasks for stage, (tasks, _) in job.figures.items()},
         consumption={stage: ratio for stage, (_, ratio) in job.figures.items()},
         rescale_seconds=job.progress.rescale_seconds,
-        standing_by=len(job.seats.standing_by(now - lease)),
+        standing_by=len(standing_by),
+        warming_up=sum(not job.seats.resting[execution].warm for execution in standing_by),
         launching=job.seats.launching,
         inputs=dict(job.inputs.counts),
         warnings=tuple(each for each in (job.inputs.warning, racks.misplaced(job)) if each),

@@ -229,8 +229,9 @@ class Launched:
         assert self.launcher.crews is not None
         return self.launcher.crews[JOB]
 
-    def ask(self, execution: str) -> None:
-        self.coordinator.register(Registration(job=JOB, execution=execution, host="here", pid=5, instance=execution))
+    def ask(self, execution: str, warm: bool = True) -> None:
+        me = Registration(job=JOB, execution=execution, host="here", pid=5, instance=execution, warm=warm)
+        self.coordinator.register(me)
 
     @property
     def living(self) -> list[str]:
@@ -276,6 +277,8 @@ def test_containers_are_started_again_and_those_that_stand_by_count(make: Callab
     assert job.news == ["started a container, process"] * 2
     first, second = job.living
     job.ask(first)
+    job.ask(second, warm=False)
+    assert progress.staffing(job.coordinator.status(JOB))[0] == "standing by: 1, 1 still warming up"
     job.ask(second)
     status = job.coordinator.status(JOB)
     assert ([one.container for one in status.containers], status.standing_by) == (["delays:0:1"], 1)
