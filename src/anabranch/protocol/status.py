@@ -148,8 +148,8 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     catch_up: float | None = None
     """The seconds until the backlog is worked off; None if the backlog grows, or if this isn't known."""
     then: float | None = None
-    """``catch_up`` with the factor that this lane needs; if that factor is larger than the current one, including the
-    pause of the change.
+    """``catch_up`` after a change to the factor that is proposed for the job, including the pause of the change; the
+    same as ``catch_up`` if no other factor is proposed.
     """
     batch_progress: BatchProgress | None = None
     spent: dict[str, float] = {}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from anabranch.config import AutoscaleSettings
 from anabranch.coordinator.sizing import lane_load
 from anabranch.coordinator.sizing.autosizing import Assessment, Verdict, cooldown_seconds
 from anabranch.coordinator.sizing.lane_load import LaneLoad
-from anabranch.coordinator.sizing.needed_factor import FactorNeed
+from anabranch.coordinator.sizing.scalability import Scalability
 from anabranch.model.factor import FACTORS
 from anabranch.model.lane import LaneState
 from anabranch.protocol.lane_report import LanePhase, LaneReport
@@ -37,7 +38,9 @@ def of(
     """
     lag = limits.target_lag_seconds
     allowed = FACTORS if scalable else (1,)
-    needs = {load.lane: (load, need) for load, need in zip(look.loads, look.needs, strict=True)}
+    proposed = look.most.factor if look.needs and scalable else 0
+    known = zip(look.loads, look.seen, strict=True)
+    rates = {load.lane: _rates(load, seen, look, proposed, lag) for load, seen in known}
     lanes = [lane for lane in status.lanes if lane.lane.state is not LaneState.CLOSING]
     return Sizing(
         job=status.job,
@@ -50,15 +53,14 @@ def of(
             _lane(
                 each,
                 each.report or LaneReport(lane=each.lane.id, phase=LanePhase.STARTING),
-                needs.get(each.lane.id),
-                lag,
+                rates.get(each.lane.id, {}),
             )
             for each in lanes
         ),
         autoscale="" if verdict is None else verdict.why,
         limits=None if verdict is None else _limits(limits),
         verdict=None if verdict is None else _verdict(verdict, look, lag),
-        proposed=look.most.factor if look.needs and scalable else 0,
+        proposed=proposed,
         target_lag_seconds=lag,
         forecasts=tuple(_forecast(look, factor) for factor in allowed if look.needs),
         advice=look.advice,
@@ -77,17 +79,21 @@ def _forecast(look: Assessment, factor: int) -> FactorForecast:
     )
 
 
-def _lane(status: LaneStatus, report: LaneReport, known: tuple[LaneLoad, FactorNeed] | None, lag: float) -> LaneSizing:
+def _rates(load: LaneLoad, seen: Scalability, look: Assessment, proposed: int, lag: float) -> dict[str, Any]:
+    """The fields of :class:`LaneSizing` that are known once a lane's speed is known."""
+    now = lane_load.catch_up(load, load.factor, 0.0, seen)
+    changes = proposed not in (0, load.factor)
+    then = lane_load.catch_up(load, proposed, look.pause, seen) if changes else now
+    return {
+        "true_rate": load.rate,
+        "needed_rate": _needed(load, lag),
+        "catch_up": _finite(now),
+        "then": _finite(then),
+    }
+
+
+def _lane(status: LaneStatus, report: LaneReport, rates: Mapping[str, Any]) -> LaneSizing:
     lane = status.lane
-    rates: dict[str, Any] = {}
-    if known is not None:
-        load, need = known
-        rates = {
-            "true_rate": load.rate,
-            "needed_rate": _needed(load, lag),
-            "catch_up": _finite(need.now),
-            "then": _finite(need.then),
-        }
     return LaneSizing(
         lane=lane.id,
         stage=lane.stage,

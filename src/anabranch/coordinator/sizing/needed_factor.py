@@ -58,8 +58,6 @@ class FactorNeed:
         urgent: whether records would wait too long with the current factor.
         enough: whether the current factor suffices.
         now: the seconds until the backlog is worked off with the current factor.
-        then: the seconds until the backlog is worked off with the needed factor; ``now`` if the current factor
-            suffices.
         advice: what would help, if no factor helps enough.
     """
 
@@ -67,7 +65,6 @@ class FactorNeed:
     urgent: bool
     enough: bool
     now: float
-    then: float
     why: str
     advice: tuple[str, ...] = ()
 
@@ -81,13 +78,13 @@ def need_of(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> FactorNeed:
         factor = _smaller(load, seen, aim)
         would = lane_load.utilisation(load, factor, seen)
         why = _work(load, used) + ("" if factor == load.factor else f"; it would be {would:.0%} with factor {factor}")
-        return FactorNeed(factor, False, True, now, now, f"{why}{_target(load, aim)}")
+        return FactorNeed(factor, False, True, now, f"{why}{_target(load, aim)}")
     factor = _larger(load, seen, aim, late)
     then = lane_load.catch_up(load, factor, aim.pause, seen) if factor != load.factor else now
     met = factor != load.factor and _meets(load, factor, seen, aim, late)
     advice = () if met else _advice(load, seen, aim, factor)
     why = _backlog(load, now, factor, then) if late else _work(load, used)
-    return FactorNeed(factor, late, False, now, then, f"{why}{_target(load, aim)}", advice)
+    return FactorNeed(factor, late, False, now, f"{why}{_target(load, aim)}", advice)
 
 
 def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:

@@ -7,12 +7,16 @@ import pytest
 from anabranch.cli import sizing as sizing_verb
 from anabranch.container.load import Load
 from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.sizing import autosizing, figures
+from anabranch.coordinator.sizing.autosizing import Assessment, Findings
+from anabranch.coordinator.sizing.lane_load import catch_up
 from anabranch.coordinator.store import Store
 from anabranch.model.lane import Lane
 from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.protocol.status import LaneSizing, Sizing
 from anabranch.spark.functions import busy_time
 from tests.support.reports import lane_report
+from tests.unit.coordinator.figures import LIMITS, going_on, report, status
 from tests.unit.coordinator.helpers import FIRST
 from tests.unit.coordinator.workers import JOB, Worker, start
 
@@ -91,6 +95,24 @@ def test_a_jobs_sizing() -> None:
     assert (lane.lag, lane.lags) == (6, {"embedded/in/0": 6, "embedded/in/1": 0})
     assert (lane.busy, lane.slowest, lane.skew) == (0.5, "embedded/in/1#1", 1.5)
     assert len(lane.tasks) == 4
+
+
+def test_each_lane_is_foretold_with_the_factor_that_is_proposed_for_the_job() -> None:
+    """Also a lane that needs none: it would stand still during the change, too."""
+    waits = {"working": 1.0, "seconds": 3.0, "usual_seconds": 3.0, "arriving": 0.0}
+    slow, fast = report(FIRST, lag=60_000, **waits), report("other", lag=60_000, **{**waits, "rows_per_second": 5000.0})
+    look, findings = Assessment(1), Findings()
+    for second in range(40):
+        told = going_on(status(slow, fast, factor=1), second)
+        look, findings = autosizing.looked(LIMITS, told, 64, 5.0, findings, float(second))
+    found = figures.of(told, True, None, look, LIMITS)
+    assert found.proposed > 1
+    one, other = found.lanes
+    assert (one.catch_up or 0.0) > 10 * (other.catch_up or 0.0) > 0.0
+    its, seen = look.loads[1], look.seen[1]
+    assert other.catch_up == catch_up(its, 1, 0.0, seen)
+    assert other.then == catch_up(its, found.proposed, 5.0, seen) != other.catch_up
+    assert max(one.then, other.then) == next(e.catch_up for e in found.forecasts if e.factor == found.proposed)
 
 
 @pytest.mark.parametrize(
