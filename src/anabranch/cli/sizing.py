@@ -28,7 +28,7 @@ def sizing(
     console = tables.wide()
     console.print(f"job {job}: {found.state}, factor {found.factor}, {found.containers} container(s)")
     table = Table()
-    for column in ("lane", "container", *_FIGURES, "slowest bucket", "its s", "skew"):
+    for column in ("lane", "container", *_FIGURES, "slowest bucket", "bucket s", "skew"):
         table.add_column(column, justify="left" if column in ("lane", "container", "slowest bucket") else "right")
     for lane in found.lanes:
         slowest = (lane.slowest, f"{lane.slowest_seconds:.1f}", f"{lane.skew:.1f}") if lane.slowest else ("-",) * 3
