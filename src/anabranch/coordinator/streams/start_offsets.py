@@ -12,7 +12,7 @@ from anabranch.systems.systems import Systems
 __all__ = ["EARLIEST", "ends", "instant", "offsets"]
 
 EARLIEST = "earliest"
-_EXAMPLE = "2026-11-22T10:00:00Z"
+_EXAMPLE, _WITH_OFFSET = "2026-11-22T10:00:00Z", "2026-11-22T11:00:00+01:00"
 
 
 def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
@@ -77,7 +77,10 @@ def instant(text: str) -> int:
             f"{text!r} isn't a place to rewind to", f"give earliest, a time like {_EXAMPLE}, or a file with positions"
         ) from None
     if at.tzinfo is None:
-        raise UsageError(f"the time {text} has no offset from UTC", f"write it as {_EXAMPLE}, or with +01:00")
+        raise UsageError(
+            f"the time {text} has no offset from UTC",
+            f"write it in UTC, as {_EXAMPLE}, or with an offset, as {_WITH_OFFSET}",
+        )
     if at > datetime.now(UTC):
         raise UsageError(f"the time {text} is in the future", "a job is rewound to a time that is past")
     return int(at.timestamp() * 1000)
