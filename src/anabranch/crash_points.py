@@ -87,7 +87,7 @@ store."""
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")
 _NOTE = os.environ.get("ANABRANCH_HOLD_NOTE", "")
 RELEASED = ".released"
-"""The suffix, after the note's name, of the file that releases all held processes."""
+"""A file whose name is the note's name with this suffix releases all held processes."""
 ACTIVE = bool(_HOLD)
 
 Watcher = Callable[[str, str, int], None]
@@ -96,10 +96,10 @@ _watchers: list[Watcher] = []
 
 @contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """Inside ``with``, call ``watcher(step, lane, batch)`` at each step that this process reaches. An exception of the
-    watcher is raised at the step.
+    """Inside ``with``, call ``watcher(step, lane, batch)`` at each step that this process reaches. An exception that
+    the watcher raises is raised at the step.
 
-    The watcher doesn't see steps in the Python processes that Spark starts, such as ``PLANNING``.
+    The watcher doesn't see steps, such as ``PLANNING``, that Spark's Python processes reach.
     """
     _watchers.append(watcher)
     try:
@@ -109,8 +109,8 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 def reach(step: str, lane: str, batch: int) -> None:
-    """Report to the watchers that a lane is at a step. If ``ANABRANCH_HOLD_AT`` names this step, lane and batch, write
-    a note to the file ``ANABRANCH_HOLD_NOTE``, and sleep until the process is killed or released.
+    """Report to the watchers that ``batch`` of a lane has reached a step. If ``ANABRANCH_HOLD_AT`` names this step,
+    lane and batch, write a note to the file ``ANABRANCH_HOLD_NOTE``, and sleep until the process is killed or released.
 
     Python workers that sleep here end when their driver is killed.
     """
@@ -131,6 +131,8 @@ def reach(step: str, lane: str, batch: int) -> None:
 
 
 def next_batch(commits: str) -> int:
-    """The number of the batch that would be planned next, according to a local folder of commits."""
+    """The number of the first batch that isn't committed: one more than the highest number in ``commits``, a lane's
+    local folder of commits; 0 if the folder is empty or missing.
+    """
     done = [int(name) for name in os.listdir(commits) if name.isdigit()] if os.path.isdir(commits) else []
     return max(done, default=-1) + 1

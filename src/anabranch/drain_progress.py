@@ -13,7 +13,9 @@ from anabranch.protocol.status import JobStatus
 __all__ = ["DrainRemainder", "foretold", "functions_part", "left", "records_left", "seconds_left", "stops_at"]
 
 _HALTING = 0.5
-"""The seconds until all lanes have halted, reported their positions, and been told where to stop."""
+"""The expected seconds from the start of a drain until all lanes have halted, reported their positions, and been told
+where to stop.
+"""
 _STAGE = 0.3
 """The seconds that a stage takes to drain, in addition to the lanes' last batches, in which all windows close."""
 _OF_A_BATCH = 0.35
@@ -91,15 +93,17 @@ def stops_at(drain: DrainProgress | None) -> Mapping[str, int]:
 
 
 def records_left(report: LaneReport, until: Mapping[str, int]) -> int:
-    """How many offsets a lane still has to read: in each SSP up to the position in ``until`` or, if there is none, up
-    to the end offset.
+    """How many offsets a lane still has to read: in each SSP up to the SSP's position in ``until`` or, if ``until`` has
+    none, up to the SSP's end offset.
     """
     at, ends = report.progress.positions, report.progress.ends
     return sum(max(0, until.get(ssp, ends.get(ssp, 0)) - offset) for ssp, offset in at.items())
 
 
 def functions_part(report: LaneReport) -> float:
-    """The share of a batch's time that is spent in functions of the job."""
+    """The share of a lane's batch time that the job's functions take, from 0.0 to 1.0: in the running or the last batch
+    if its figures suffice, otherwise in the last half minute.
+    """
     spent = report.load.spent if report.progress.batch_progress is None else report.progress.batch_progress.spent
     total = sum(spent.values())
     if total > _TOLD_BY_ITSELF:

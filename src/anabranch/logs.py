@@ -88,7 +88,7 @@ def _configure() -> None:
             ]
         )
     else:
-        # structlog's default shows the local variables of each frame, and a request's contain its token.
+        # By default, structlog shows the local variables of each frame, among them a request with its token.
         colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         shown = structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback)
         structlog.configure(processors=[*structlog.get_config()["processors"][:-1], shown])

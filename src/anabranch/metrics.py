@@ -53,14 +53,21 @@ _DRAINS = {
 
 def exposition(jobs: Iterable[JobStatus], invalid_heartbeats: int, leads: bool) -> bytes:
     """All metrics in Prometheus's text format. A job that this coordinator doesn't serve has only the metrics of its
-    state, seats and generation."""
+    state, seats and generation.
+
+    Args:
+        invalid_heartbeats: how many heartbeats came from processes that had no seat, or had lost their seat.
+        leads: whether this coordinator leads.
+    """
     registry = CollectorRegistry()
     registry.register(_Collected(families(jobs, invalid_heartbeats, leads)))
     return generate_latest(registry)
 
 
 def families(jobs: Iterable[JobStatus] = (), invalid_heartbeats: int = 0, leads: bool = True) -> list[Metric]:
-    """All metric families. Without jobs, only the coordinator's families have samples."""
+    """All metric families. Without jobs, only the coordinator's families have samples. For the arguments, see
+    :func:`exposition`.
+    """
     return [*_of_coordinator(invalid_heartbeats, leads), *_of_jobs(list(jobs))]
 
 

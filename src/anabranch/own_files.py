@@ -14,8 +14,8 @@ _OTHERS = 0o077
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its missing parents. Existing folders keep their modes, which the user may have chosen.
-    Raises OSError if a folder can't be created.
+    """Create a folder and its missing parents, accessible only by this user. Existing folders keep their modes, which
+    the user may have chosen. Raises OSError if a folder can't be created.
     """
     try:
         folder.mkdir(0o700, exist_ok=True)
@@ -25,7 +25,9 @@ def make_folder(folder: Path) -> None:
 
 
 def make_file(path: Path) -> None:
-    """Create an empty file, unless the file exists. Raises OSError if it can't be created."""
+    """Create an empty file that only this user can access, unless the file exists. Raises OSError if the file can't be
+    created.
+    """
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
@@ -44,7 +46,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 def is_shared(folder: Path) -> bool:
-    """Whether the mode of a folder lets users other than its owner access it."""
+    """Whether a folder's mode lets users other than the owner access the folder. False if the mode can't be read."""
     try:
         return bool(folder.stat().st_mode & _OTHERS)
     except OSError:

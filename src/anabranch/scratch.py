@@ -28,8 +28,8 @@ _mine: dict[int, Path] = {}
 
 
 def folder(name: str) -> Path:
-    """A new folder for temporary files. Its name begins with ``name``. This process removes the folder at its end; if
-    this process is killed, a later one does."""
+    """A new folder for temporary files, whose name begins with ``name``. This process removes the folder when the
+    process ends; if it is killed, a later process does."""
     with _making:
         process = os.getpid()
         if process not in _mine:
@@ -41,7 +41,7 @@ def folder(name: str) -> Path:
 
 
 def sweep(place: Path) -> list[Path]:
-    """Remove this user's folders whose processes have ended, and return them."""
+    """Remove the folders in ``place`` that this user's processes have left behind, and return the removed folders."""
     removed = []
     for each in place.glob(f"{_prefix()}*"):
         with contextlib.suppress(OSError):

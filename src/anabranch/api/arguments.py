@@ -27,7 +27,7 @@ _TABLES = ("parquet", "orc", "csv", "json", "delta")
 
 
 def plausible_times(event_time: str | None, wanted: tuple[str, str]) -> list[Any]:
-    """The earliest plausible date, and by how many milliseconds an event time can be ahead of today."""
+    """The earliest plausible date, and how many ms after the end of the current day (in UTC) an event time can be."""
     if event_time is None:
         raise GraphError(
             f"read at {caller()} has event_time_range but no event_time", 'name the column: event_time="at"'
@@ -122,7 +122,8 @@ def joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str
     """The columns of the stream, each with the column of the table that it must equal.
 
     Args:
-        on: a column that both have, several such columns, or a mapping from the stream's columns to the table's.
+        on: a column that both the stream and the table have, several such columns, or a mapping from columns of the
+            stream to columns of the table.
 
     Raises:
         GraphError: ``on`` names no column.

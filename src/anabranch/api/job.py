@@ -132,8 +132,9 @@ class Job:
                 windows and timers, and for :meth:`Stream.join`.
             watermark: how much older a record can be than the newest record of its partition, such as ``"10 minutes"``.
                 Required with ``event_time``.
-            event_time_range: the range of plausible event times: the earliest date, and how far a time can be ahead of
-                today. The default is ``("1900-01-01", "1 day")``. A record outside the range is treated as
+            event_time_range: the range of plausible event times: the earliest date, and how long after the end of the
+                day (in UTC) on which the batch was planned an event time can be. The default is
+                ``("1900-01-01", "1 day")``. A record whose event time is outside the range is treated as
                 ``[job] on_error`` says (by default, it becomes a dead letter), and does not move the watermark.
             broadcast: let every task read the whole stream.
             start: where to begin in a stream for which the job has no position, ``"earliest"`` or ``"latest"``. This

@@ -43,7 +43,8 @@ class StoredList(Protocol):
 
 
 class StoredMap(Protocol):
-    """Stores the map of the current key. For ``plain``, see :class:`StoredValue`; ``plain_name`` is for names."""
+    """Stores the map of the current key. ``plain`` is the same as in :class:`StoredValue`. ``plain_name`` does for the
+    names of entries what ``plain`` does for values."""
 
     def plain(self, value: Any) -> Any: ...
     def plain_name(self, name: Any) -> Any: ...

@@ -68,8 +68,9 @@ class Stream:
 
         The function must be stateless (no aggregates, ``distinct``, window functions, sorts or limits) and must keep
         the column ``_anabranch``. It is called in the driver, several times: first with DataFrames without rows, to
-        find out the columns, then when a lane starts or for each batch. If the function raises an exception in a lane,
-        or the DataFrame that it returned can't be computed, the lane fails.
+        find out the columns, then when a lane starts or, if Spark can't run the operator as a part of the lane's
+        query, for each batch. If the function raises an exception in a lane, or the DataFrame that it returned can't be
+        computed, the lane fails.
 
         Args:
             function: takes a DataFrame and returns a DataFrame.
@@ -330,7 +331,7 @@ class Stream:
         """Pass the first ``n`` rows of each stage key, in the order of their partition, and drop all later rows.
 
         For each key, the state counts how many rows have passed, and is kept forever. The resulting rows have no event
-        time, no headers and no timestamp of their own, like those of :meth:`process`.
+        time and no headers, and their timestamp is the time of writing.
 
         Args:
             n: the largest number of rows that pass for each key; at least 1.
@@ -348,8 +349,9 @@ class Stream:
 
         Args:
             stream: the name of the stream or table. If it does not exist, a new job or a new version creates it.
-            key: an SQL expression for the message key. Default: the input's message key or, after a
-                ``partition_by`` or a stateful operator, the stage key.
+            key: an SQL expression for the message key. Default: the input's message key or, after a ``partition_by``
+                or a stateful operator, the stage key. Required after a ``map_arrow``, unless the result has the columns
+                of a stage key.
             name: the operator's name. Default: the stream's name.
         """
         self._then("write", {"stream": stream, "key": key}, name, derived=stream)

@@ -37,7 +37,9 @@ class Timers:
     time changes nothing."""
 
     def __init__(self, stored: StoredTimers | None, clock: str | None, journal: Journal) -> None:
-        """``stored`` and ``clock`` are None if the operator has no timers."""
+        """``stored`` gives access to the timers in Spark's store, and ``clock`` is :data:`EVENT_TIME` or
+        :data:`PROCESSING_TIME`; both are None if the operator has no timers. Changes are recorded in ``journal``.
+        """
         self._stored = stored
         self._clock = clock
         self._journal = journal
@@ -101,7 +103,9 @@ class Timers:
         self._changed = {}
 
     def flush(self) -> dict[int, bool]:
-        """Write the turn's changes. Returns the times of the timers that were registered (True) or deleted (False)."""
+        """Write the turn's changes. Returns, by the timer's time, whether each changed timer was registered (True) or
+        deleted (False).
+        """
         for at, there in self._changed.items():
             act: Callable[[int], None] = self._kept.register if there else self._kept.delete
             act(at)

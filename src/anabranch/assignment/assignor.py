@@ -1,7 +1,7 @@
 """Assigns the tasks of a job to its seats: balanced, with each partition read in few containers, with few moves and, if
 racks count, with little traffic across racks.
 
-The solver for racks is imported on demand: that takes half a second, and few jobs use racks.
+The solver for racks is imported on demand, because the import takes half a second and few jobs use racks.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ class Where:
         seats: the rack of each seat; None if it isn't known.
         partitions: for each ``system/stream`` and partition, the racks of the replicas, the leader's first; None stands
             for a broker without a rack. Contains only streams of systems with racks.
-        coming: streams that the job will create; their traffic doesn't count.
-        lanes: for each stage and ``system/stream``, how many groups of the stage read the stream; 1 if it isn't named.
+        coming: the streams that the job will create, as ``system/stream``; their traffic doesn't count.
+        lanes: for each stage and ``system/stream``, how many groups of the stage read the stream. A stream that is
+            missing here counts as read by one group.
     """
 
     seats: Mapping[str, str | None]
@@ -56,7 +57,8 @@ class Where:
     lanes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def read(self, stage: str, ssps: Iterable[SSP]) -> tuple[Partition, ...]:
-        """The partitions that a task reads, in the solver's form, if their racks matter."""
+        """The partitions of a task's ``ssps``, in the solver's form, without those whose racks don't matter (see
+        :meth:`counts`). ``stage`` is the task's stage."""
         found = []
         for ssp in dict.fromkeys(wholes(ssps)):
             stream = f"{ssp.system}/{ssp.stream}"
@@ -80,11 +82,11 @@ class Seating:
         racks: the rack of each seat; None if it isn't known, or if racks don't count although the rules ask for them.
         why_not: why racks don't count although the rules ask for them; otherwise, and for a single seat, empty.
         cost: ``traffic_cost`` for each partition that a container reads from another rack, multiplied by the number of
-            groups that read the partition, plus ``non_overlap_cost`` for each task that moves; 0 without racks. If
-            several tasks in a container read a partition, it counts once per task; but with containers first, tasks of
-            a stage that read exactly the same partitions count as one.
-        lower_bound: a lower bound on the cost of any placement that is as well balanced and, with containers first,
-            reads partitions in as few containers; 0 without racks.
+            groups that read the partition, plus ``non_overlap_cost`` for each task that moves. If several tasks in a
+            container read a partition, the partition counts once per task; but if ``Rules.first`` is ``containers``,
+            tasks of a stage that read exactly the same partitions count as one. If racks don't count, the cost is 0.
+        lower_bound: a lower bound on the cost of any placement that is as well balanced and, if ``Rules.first`` is
+            ``containers``, reads partitions in as few containers; 0 if racks don't count.
     """
 
     seats: Mapping[str, Mapping[str, str]]
@@ -103,20 +105,23 @@ Placing = Callable[[Sequence[StageModel], Placed], Seating]
 
 
 def plain(containers: int) -> Placing:
-    """A placing that ignores racks, for ``containers`` seats."""
+    """A placing that ignores racks, for as many seats as ``containers`` says, named by their numbers from 0."""
     where = Where(seats={str(number): None for number in range(containers)})
     return lambda stages, former: seat(stages, former, where, Rules())
 
 
 def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> Seating:
-    """The seat of each task.
+    """The seat of each task of ``stages``.
 
-    Balance comes first: of each stage's tasks, each seat gets the floor or the ceiling of the average number. (An
-    exception is the strategy ``min_traffic``. If racks count, and if traffic comes first or no two tasks of a stage
-    read the same partition, it balances only two totals over all stages: the number of stateful tasks, and the number
-    of all tasks.) Then each partition is read in few containers (see :func:`placement.place`), and then, with racks,
-    the cost decides. If ``rules.first`` is ``traffic``, the cost comes before the number of containers. The order of
-    the arguments' elements doesn't matter. If the seats of the result are passed as ``former``, and
+    Balance comes first: of each stage's tasks, each seat gets the floor or the ceiling of the average number. Then each
+    partition is read in few containers (see :func:`placement.place`), and then, if racks count, the cost decides. If
+    ``rules.first`` is ``traffic``, the cost comes before the number of containers.
+
+    There is one exception: if racks count, and if traffic comes first or no two tasks of a stage read the same
+    partition, the strategy ``min_traffic`` balances only two totals over all stages: the number of stateful tasks, and
+    the number of all tasks.
+
+    The order of the arguments' elements doesn't matter. If the seats of the result are passed as ``former``, and
     ``non_overlap_cost`` isn't 0, no task moves.
 
     Args:
@@ -162,8 +167,8 @@ def _without_racks(stages: Sequence[StageModel], former: Placed, where: Where) -
 
 
 def _name(task: Task) -> str:
-    """The solver's name for a task. Names sort by the tasks' indexes, because neighboring tasks often read the same
-    partitions."""
+    """The solver's name for a task. Within a stage, these names sort by the tasks' indexes, because neighboring tasks
+    often read the same partitions."""
     return f"{task.stage}/{task.index:08}/{task.name}"
 
 

@@ -21,8 +21,8 @@ _Piece = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Member:
-    """A task of one stage. ``name`` is unique among all stages; ``home`` is the task's former seat, or None if
-    the task is new.
+    """A task of one stage. ``name`` is unique among all stages; ``reads`` are the task's partitions whose racks matter;
+    ``home`` is the task's former seat, or None if the task is new.
     """
 
     name: str
@@ -40,13 +40,14 @@ def place(
 ) -> tuple[dict[str, str], float]:
     """The seat of each member, by name, and the total cost.
 
-    Two balanced placements by :func:`placement.place` are considered: one with few moves, and one with few racks per
-    group (tasks that read the same partitions). If one of them reads partitions in fewer seats, on average, only this
-    one is considered. Groups with equal numbers of tasks and of partitions then exchange the seats, or parts of seats,
-    that they take, for the least total cost, and the cheaper placement is returned. A seat with any task of a group
-    reads everything that the group reads.
+    A *group* is the tasks that read the same partitions. :func:`placement.place` makes two balanced placements: one
+    with few moves, and one with few racks per group. If one of the two reads a partition in fewer seats on average, the
+    other one is dropped. In each placement that remains, groups with the same numbers of tasks and of partitions
+    exchange the room that they have in seats, such that the total cost is the least. The result is the cheaper
+    placement. A seat with any task of a group reads everything that the group reads.
 
     Args:
+        racks: the rack of each seat.
         load: how many tasks of other stages each seat has.
         traffic_cost: the cost of a partition that a seat reads from another rack.
         move_cost: the cost of a task that moves.
@@ -153,7 +154,7 @@ def _racks_of(piece: _Piece, racks: Mapping[str, str | None]) -> tuple[str, ...]
 
 
 def _far(group: Sequence[Member], rack: str) -> int:
-    """What a seat in this rack reads from other racks if it has any task of the group."""
+    """The total weight of what a seat in ``rack`` reads from other racks if the seat has any task of the group."""
     return int(sum(each.weight for each in group[0].reads if rack not in each.racks))
 
 

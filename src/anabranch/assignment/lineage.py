@@ -13,8 +13,8 @@ __all__ = ["Lineage"]
 
 
 class Lineage:
-    """The former seats of a stage's tasks. Buckets of different factors are nested, so the former tasks that had the
-    keys of a split or merged task are found by the numbers of their buckets."""
+    """The former seats of a stage's tasks, by the names that the tasks had then. Buckets of different factors are
+    nested, so the bucket numbers in these names say which former tasks had the keys of a split or merged task."""
 
     def __init__(self, previous: Mapping[str, str]) -> None:
         self._seats = previous
@@ -24,8 +24,8 @@ class Lineage:
             self._parts[base].setdefault(factor, {})[bucket] = seat
 
     def seat(self, task: str) -> str | None:
-        """The seat that had the task or, if the factor has changed, the most of the former tasks that had its keys;
-        None if the task is new. Of several such seats, the one with the lowest number.
+        """The seat that had ``task``; None if the task is new. If the factor has changed, it is the seat that had the
+        most of the former tasks with this task's keys and, of several such seats, the one with the lowest number.
         """
         if task in self._seats:
             return self._seats[task]

@@ -18,6 +18,11 @@ class Line:
     groups plus the number of seats, minus the number of clean cuts. No placement has fewer pieces than the line with
     the most clean cuts. If all groups are equally large, the number of clean cuts depends only on the order of the
     seats' sizes. Groups, and seats of the same size, are taken in such an order that few tasks move.
+
+    Args:
+        sizes: how many tasks each seat gets. The sum is the number of tasks.
+        groups: the names of each group's tasks.
+        homes: the former seats of the tasks that can stay.
     """
 
     def __init__(self, sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> None:
@@ -39,8 +44,8 @@ class Line:
         self.clean = _clean_cuts(Counter(self.room.values()), self.floor, {len(group) for group in groups})
 
     def fill(self) -> dict[str, str]:
-        """Fill one seat after another: with the rest of the partly placed group, then whole groups, then a part of a
-        group. Returns the seat of each task.
+        """Fill one seat after another: with the rest of the partly placed group, then with whole groups, then with a
+        part of a group. Returns the seat of each task.
         """
         while self.room:
             seat = self._next_seat()
@@ -57,8 +62,8 @@ class Line:
         return self.placed
 
     def _by_gain(self, seat: str, left: int) -> Iterable[int]:
-        """The waiting groups, by falling gain. Groups of the same size with the same number of new tasks, and no task
-        that was in this seat, are equivalent, so they aren't sorted.
+        """The numbers of the groups that aren't begun, by falling gain (see :meth:`_gain`). Groups that had no task in
+        this seat are equivalent if they have the same size and the same number of new tasks, so these aren't sorted.
         """
         if not self.homes:  # nothing is gained anywhere
             return list(self.groups)
@@ -78,8 +83,8 @@ class Line:
         self.begun = self.groups.pop(number)
 
     def _take(self, seat: str, room: int) -> int:
-        """Fill ``room`` from the partly placed group, first with tasks that were in this seat, then with new ones, then
-        with the others. Returns the room that is left."""
+        """Place up to ``room`` tasks of the partly placed group in a seat: first tasks that were in this seat, then new
+        tasks, then the others. Returns the room that is left."""
         rank = {seat: 0, None: 1}
         here = sorted(self.begun, key=lambda task: rank.get(self.homes.get(task), 2)) if self.homes else self.begun
         taken, self.begun = here[:room], here[room:]
@@ -110,9 +115,9 @@ class Line:
         return min(best, key=lost)
 
     def _gain(self, number: int, seat: str, left: int) -> tuple[int, int, int]:
-        """The gain if ``seat`` takes as much of a group as it can: the number of tasks that stay minus the number that
-        other seats lose. Of equal gains, the one with more tasks that stay is larger; if these are equal, too, the one
-        of the earlier group.
+        """The gain if ``seat``, with room for ``left`` tasks, takes as much of a group as it can: the number of tasks
+        that stay minus the number of tasks that other seats lose. The result is a tuple, so that of equal gains, the
+        one with more tasks that stay is larger and, if these are equal too, the one of the earlier group.
         """
         held = self.held[number]
         taken = min(left, len(self.groups[number]))
@@ -121,8 +126,8 @@ class Line:
 
 
 def _clean_cuts(seats: Counter[int], floor: int, group_sizes: set[int]) -> dict[tuple[int, int], int]:
-    """The largest possible number of clean cuts, by how many seats of the floor size and of the ceiling size are still
-    to be filled. If the groups differ in size, any cut might be clean, so each is counted.
+    """The largest possible number of clean cuts, by the number of seats of the floor size, and of the ceiling size,
+    that aren't filled yet. If the groups differ in size, any cut might be clean, so every cut is counted.
     """
     unit = group_sizes.pop() if len(group_sizes) == 1 else 1
     clean: dict[tuple[int, int], int] = {}

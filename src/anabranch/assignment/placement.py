@@ -61,8 +61,8 @@ def place(
 
 
 def place_exactly(tasks: Iterable[Task], sizes: Mapping[str, int], homes: Mapping[str, str]) -> dict[str, str]:
-    """Place tasks of one stage with few moves from ``homes``, their former seats. Tasks that don't stay, but read the
-    same partitions, share a seat if there is room. ``sizes`` says how many tasks each seat gets.
+    """The seat of each task of one stage, by name, with few moves from the former seats ``homes``. Tasks that read the
+    same partitions, and can't stay, share a seat if there is room. ``sizes`` says how many tasks each seat gets.
     """
     groups = list(_groups(sorted(tasks, key=attrgetter("index", "name"))).values())
     ordered = dict(sorted(sizes.items(), key=lambda item: (len(item[0]), item[0])))
@@ -75,7 +75,8 @@ def _homes(tasks: Iterable[Task], previous: Mapping[str, str]) -> dict[str, str]
 
 
 def consumption(tasks: Iterable[Task], placement: Mapping[str, str]) -> float:
-    """The average number of containers in which a partition is read, at least 1.0. Broadcast inputs don't count."""
+    """The average number of containers in which a partition is read if the tasks are in the seats of ``placement``, at
+    least 1.0. Broadcast inputs don't count."""
     return _consumption(_groups(tasks), placement)
 
 
@@ -96,7 +97,8 @@ def _is_uniform(groups: _Groups) -> bool:
 
 
 def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str]) -> dict[str, int]:
-    """The number of tasks for each seat: the average, rounded up for those that had the most tasks, otherwise down."""
+    """The number of tasks for each seat: the average, rounded up or down, so that the sum is ``count``. It is rounded
+    up for the seats that had the most tasks."""
     floor, ceilings = divmod(count, len(seats))
     held = Counter(homes.values())
     fullest = sorted(seats, key=lambda seat: -held[seat])[:ceilings]
@@ -104,7 +106,7 @@ def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str]) -> dict[s
 
 
 def _groups(tasks: Iterable[Task]) -> _Groups:
-    """Tasks by the partitions that they read; those of a group should share a seat."""
+    """The names of the tasks, grouped by the partitions that the tasks read. A group's tasks should share a seat."""
     groups: _Groups = defaultdict(list)
     for task in tasks:
         groups[frozenset([(ssp.system, ssp.stream, ssp.partition) for ssp in task.ssps])].append(task.name)
@@ -112,8 +114,8 @@ def _groups(tasks: Iterable[Task]) -> _Groups:
 
 
 def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> dict[str, str]:
-    """The tasks that can stay, with their seats. A seat with too many tasks first loses tasks of the groups of which it
-    had the fewest tasks."""
+    """The tasks that can stay, with their seats. A seat with too many tasks loses tasks first of those groups of which
+    the seat had the fewest tasks."""
     pieces: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
     for number, group in enumerate(groups if homes else ()):
         for task in group:
@@ -129,7 +131,7 @@ def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: M
 
 
 def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str, str]) -> dict[str, str]:
-    """Tasks that can stay don't move; the others fill the gaps, the smallest gap first."""
+    """The seat of each task: tasks that can stay don't move; the others fill the gaps, the smallest gap first."""
     room = Counter(sizes)
     room.subtract(staying.values())
     gaps = (seat for seat in sorted(sizes, key=room.__getitem__) for _ in range(room[seat]))
@@ -137,7 +139,8 @@ def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str
 
 
 def _patched(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], staying: Mapping[str, str]) -> dict[str, str]:
-    """Tasks that can stay don't move; the others fill the gaps, those of a group together if a gap is large enough."""
+    """The seat of each task: tasks that can stay don't move; the others fill the gaps, and those of one group fill the
+    same gap if it is large enough."""
     placed = dict(staying)
     room = Counter(sizes)
     room.subtract(staying.values())

@@ -1,7 +1,7 @@
 """Assigns the standbys of lanes' folders to processes, by the same rules as the standbys of tasks in
 :mod:`anabranch.assignment.racks`.
 
-The solver is imported on demand: that takes half a second, and few jobs have standbys.
+The solver is imported on demand, because the import takes half a second and few jobs have standbys.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ def place(
 
 
 def numbered(keepers: Sequence[str], former: Mapping[str, int]) -> dict[int, str]:
-    """Maps the number of each of a lane's standbys, from 0, to its process. A process keeps its number in ``former`` if
-    that is less than the number of standbys; of several processes with the same number, the first by name keeps it.
+    """Numbers a lane's standbys from 0, and maps each number to the process that maintains the standby. ``keepers`` are
+    these processes. A process keeps its number in ``former`` if that number is less than the number of standbys; of
+    several processes with the same number, the first by name keeps it.
     """
     found: dict[int, str] = {}
     for keeper in sorted(keepers):

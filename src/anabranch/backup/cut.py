@@ -41,7 +41,7 @@ class PartitionCopy:
     """A partition of a stream, from which the backup takes at least the records before ``end``."""
 
     end: int
-    """The end offset that the backup noted first."""
+    """The end offset that the partition had when the backup first noted it."""
     batches: Mapping[str, int]
     """The last batch that each lane published before ``end``, by lane."""
     later: Sequence[Publication]
@@ -78,7 +78,7 @@ def settled(
     partitions: Mapping[Place, PartitionCopy], lanes: Iterable[LaneCopy]
 ) -> tuple[dict[Place, int], dict[str, Batch]]:
     """How many of the publications in each partition's ``later`` become part of the backup, and the batch from which
-    each lane continues.
+    each lane continues, by the lane's id.
 
     Raises:
         MovedOnError: the copies can't be made to fit together.

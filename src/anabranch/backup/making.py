@@ -127,8 +127,8 @@ def make(source: Source, uri: str) -> Manifest:
 
 
 def _settled(source: Source) -> Moment:
-    """Wait until the job can be backed up. Raises ConflictError after ``_PATIENCE`` seconds, or if the job was
-    reset."""
+    """Wait until the job can be backed up, and return its rows and lanes at that moment. Raises ConflictError after
+    ``_PATIENCE`` seconds, or if the job was reset."""
     last: list[str] = []
 
     def look() -> Moment | None:

@@ -21,7 +21,7 @@ _SETTLED = {DeploymentState.RUNNING, DeploymentState.STOPPED, DeploymentState.FA
 
 @dataclass(frozen=True)
 class Moment:
-    """A job at one moment, by all its ``rows`` in the store."""
+    """A job at one moment. ``rows`` are all rows that the store had about the job."""
 
     job: str
     rows: JobRows

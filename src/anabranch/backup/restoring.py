@@ -90,7 +90,8 @@ def checked(spark: Any, uri: str) -> Manifest:
 
 
 def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) -> Manifest:
-    """Restore a job into the store, the storage root and the systems that the settings name.
+    """Restore a job into the store, the storage root and the systems that the settings name. Returns the backup's
+    manifest. ``now`` returns the seconds since 1970.
 
     Raises:
         NotFoundError: there is no complete backup.
@@ -129,8 +130,8 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
 
 
 def _alone(settings: Settings, job: str) -> AbstractContextManager[object]:
-    """A context in which no other process on this machine can run the job. Entering it raises ConflictError if
-    another process runs the job. If the store is on a server, the context does nothing.
+    """Inside ``with``, no other process on this machine can run the job. Entering the block raises ConflictError if
+    another process runs the job. If the store is on a server, other processes aren't kept from running the job.
     """
     url = settings.coordinator.store
     return nullcontext() if address.is_on_server(url) else endpoint.RunLock(url, job)
@@ -196,7 +197,9 @@ def _check_folders(due: _Restore) -> None:
 
 
 def _streams_there(due: _Restore) -> set[str]:
-    """The streams that exist here and contain everything that the backup contains of them."""
+    """The backup's streams that already exist here. Raises ConflictError if such a stream isn't the one in the backup,
+    or lacks records that the backup has.
+    """
     there = set()
     for each in due.backup.streams:
         archive, place = due.systems.named(each.system).archive(), manifest.place_of(each.system)

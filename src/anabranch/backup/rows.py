@@ -1,5 +1,5 @@
-"""Writes a job's rows into a backup, and reads them. There, the rows form a small store, so rows of an older version
-are migrated like any store."""
+"""Writes a job's rows into a backup, and reads them. In a backup, the rows form a small store, so rows of an older
+version are migrated like any store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ the processes of the restored job must have higher epochs.
 
 
 def keep(rows: JobRows, job: str, at: float, tree: Tree) -> None:
-    """Write the rows into a backup. ``at`` is the time of the backup, in seconds since 1970."""
+    """Write a job's rows into a backup. ``at`` is the time of the backup, in seconds since 1970."""
     folder = scratch.folder("backup")
     with closing(Store(_url(folder))) as store:
         store.import_job(job, rows, Event(kind="other", job=job, at=at, who="user", what="a backup was made"))
@@ -37,7 +37,7 @@ def keep(rows: JobRows, job: str, at: float, tree: Tree) -> None:
 
 
 def kept(job: str, tree: Tree) -> JobRows:
-    """The rows in a backup."""
+    """The job's rows in a backup."""
     folder = scratch.folder("restore")
     tree.copy(manifest.STORE, tree.other(f"file://{folder}"), lives=False)
     with closing(Store.open_existing(_url(folder), to_write=True)) as store:
@@ -48,7 +48,8 @@ def at_rest(rows: JobRows, places: Mapping[str, Any], why: str) -> JobRows:
     """The job's rows as they are restored: no process runs the job.
 
     Args:
-        places: the settings that say where lanes and streams are, instead of those with which the job was started.
+        places: the settings that say where lanes and streams are now. They replace the settings with which the job was
+            started.
         why: the reason that is recorded for the processes that lose their seats.
     """
     changed = {name: [dict(row) for row in its] for name, its in rows.items()}

@@ -15,7 +15,7 @@ __all__ = ["ChangeOptions", "with_change_options"]
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeOptions:
-    """A field for each of these options."""
+    """The options of all verbs that change a running job and wait for the change, with a field for each."""
 
     timeout: options.Timeout = 300.0
     now: haste.Now = False

@@ -76,7 +76,7 @@ class _Check:
         self._lanes = [lane for lane in lanes if lane.folder_epoch and lane not in served]
 
     def findings(self) -> list[Finding]:
-        """All problems, without changing anything."""
+        """All problems that were found. Changes nothing."""
         from anabranch.container.checkpoint import review
 
         return [

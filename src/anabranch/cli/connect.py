@@ -197,8 +197,8 @@ def _is_here(url: str) -> bool:
 
 
 def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], look: Callable[[Store], T]) -> T:
-    """Like :func:`read`, but for one job, and ``look`` reads the store if there is no coordinator. If there is one that
-    can't be reached, an error is raised, and the store isn't read.
+    """Like :func:`read`, but for one job, and ``look`` reads the store if there is no coordinator. If there is a
+    coordinator that can't be reached, an error is raised, and the store isn't read.
     """
     url = coordinator_url(settings) or served_here(settings).get(job)
     if url is not None:

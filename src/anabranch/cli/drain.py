@@ -53,7 +53,7 @@ def drain(
 
 
 def begun(client: Client, job: str, up_to: str) -> DrainAccepted:
-    """Request a drain. Raises ConflictError if the job can't be drained now."""
+    """Request a drain, and return the response. Raises ConflictError if the job can't be drained now."""
     told = client.drain(job, wished(client.status(job).deployment, up_to))
     if told.ignored:
         raise ConflictError(f"job {job} isn't draining: {told.ignored}", f"see anabranch status {job}")

@@ -55,8 +55,8 @@ def records(
 
     Args:
         first: the number of the first line, for the error.
-        key: the field that becomes the message key, which is null if the field is null or missing. Each line must be an
-            object. None: records have no key, and lines can be any JSON.
+        key: the field that becomes the message key, which is null if the field is null or missing. Each line must then
+            be an object. If ``key`` is None, records have no message key, and lines can be any JSON.
         at: the timestamp of the records.
     """
     keys: list[bytes | None] = []

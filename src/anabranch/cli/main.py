@@ -65,7 +65,7 @@ _ORDER = [
 class _Verbs(TyperGroup):
     """The verbs. Each is a function, or a Typer ``app``, in the module with its name.
 
-    They are imported on demand, because importing all of them takes more than a second.
+    These modules are imported on demand, because importing all of them takes more than a second.
     """
 
     def __init__(self, **given: Any) -> None:

@@ -49,7 +49,7 @@ def kept(settings: Settings, kept: JobModel | None) -> None:
 
 def rejected(report: LaneReport) -> str:
     """How many dead letters a lane has written (and how many of them are late rows), and how many rows and groups of
-    late rows were dropped, as text without those numbers that are 0; empty if all are 0.
+    late rows were dropped, as text that leaves out numbers that are 0; empty if all are 0.
     """
     late = sum(report.event_time.late.values())
     dropped = (("dropped", report.event_time.dropped), ("late groups", report.event_time.late_groups))
@@ -186,8 +186,8 @@ def batches(status: JobStatus) -> list[str]:
 
 
 def spent(seconds: Mapping[str, float]) -> str:
-    """A batch's time, and the shares of its phases, the longest first, without those below 1 %; empty if the times
-    aren't known.
+    """A batch's duration, and the share of each phase in it, as text: the longest phase first, phases below 1 % left
+    out. Empty if ``seconds``, the duration of each phase, has no entries or only zeros.
     """
     total = sum(seconds.values())
     shares = sorted(seconds.items(), key=lambda each: -each[1]) if total else []

@@ -27,8 +27,8 @@ STOPS_WITHIN = 60.0
 _SEEN_WITHIN = 1.0
 """For how many seconds to check whether a Java process that doesn't answer has ended."""
 _ENDS_WITHIN = 5.0
-"""Like ``_SEEN_WITHIN``, for a process that was told to end. The signal may have reached the Java process, too, which
-then stops Spark before it ends."""
+"""The value used instead of ``_SEEN_WITHIN`` if this process was told to end. The signal may have reached the Java
+process, too, which then stops Spark before it ends."""
 TOLD_WITHIN = 0.1
 """For how many seconds, after the Java process has ended, to wait for the handler of a signal that may have reached
 both processes."""

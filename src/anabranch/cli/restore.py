@@ -53,8 +53,8 @@ def place(uri: str) -> str:
 
 
 def as_json(found: Manifest) -> dict[str, Any]:
-    """A summary of a backup's manifest for JSON. It has only lanes that continue from the backup, and the number and
-    total size of the files instead of a list.
+    """A summary of a backup's manifest for JSON. The summary contains only the lanes that continue from the backup, and
+    the number and total size of the files instead of a list of files.
     """
     return {
         "id": found.id,

@@ -188,8 +188,8 @@ def _serve(
     trail: AuditTrail,
 ) -> JobStatus:
     """Serve and run the job, and return its last status. Soon after the job has ended, the coordinator's HTTP server
-    refuses new requests. It is closed with ``served``, which the caller closes after Spark has been stopped. Traces of
-    failures are appended to ``printed``.
+    refuses new requests. This server is closed with ``served``, which the caller closes after Spark has been stopped.
+    Traces of failures are appended to ``printed``.
     """
     from anabranch.container.reconciler import Container
     from anabranch.container.restarts import ProcessBrokenError

@@ -21,7 +21,7 @@ from anabranch.protocol.status import JobStatus
 
 _POLL = 0.2
 AGAIN = 15.0
-"""After this many seconds without a change, the line with the remaining work is printed again."""
+"""The line with the remaining work is printed whenever it differs, or again after this many seconds."""
 
 
 @with_change_options

@@ -66,8 +66,8 @@ def _hand_over(client: Client, file: JobFile, settings: Settings, available_now:
 
 
 def prepare(client: Client, file: JobFile, settings: Settings, model: JobModel | None, drained: bool) -> Prepared:
-    """Prepare a job for its start. ``model`` is the job's current model, if there is one. ``drained`` says whether the
-    job was drained or reset.
+    """Plan a job, check its outputs, and return everything that is needed to start it. ``model`` is the job's current
+    model, if there is one. ``drained`` says whether the job was drained or reset.
     """
     name = file.graph.job
     progress.kept(settings, model if drained else None)

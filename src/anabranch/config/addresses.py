@@ -30,8 +30,9 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 
 def check_urls(text: str) -> str:
-    """Return ``text`` if it is a coordinator's URL, or several separated by commas; otherwise raise ValueError, without
-    the URL's login."""
+    """Return ``text`` if it is a coordinator's URL, or several URLs separated by commas; otherwise raise ValueError,
+    whose message omits the login in a URL.
+    """
     for each in text.split(","):
         url = each.strip()
         shown = without_login(url)

@@ -13,10 +13,11 @@ __all__ = ["AutoscaleSettings"]
 
 class AutoscaleSettings(Section):
     """Lets the coordinator choose a job's factor, from ``min`` to ``max``, so that, if possible, Python functions work
-    on each bucket for at most the share ``target_busy`` of the time, and no record waits longer than
-    ``target_lag_seconds``. After a change, the factor stays the same for ``cooldown``, but is raised earlier if records
-    wait too long. In a deployment's first generation, ``cooldown`` doesn't keep the factor from being raised. After a
-    change was undone, the factor stays the same for ten times ``cooldown``, even if records wait too long.
+    on each bucket for at most the share ``target_busy`` of the time, and a backlog is worked off within
+    ``target_lag_seconds``. After a change, the factor stays the same for ``cooldown``, but is raised earlier if a
+    backlog would take longer. In a deployment's first generation, ``cooldown`` doesn't keep the factor from being
+    raised. After a change was undone, the factor stays the same for ten times ``cooldown``, even if a backlog takes
+    longer.
     """
 
     min: int = 1

@@ -63,15 +63,15 @@ def dumped(settings: Settings) -> dict[str, Any]:
 
 
 def _free(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The sections whose settings are defined by a kind of table or by a user's class: each section's name, and those
-    of its settings that this module doesn't know.
+    """Yields, for each output to a table and each system that anabranch doesn't ship, the name of the section and the
+    settings that the table or the system defines.
     """
     yield from ((f"outputs.{name}", output.options) for name, output in settings.outputs.items())
     yield from ((f"systems.{name}", section.options) for name, section in settings.systems.others.items())
 
 
 def _texts(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """All texts in nested settings, with the settings' dotted names."""
+    """Yields each text in nested settings, as a pair of the setting's dotted name, after ``before``, and the text."""
     for name, value in options.items():
         if isinstance(value, Mapping):
             yield from _texts(value, f"{before}{name}.")

@@ -26,4 +26,4 @@ class FormatsSettings(Section):
     """Maven coordinates of Spark's Avro module. Used only if this machine has no jar of the module."""
 
     jars: Path | None = None
-    """A folder with the jar of Spark's Avro module, which takes precedence over ``avro``."""
+    """A folder with the jar of Spark's Avro module. This setting takes precedence over ``avro``."""

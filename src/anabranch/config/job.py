@@ -82,7 +82,8 @@ class JobSettings(Section):
     """
 
     stall_after: Duration = "5 minutes"
-    """An attempt fails if the lane has records to read, but makes no progress for this time."""
+    """An attempt fails if the lane has records to read, but makes no progress for this time (with the real-time
+    trigger, for this time plus the duration of a batch)."""
 
     idle_after: str = "1 minute"
     """An SSP that was read to its end becomes idle after this time without new records. An idle SSP doesn't hold the
@@ -96,8 +97,8 @@ class JobSettings(Section):
     """The time between two checks of the inputs' partition counts."""
 
     on_coordinator_loss: Literal["continue", "stop"] = "continue"
-    """What a container does if it can't reach its coordinator. If the job has an output that can't be fenced, its
-    containers stop in any case, before their leases end."""
+    """What a container does if it can't reach its coordinator. If the job has the real-time trigger or an output that
+    can't be fenced, its containers stop in any case, before their leases end."""
 
     @property
     def idle_seconds(self) -> float:

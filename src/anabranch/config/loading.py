@@ -26,7 +26,7 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
 
     Args:
         file: the configuration file, which must exist; None to look for ``anabranch.toml``.
-        beside: a job file, in whose folder ``anabranch.toml`` is looked for before the working folder.
+        beside: a job file, whose folder is searched for ``anabranch.toml`` before the working folder is.
         over: sections of settings that take precedence over the file and the environment.
 
     Raises:
@@ -53,7 +53,7 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
 
 def restored(dumped: Mapping[str, Any]) -> Settings:
     """The settings from which :func:`anabranch.config.dumped` made this data, but environment variables take
-    precedence.
+    precedence. Raises ConfigError if a setting is unknown or isn't allowed.
     """
     try:
         settings = Settings(**_merge(dict(dumped), _environment()))

@@ -20,7 +20,9 @@ __all__ = ["explained", "nearest"]
 
 
 def explained(error: ValidationError, path: Path | None) -> tuple[str, str]:
-    """What is wrong with the first invalid setting, and what the user can do."""
+    """Two texts: what is wrong with the first invalid setting, and what the user can do. ``path`` is the configuration
+    file, if there is one.
+    """
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]
     where = f"{path}: " if path is not None else ""

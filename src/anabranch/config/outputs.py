@@ -15,8 +15,8 @@ class OutputSettings(Section):
     """Binds an output of a job to a table instead of a stream.
 
     ``to`` is the kind of table: one that anabranch knows, such as ``parquet`` or ``delta``, or your own class as
-    ``module:Class``. It determines the other settings: see :mod:`anabranch.tables`. A relative ``path`` is resolved
-    from the configuration file's folder.
+    ``module:Class``. The kind determines the other settings: see :mod:`anabranch.tables`. A relative ``path`` is
+    resolved from the configuration file's folder.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)

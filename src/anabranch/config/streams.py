@@ -20,7 +20,9 @@ class StreamSettings(Section):
     """The settings of one of the job's streams, such as its system and the format of its values."""
 
     system: str | None = None
-    """Default: ``[systems] default``."""
+    """The system in which the stream lives. Default: ``[systems] default``; for an intermediate stream or a dead-letter
+    stream, the system from which its records come.
+    """
 
     topic: str | None = None
     """The stream's name in its system. Default: the name in the job."""
@@ -32,7 +34,7 @@ class StreamSettings(Section):
     format: Literal["json", "string", "raw", "avro", "protobuf", "confluent"] = "json"
 
     schema_file: Path | None = None
-    """For ``avro`` and ``confluent`` an Avro schema, for ``protobuf`` a descriptor set."""
+    """The file with the schema: for ``avro`` and ``confluent``, an Avro schema; for ``protobuf``, a descriptor set."""
 
     message: str | None = None
     """The name of the message in the descriptor set."""

@@ -38,7 +38,7 @@ class SystemSettings(Section):
 
     @property
     def secrets(self) -> dict[str, str | None]:
-        """The settings whose values must not be stored, by name."""
+        """The values of the settings that contain secrets, by the settings' names; None if a setting isn't set."""
         return {}
 
 
@@ -86,7 +86,7 @@ class KafkaSettings(SystemSettings):
     """Maven coordinates of Spark's connector; None: the version that matches PySpark."""
 
     jars: Path | None = None
-    """A folder with the connector's jars, which takes precedence over ``packages``."""
+    """A folder with the connector's jars. This setting takes precedence over ``packages``."""
 
     client: dict[str, str] = {}
     """Further settings of librdkafka's clients."""
@@ -104,8 +104,8 @@ class KafkaSettings(SystemSettings):
 class OtherSystemSettings(SystemSettings):
     """The section ``[systems.NAME]`` of a system that anabranch doesn't ship.
 
-    ``class`` is the system's class, a :class:`anabranch.systems.contract.System`, as ``module:Class``. It determines
-    the other settings. A relative ``path`` or ``root`` is resolved from the configuration file's folder.
+    ``class`` is the system's class, a :class:`anabranch.systems.contract.System`, as ``module:Class``. The class
+    determines the other settings. A relative ``path`` or ``root`` is resolved from the configuration file's folder.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -136,7 +136,9 @@ class OtherSystemSettings(SystemSettings):
 
 
 class SystemsSettings(Section):
-    """``default`` is the system of all streams that aren't bound to another one."""
+    """The section ``[systems]``, with a subsection for each system. ``default`` is the system of the user's streams
+    that aren't bound to another system.
+    """
 
     model_config = ConfigDict(extra="allow", frozen=True)
     __pydantic_extra__: dict[str, OtherSystemSettings] = Field(init=False)
@@ -165,7 +167,7 @@ class SystemsSettings(Section):
 
     @property
     def rack(self) -> str | None:
-        """The rack of this process: that of the first section with a ``rack``."""
+        """The rack of this process: the ``rack`` of the first section that sets one; None if none does."""
         racks = (getattr(section, "rack", None) for section in self.sections.values())
         return next((str(rack) for rack in racks if rack is not None), None)
 

@@ -66,7 +66,8 @@ class ProgressSample:
 
 
 class Tracker:
-    """Follows a batch whose writing began at ``since``. ``before`` are the :attr:`ratios` of the previous batch."""
+    """Computes the progress of one batch. ``since`` is when the writing of the batch began; ``before`` are the
+    :attr:`ratios` of the previous batch."""
 
     def __init__(self, planned: PlannedBatch, since: float, before: Mapping[str, float] | None = None) -> None:
         self._planned = planned

@@ -64,7 +64,8 @@ def ready(
         unless: returns whether to stop waiting, and to skip the check.
 
     Raises:
-        ConfigError: the executors have fewer task slots (Spark's) than ``cores``.
+        ConfigError: the executors still have fewer of Spark's task slots than ``cores``, ``SLOTS_WITHIN`` seconds after
+            the first executor came.
         AnabranchError: the executors can't run anabranch's Python code, or a folder isn't shared with them.
     """
     if not cluster.is_under(spark):

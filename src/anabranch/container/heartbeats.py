@@ -61,8 +61,8 @@ class Heartbeats(Protocol):
     def take(
         self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = (), prepared: Sequence[str] = ()
     ) -> HeartbeatResponse | None:
-        """Report on lanes and standbys, and on coming lanes whose preparation has ended. Returns what should run; None
-        as long as this isn't known.
+        """Report on lanes and standbys (``copies``), and name the coming lanes whose preparation has ended
+        (``prepared``, by id). Returns what should run; None as long as this isn't known.
 
         Raises:
             FencedError: the seat is lost, and everything must stop.

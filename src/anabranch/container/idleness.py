@@ -23,8 +23,8 @@ class Idleness:
         self._seen: dict[str, tuple[int, float]] = {}
 
     def carry(self, idle: Collection[str], positions: Positions, ends: Positions) -> dict[str, int]:
-        """Mark as idle the SSPs that were idle when the lane last ended, unless they are known to have new records.
-        Returns these SSPs with their positions.
+        """Mark as idle the SSPs that were ``idle`` when the lane last ended, unless they are known to have new records:
+        that is, unless their ``ends`` are beyond their ``positions``. Returns the marked SSPs with their positions.
         """
         still = {ssp: positions[ssp] for ssp in idle if ssp in positions and positions[ssp] >= ends.get(ssp, -1)}
         self._seen |= {ssp: (at, -self._patience) for ssp, at in still.items()}

@@ -74,8 +74,10 @@ class Inputs:
         """Record in a new lane's folder which streams the lane reads. Where systems know the readers of their streams,
         prevent retention from deleting records that the lane has yet to read. Then :meth:`check` the streams.
 
-        Raises the errors of :meth:`check`, and:
+        Raises:
             LogError: the job couldn't be recorded as a reader of a stream.
+            NotFoundError: as for :meth:`check`.
+            StateError: as for :meth:`check`.
         """
         folder.note_streams(self.ids())
         read = folder.positions()

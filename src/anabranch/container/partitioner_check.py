@@ -29,7 +29,8 @@ def bases(lane: Lane, stream: str, count: int) -> int:
 
 
 def disagreeing(system: System, stream: str, partitions: Iterable[int], base: int) -> str:
-    """Check the keys of the newest records in these partitions. Returns the first problem; empty if there is none.
+    """Check the keys of the newest records in these partitions. Returns a sentence about the first key that is in an
+    unexpected partition; empty if there is none.
 
     Args:
         base: the stream's original partition count. After an expansion, records with the same key can be in different

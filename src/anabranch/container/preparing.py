@@ -41,8 +41,8 @@ class Preparations(Generic[T]):
         self._begun: dict[_Key, _Preparation[T]] = {}
 
     def begin(self, coming: Iterable[Lane]) -> None:
-        """Begin the preparation of each lane for which it hasn't begun under the lane's current epoch. The results are
-        kept until the container ends."""
+        """Begin the preparation of each of these lanes, unless it was begun before under the lane's current epoch. The
+        results are kept until the container ends."""
         for lane in coming:
             key = (lane.id, lane.epoch)
             if key not in self._begun:
@@ -57,7 +57,7 @@ class Preparations(Generic[T]):
         return any(each is not None and each.is_under_way for each in begun)
 
     def ended(self, coming: Iterable[Lane]) -> tuple[str, ...]:
-        """The ids of those of these lanes whose preparation was begun, and is no longer under way."""
+        """The ids of the ``coming`` lanes whose preparation was begun, and is no longer under way."""
         return tuple(lane.id for lane in coming if (lane.id, lane.epoch) in self._begun and not self.under_way([lane]))
 
     def taken(self, lane: Lane) -> bool:

@@ -53,7 +53,8 @@ class Container:
 
     Args:
         period: the longest time between two turns of the loop, in seconds.
-        replaced: the replacements of this process so far; None if it can't be replaced.
+        replaced: the replacements of this process so far; None if the process can't be replaced.
+        trace: records the details of the error with which a lane has failed.
 
     Attributes:
         standbys: the standbys that the container maintains, with or without a seat.

@@ -54,12 +54,13 @@ class Restarts:
 
     def after(self, lane: str, batches: Mapping[str, int], why: str) -> Restarts | None:
         """The replacements so far and the next one, which counts as the first in a row if the failed lane has made
-        progress since the last one; None if there would be too many in a row.
+        progress since the last replacement; None if there would be too many in a row.
 
         Args:
             lane: the failed lane; empty if the Java process has ended, in which case progress of any lane counts.
             batches: the last committed batch of each lane, as far as it is known now: a new attempt doesn't know it
                 until its query runs.
+            why: the reason for the next replacement.
         """
         failed = [lane] if lane else [*batches]
         progress = any(batches.get(each, -1) > self.batches.get(each, -1) for each in failed)

@@ -87,8 +87,8 @@ class SeatLease:
         copies: Sequence[StandbyReport] = (),
         prepared: Sequence[str] = (),
     ) -> SentHeartbeat:
-        """The next heartbeat. ``leaving`` says whether it returns the seat, and ``returns`` whether a new process will
-        ask for a seat in place of this one.
+        """The next heartbeat. ``leaving`` says whether the heartbeat returns the seat, and ``returns`` whether a new
+        process will ask for a seat in place of this one. For the other arguments, see :meth:`Heartbeats.take`.
         """
         self._number += 1
         seen = -1 if self._answer is None else self._answer.revision

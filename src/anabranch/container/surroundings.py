@@ -97,7 +97,7 @@ _KINDS = (
         "the database",
         "see that the database runs and answers this machine: the lane continues without intervention",
         r"the database system is (?:starting up|shutting down|in recovery|not (?:yet )?accepting connections)",
-        # But a refused login, or an unknown database: anabranch.tables.session knows the same signs.
+        # A refused login, or an unknown database, isn't awaited. anabranch.tables.session knows the same signs.
         r"connection to server (?:at|on socket) (?!.* failed: .*(?:authentication|does not exist|no pg_hba)).* failed",
         r"connection timeout expired",
         r"server closed the connection unexpectedly|no connection to the server|connection socket closed",

@@ -31,11 +31,11 @@ def outlasts(progress: BatchProgress | None, allowed: float) -> bool:
 
 
 def shrink(folder: Folder, starting: Mapping[str, Mapping[int, int]], most: int) -> int:
-    """Plan the pending batch again with at most ``most`` offsets. Returns how many it had; 0 if it had no more than
-    ``most``, and wasn't changed. Call this only if no output contains any part of the batch.
+    """Plan the pending batch again with at most ``most`` offsets. Returns how many offsets the batch had; 0 if the
+    batch had no more than ``most``, and so wasn't changed. Call this only if no output contains any part of the batch.
 
     Args:
-        starting: the offsets at which the lane's first batch begins.
+        starting: the offsets at which the lane's first batch begins, by stream and partition.
     """
     number = folder.planned()
     batch, entry = folder.batch(number), folder.entry(number)

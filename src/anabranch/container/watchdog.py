@@ -27,12 +27,13 @@ def watch(
     patience: Callable[[], float],
     code: int = FencedError.exit_code,
 ) -> None:
-    """In a separate thread, until ``ended`` is set, watch whether the process must stop. If it doesn't stop in time,
-    print the stacks of its threads and end it.
+    """In a separate thread, until ``ended`` is set, watch whether the process must stop. If the process doesn't stop in
+    time, print the stacks of its threads, and end the process.
 
     Args:
         must_stop: returns why the process must stop; empty as long as it can continue.
-        patience: called when the process must stop; returns the seconds that it has for that.
+        ended: the caller sets this event once the process no longer needs to be watched.
+        patience: called when the process must stop; returns the seconds after which it is ended.
         code: the exit code with which the process is ended.
     """
 

@@ -57,7 +57,7 @@ MOST_WAIT = 30.0
 _LAST_ID = 2**62
 _LOOK_AGAIN = 1.0
 _LOST_SHOWN = 5
-"""The largest number of processes without their former seats in a job's status."""
+"""The largest number of processes in a job's status that have lost or returned their seats."""
 
 
 class Coordinator(Operations):
@@ -114,7 +114,7 @@ class Coordinator(Operations):
 
     def adopt(self, job: str) -> bool:
         """Serve a job in the state in which another coordinator left it. The leases of its processes begin anew.
-        Returns False if there is nothing to serve: no job that runs, or should run, in separate processes.
+        Returns whether there was something to serve: a job that runs, or should run, in separate processes.
         """
         with self.registry.locked_as_seen():
             return self.registry.adopt(job)

@@ -11,8 +11,8 @@ PACE = 0.9
 
 
 def now(reached: int, elapsed: float, wall: int) -> int:
-    """A lane's time in Unix ms. If it is ahead of the machine's clock, because the clock was set back or the lane ran
-    on another machine, it passes more slowly until the clock has caught up.
+    """A lane's time in Unix ms. If the lane's time is ahead of the machine's clock, because the clock was set back or
+    the lane ran on another machine, the lane's time passes more slowly until the clock has caught up.
 
     So closed windows stay closed, and no open window closes early.
 

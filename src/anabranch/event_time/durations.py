@@ -15,7 +15,7 @@ _UNITS = {
 _WHOLE = re.compile(r"\s*(?:[0-9]+\s*[a-z]+\s*)+")
 _DIGITS = 15
 _LONGEST = 10_000 * 366 * _UNITS["day"]
-"""In milliseconds: ten thousand years, more than there are between any two moments."""
+"""The longest duration, in milliseconds: ten thousand years."""
 
 
 def parse(text: object) -> int:

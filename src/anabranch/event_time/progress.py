@@ -30,7 +30,9 @@ class Upstream:
     resting: frozenset[str] = frozenset()
 
     def after(self, controls: Iterable[Control], cursor: int) -> Upstream:
-        """The result after more control records, which must be in the order of the log."""
+        """What the lane knows after reading these further control records, which must be in the order of the log.
+        ``cursor`` is the place in the log up to which records have then been processed.
+        """
         heard, gone, resting = dict(self.heard), set(self.gone), set(self.resting)
         for control in controls:
             for lane, before in {**control.beside, control.lane: control.predecessors}.items():
@@ -133,7 +135,9 @@ def all_idle(progress: Progress, delays: Mapping[str, int | None]) -> bool:
 
 
 def resting(progress: Progress, delays: Mapping[str, int | None]) -> list[str]:
-    """The SSPs that don't hold the watermark back because they are idle."""
+    """The SSPs in ``delays`` that don't hold the watermark back because they are idle. For ``delays``, see
+    :func:`after`.
+    """
     return [ssp for ssp, delay in delays.items() if _rests(progress, ssp, delay)]
 
 
@@ -182,7 +186,9 @@ def times(progress: Progress, delays: Mapping[str, int | None]) -> dict[str, int
 
 
 def of_ssp(progress: Progress, ssp: str, delay: int | None) -> int | None:
-    """The watermark of one SSP; None as long as it isn't known."""
+    """The watermark of one SSP; None as long as it isn't known. ``delay`` is the SSP's value in the ``delays`` of
+    :func:`after`.
+    """
     if delay is None:
         told = progress.upstream.get(ssp)
         return None if told is None else told.watermark

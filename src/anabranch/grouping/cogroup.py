@@ -12,16 +12,16 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """At factor 1, partition p of every stream that isn't broadcast goes to task p mod g, where g is the GCD of the
-    partition counts (Samza's SAMZA-71). If producers write each key to the partition ``hash(key) mod n`` of a
-    stream with n partitions, equal keys of all these streams are in one task.
+    """The tasks of a stage. At factor 1, partition p of every stream that isn't broadcast goes to task p mod g, where g
+    is the GCD of the partition counts (Samza's SAMZA-71). If producers write each key to partition
+    ``hash(key) mod n`` of a stream with n partitions, equal keys of all these streams are in one task.
     """
     return into(request, task_count(request.grouped))
 
 
 def into(request: Request, count: int) -> tuple[Task, ...]:
-    """At factor 1, partition p of every stream that isn't broadcast goes to task p mod ``count``, which must divide the
-    partition counts of these streams.
+    """The tasks of a stage. At factor 1, partition p of every stream that isn't broadcast goes to task p mod ``count``,
+    which must divide the partition counts of these streams.
     """
     return virtual.cut(
         request,
@@ -36,6 +36,6 @@ def into(request: Request, count: int) -> tuple[Task, ...]:
 
 
 def task_count(inputs: Iterable[Input]) -> int:
-    """How many tasks ``cogroup`` makes at factor 1. For when to warn of a single task, see
+    """How many tasks ``cogroup`` makes at factor 1. On when to warn of a single task, see
     :func:`anabranch.grouping.keys.single_group`."""
     return math.gcd(*(stream.partitions for stream in inputs))

@@ -38,7 +38,8 @@ class SingleGroup:
 
 
 def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> SeparatedKey | None:
-    """The first pair of streams whose equal keys the tasks don't keep together; None if there is no such pair.
+    """The first two streams in ``keyed`` whose records of the same key can be in different tasks; None if there are no
+    such streams.
 
     Only the contents of the tasks matter, so this works for a user's own grouper and for an expanded job, too. If
     producers write each key to partition ``hash(key) mod n`` of a stream with n partitions, partitions p and q of two

@@ -11,9 +11,9 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """At factor 1, partition p of every stream that isn't broadcast goes to task p. Equal keys of several such streams
-    are in one task if each of the streams has n partitions, and producers write each key to partition
-    ``hash(key) mod n``.
+    """The tasks of a stage. At factor 1, partition p of every stream that isn't broadcast goes to task p. Equal keys of
+    several such streams are in one task if each of the streams has n partitions, and producers write each key to
+    partition ``hash(key) mod n``.
     """
     count = max(stream.partitions for stream in request.grouped)
     return virtual.cut(

@@ -124,7 +124,9 @@ def fingerprint(home: Path) -> str:
 
 
 def packed_package(folder: Path) -> bytes:
-    """An archive of an importable package, with the files in a folder that has the package's name."""
+    """A zip archive of the package in ``folder``, from which Python can import the package. ``*.pyc`` files are left
+    out.
+    """
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc")
     return _zip((path.relative_to(folder.parent).as_posix(), _read(path)) for path in files)
 
@@ -159,7 +161,8 @@ def unpack(content: bytes, sha256: str, cache: Path) -> Path:
 
 
 def unpacked(sha256: str, cache: Path) -> Path | None:
-    """The folder that :func:`unpack` has made; None if there is none, or if a file in it is missing or has changed.
+    """The folder ``cache/<sha256>``, if :func:`unpack` has made it; None if there is no such folder, or if a file in it
+    is missing or has changed.
 
     Raises:
         UsageError: ``sha256`` isn't a hash.

@@ -279,13 +279,13 @@ def jobs_in(module: ModuleType) -> list[Job]:
 
 
 def home_of(code: JobCode) -> str:
-    """The job's folder in this process."""
+    """The folder from which this process imports the job's modules."""
     return _given.get(code.name, code).home
 
 
 def raised_at(error: BaseException, code: JobCode) -> str:
-    """The last line of a job's files in the traceback of an error, as the end of a sentence; empty if the traceback
-    contains no such line.
+    """Where an error's traceback last goes through one of the job's files, as `` at FILE:LINE``; empty if it goes
+    through none of them.
     """
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(home_of(code))]
     return f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
@@ -367,7 +367,7 @@ def snapshot(code: JobCode) -> JobCode:
 
 
 def sources_of(code: JobCode) -> dict[str, bytes]:
-    """The text of those of the job's modules that this process has imported, by path."""
+    """The texts of the job's modules that this process has imported, by the modules' paths."""
     return {path: text for each in _finders() if each.code == code for path, text in tuple(each.sources.items())}
 
 

@@ -29,8 +29,8 @@ _GIT_PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_
 
 
 def listed_by_git(root: Path) -> list[str] | None:
-    """Those files below a folder that git doesn't ignore, committed or not; None if git isn't installed, the folder
-    isn't in a work tree, or there are no such files.
+    """The names, relative to ``root``, of the files below ``root`` that git doesn't ignore, committed or not; None if
+    git isn't installed, ``root`` isn't in a work tree, or there are no such files.
 
     Raises:
         OutOfTimeError: git didn't answer.
@@ -58,7 +58,9 @@ def listed_by_git(root: Path) -> list[str] | None:
 
 
 def walked(root: Path) -> Iterator[str]:
-    """The ``*.py`` and ``*.toml`` files below a folder, except in folders that can't contain code of the job."""
+    """Yields the names, relative to ``root``, of the ``*.py`` and ``*.toml`` files below ``root``, except in folders
+    that can't contain code of the job.
+    """
 
     def stop(error: OSError) -> None:
         raise unreadable(error)

@@ -26,8 +26,8 @@ def of(graph: Graph, plan: Plan, settings: Settings, known: Collection[str] | No
     """The fingerprint of a job, as values by name. It covers neither line numbers nor the bodies of functions.
 
     Args:
-        known: the streams and tables that the job wrote before. Only these tables must exist. None if all tables of the
-            job must exist.
+        known: the streams and tables that the job wrote before. Only the tables among these must exist. None if all
+            tables of the job must exist.
 
     Raises:
         NotFoundError: a table doesn't exist, or has lost its id.

@@ -1,4 +1,6 @@
-"""Creates the streams and tables that a new job writes, and checks a job's outputs before the job starts."""
+"""Creates the streams and tables that a new job, or a new version of a job, writes, and checks a job's outputs before
+the job starts.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ def written_by(lanes: Iterable[Lane]) -> set[str]:
 
 
 def create(plan: Plan, settings: Settings) -> None:
-    """Create the streams that a new job writes, if they don't exist."""
+    """Create the streams that the job writes according to ``plan``, except streams that exist already."""
     systems = Systems(settings, plan.model.job)
     for output in plan.outputs:
         if output.stream is not None and not systems.is_table(output.stream):

@@ -58,7 +58,9 @@ class Prepared:
 
 
 def settings_of(job: Path, file: Path | None) -> Settings:
-    """The settings for a job file, checked as far as this is possible without loading the file."""
+    """The settings for the job file ``job``, checked as far as this is possible without loading the job file. ``file``
+    is the configuration file; None to look for it.
+    """
     settings = config.load(file, beside=job)
     check_factor(settings.job.factor)
     if ":" not in settings.job.grouper:
@@ -78,7 +80,8 @@ def plan(
     Args:
         known: the model of the job's current generation, if any.
         kept: for a start after a drain, the drained job's model, whose factor and number of containers the plan keeps.
-        replaces: whether this version replaces the running one, and takes over its intermediate streams.
+        replaces: whether this version replaces the running one. If so, or if ``kept`` is given, an input that is bound
+            to a pattern and already has streams gets no new ones.
 
     Raises:
         ConfigError: a setting is wrong, or contradicts the graph.

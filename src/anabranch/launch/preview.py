@@ -111,8 +111,8 @@ class _Batch:
         return whole
 
     def _frames(self, spark: SparkSession) -> Mapping[int, DataFrame]:
-        """The resulting DataFrame of each operator that isn't an output; for a boundary between stages, the rows that
-        the next stage reads.
+        """The resulting DataFrame of each operator that isn't an output, by node id. For a ``partition_by`` between two
+        stages, the rows that the next stage reads.
         """
         frames: dict[int, DataFrame] = {}
         for stage in stages.cut(self._graph):
@@ -215,7 +215,9 @@ class _Batch:
 
 
 def ranges(system: System, stream: str, most: int | None) -> dict[int, list[Range]]:
-    """The offsets of a stream's first ``most`` records, partition by partition; of all records if ``most`` is None."""
+    """For each partition, the ranges of offsets that contain the stream's first ``most`` records, counted partition by
+    partition; if ``most`` is None, the ranges of all records.
+    """
     starts, found, left = system.starts(stream), dict[int, list[Range]](), most
     for partition, end in system.ends(stream).items():
         start = stop = starts[partition]

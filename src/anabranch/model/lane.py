@@ -36,7 +36,7 @@ class Position(Document, frozen=True, kw_only=True):
 
 
 class Rewind(Document, frozen=True, kw_only=True):
-    """The start of a lane that a rewind, or the undoing of a rewind, has made.
+    """Where and with which state a lane begins if a rewind, or the undoing of a rewind, has made the lane.
 
     Attributes:
         to: the next offset to read, by whole SSP in text form. If the predecessor hadn't reached it, the lane begins
@@ -94,7 +94,7 @@ class Lane(Document, frozen=True, kw_only=True):
         numbers: for each whole partition of ``ssps``, the number of the task (at factor 1) that reads it.
         bases: the numbers of all tasks (at factor 1) of the lane.
         buckets: with a broadcast input: for each task (at factor 1) of which the lane has only a part, the buckets that
-            it has.
+            the lane has.
         added: the whole partitions that no predecessor has read. In each of them, the lane begins at the start that the
             ``read`` of the partition's stream declares.
         afresh: whether no predecessor has done the lane's work before. If so, the lane begins without state. In each
@@ -103,13 +103,14 @@ class Lane(Document, frozen=True, kw_only=True):
             otherwise None.
         drained: for one of the first lanes of the deployment after a drain or a reset, what the lane takes over. Such a
             lane has no predecessors, and its ``starting`` and ``inherits`` are known when the lane is made. (A later
-            lane whose only predecessor never had a folder takes over the predecessor's ``drained``, its ``rewind``
-            unless the lane has its own and, if the lane is stateful, ``afresh``.)
+            lane whose only predecessor never had a folder takes over the predecessor's ``drained``; its ``rewind``,
+            unless the lane has a ``rewind`` of its own; and, if the lane is stateful, its ``afresh``.)
         starting: where the lane begins; known once all lanes in ``waits_for`` are closed.
         inherits: the epoch under which each predecessor's folder was made. A predecessor that never had a folder is
             replaced by the entries of its own ``inherits``. Known at the same time as ``starting``.
-        first_batch: the lane's first own batch. Earlier batches in its folder, if it was copied, belong to other lanes.
-        folder_epoch: the epoch under which the lane's current folder was made; 0 if it has no folder.
+        first_batch: the lane's first own batch. If the lane's folder was copied, earlier batches in the folder belong
+            to other lanes.
+        folder_epoch: the epoch under which the lane's current folder was made; 0 if the lane has no folder.
         ran: whether a query has run in the current folder.
         begun: whether a query may have run, so that output may have been written.
         unfenced: whether the process that had the lane may still write. If so, the lane must be fenced before another
@@ -120,7 +121,7 @@ class Lane(Document, frozen=True, kw_only=True):
         last_batch: the last batch that was committed when the lane last ended; -1 if there is none.
         watermark: the watermark, in Unix ms, with which the lane last ended; None if it isn't known.
         put_aside: how many dead letters the lane had written when it last ended.
-        wrote: the end offsets, when the lane last ended, of the intermediate streams that it writes, by SSP in text
+        wrote: the end offsets that the lane's intermediate output streams had when the lane last ended, by SSP in text
             form.
     """
 
@@ -198,13 +199,15 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def begins(self) -> dict[SSP, int]:
-        """The start offsets of whole partitions, as far as they depend on other lanes. In some buckets, the lane may
-        begin at a later offset.
+        """The start offset of each whole partition in ``starting``; empty if ``starting`` is. In some buckets, the lane
+        may begin at a later offset.
         """
         return lowest(self.starting)
 
     def streams_of(self, stream: str) -> tuple[str, ...]:
-        """The streams of a ``read``. ``stream`` is the job's name for its input."""
+        """The streams of an input: those that its pattern has matched or, without a pattern, ``stream`` itself, which
+        is the job's name for the input.
+        """
         return self.matched.get(stream, (stream,))
 
     def system(self, stream: str) -> str:

@@ -20,7 +20,7 @@ class StageMoves(Document, frozen=True, kw_only=True):
 
     stage: str
     buckets: int
-    """The number of buckets of a partition with the higher of the two factors."""
+    """Into how many buckets the higher of the two factors divides a partition."""
     seats: tuple[str, ...]
     """The seats of both models. Those of the later model come first."""
     racks: tuple[str | None, ...]
@@ -36,7 +36,9 @@ class StageMoves(Document, frozen=True, kw_only=True):
 
 
 def compared(before: JobModel, after: JobModel) -> tuple[StageMoves, ...]:
-    """The changes in each stage of the later model. The time this takes is proportional to the number of buckets."""
+    """For each stage of the later model, where its buckets are, and which of them have moved. The time that this takes
+    is proportional to the number of buckets.
+    """
     known = {seat.seat: seat.rack for model in (before, after) for seat in model.containers}
     seats = tuple(dict.fromkeys(seat.seat for model in (after, before) for seat in model.containers))
     places = {seat: place for place, seat in enumerate(seats)}

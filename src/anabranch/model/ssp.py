@@ -69,7 +69,7 @@ def wholes(ssps: Iterable[SSP]) -> list[SSP]:
 
 
 def texts(offsets: Mapping[SSP, int]) -> dict[str, int]:
-    """Offsets by SSP in text form, in order, as they appear in messages."""
+    """The offsets by SSP in text form, in the order of the SSPs, as they appear in messages."""
     return {str(ssp): offsets[ssp] for ssp in sorted(offsets, key=lambda ssp: ssp.order)}
 
 

@@ -38,36 +38,38 @@ def field_names(declaration: str | None) -> tuple[str, ...]:
 
 
 def kept(_node: Node, key: KeyColumns) -> KeyColumns:
-    """The operator doesn't change the key."""
+    """The key columns after an operator that doesn't change them."""
     return key
 
 
 def declared(node: Node, _key: KeyColumns) -> KeyColumns:
-    """``read``: the fields into which ``key=`` decodes the message key."""
+    """The key columns after a ``read``: the fields into which ``key=`` decodes the message key."""
     columns = field_names(node.args.get("key"))
     return KeyColumns(columns, "" if columns else f"read {node.name!r} ({node.where}) declares no key=")
 
 
 def partitioned(node: Node, _key: KeyColumns) -> KeyColumns:
-    """``partition_by``: its columns are the new stage's key."""
+    """The key columns after a ``partition_by``: the columns that it names."""
     return KeyColumns(tuple(node.args["columns"]))
 
 
 def selected(node: Node, key: KeyColumns) -> KeyColumns:
-    """``select`` keeps a key column only if the column is selected unchanged, by its name or by ``*``."""
+    """The key columns after a ``select``. The key is lost unless each key column is selected unchanged, by its name or
+    by ``*``.
+    """
     taken = {expression.strip().strip("`") for expression in node.args["expressions"]}
     gone = [column for column in key.columns if column not in taken and "*" not in taken]
     return _without(node, key, gone)
 
 
 def not_replaced(node: Node, key: KeyColumns) -> KeyColumns:
-    """``with_columns`` loses the key if it replaces a key column."""
+    """The key columns after ``with_columns``. The key is lost if a key column is replaced."""
     replaced = {name.lower() for name in node.args["columns"]}  # as Spark compares names
     return _without(node, key, [column for column in key.columns if column.lower() in replaced])
 
 
 def resulting(node: Node, key: KeyColumns) -> KeyColumns:
-    """A function with a declared result keeps a key column only if the result contains the column."""
+    """The key columns after a function. The key is lost if the function's declared result lacks a key column."""
     if "schema" not in node.args:
         return key
     result = field_names(node.args["schema"])

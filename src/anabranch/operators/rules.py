@@ -91,5 +91,5 @@ def is_shuffle(node: Node) -> bool:
 
 
 def is_boundary(node: Node) -> bool:
-    """Whether a stage ends and another begins here, at a ``partition_by`` through an intermediate stream."""
+    """Whether this is a ``partition_by`` through an intermediate stream, at which one stage ends and another begins."""
     return node.kind == "partition_by" and node.args["via"] == "stream"

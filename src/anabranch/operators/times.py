@@ -24,23 +24,25 @@ Effect = Callable[[Node, EventTime], EventTime]
 
 
 def kept(_node: Node, time: EventTime) -> EventTime:
-    """The operator doesn't change the event-time column."""
+    """The event-time column after an operator that doesn't change it."""
     return time
 
 
 def lost(node: Node, _time: EventTime) -> EventTime:
-    """The operator's results come from state, so they have no single event time."""
+    """No event-time column, for an operator whose results come from state: such results have no single event time."""
     return EventTime("", f"{node.kind} ({node.where}) gives rows of its own, which have no event time")
 
 
 def declared(node: Node, _time: EventTime) -> EventTime:
-    """``read``: the column that ``event_time=`` names."""
+    """The event-time column after a ``read``: the column that ``event_time=`` names."""
     column = str(node.args.get("event_time", ""))
     return EventTime(column, "" if column else f"read {node.name!r} ({node.where}) declares no event_time=")
 
 
 def as_key(effect: keys.Effect) -> Effect:
-    """The effect on the event-time column of an operator that treats this column like a key column."""
+    """The effect of an operator on the event-time column, if the operator treats this column like a key column.
+    ``effect`` is the operator's effect on key columns.
+    """
 
     def run(node: Node, time: EventTime) -> EventTime:
         if not time.column:

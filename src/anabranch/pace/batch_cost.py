@@ -49,8 +49,8 @@ class RecentBatches:
 
     @property
     def cost(self) -> BatchCost | None:
-        """The cost of a batch, estimated from the recorded batches; None if no records were recorded, or if functions
-        took no time.
+        """The cost of a batch, estimated from the recorded batches; None if these batches have no records, or if the
+        job's functions took no time in them.
         """
         records, functions = sum(each.records for each in self._batches), sum(each.functions for each in self._batches)
         if records <= 0 or functions <= 0.0:

@@ -14,7 +14,8 @@ BROKEN_OFF = 0.3
 _GAIN, _GRADUAL_GAIN = 0.5, 1.5
 """The seconds that breaking off a batch must save; the second number is for gradual batches."""
 _CLOSE = 1.0
-"""The seconds by which estimates of the gain can differ."""
+"""How many seconds the other choice must save before an earlier decision changes. (Two estimates of the gain can
+differ by this much.)"""
 
 
 def is_worth_it(left: float, spent: float, *, gradual: bool, decided: bool | None = None) -> bool:
@@ -22,8 +23,9 @@ def is_worth_it(left: float, spent: float, *, gradual: bool, decided: bool | Non
     Breaking off takes ``BROKEN_OFF`` seconds, and loses the ``spent`` seconds since the batch began.
 
     Args:
-        decided: whether it was decided before that the batch is broken off; None if nothing was decided. The decision
-            stands if it costs at most ``_CLOSE`` seconds, because these times are estimates.
+        gradual: whether the batch is gradual; see the beginning of this module.
+        decided: an earlier decision about the same batch: whether it is broken off; None if there is none. The decision
+            stands unless this would cost more than ``_CLOSE`` seconds, because ``left`` is only an estimate.
     """
     gain = left - spent - _least(gradual)
     return gain > (0.0 if decided is None else -_CLOSE if decided else _CLOSE)

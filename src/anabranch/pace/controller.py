@@ -75,8 +75,8 @@ class BatchTarget:
 
 @dataclass(frozen=True)
 class BatchRun:
-    """A batch of ``rows`` rows that took ``seconds`` seconds. ``bound``: whether it would have had more rows without
-    its limit.
+    """A batch of ``rows`` rows that took ``seconds`` seconds. ``bound`` says whether the batch would have had more rows
+    without the limit.
     """
 
     rows: int
@@ -109,8 +109,8 @@ class Pace:
         if not self.estimates:
             return 0.0
         fixed = min(statistics.median_low(self.estimates), *self.shortest)
-        # A single estimate may be wrong, because one of its two batches was slow for another reason. It takes two
-        # estimates to exceed the wanted target.
+        # A single estimate may be wrong, because one of its two batches was slow for another reason. So it can't raise
+        # the target above the configured one.
         return fixed if len(self.estimates) > 1 else min(fixed, self.aim.target / _TIMES_FIXED)
 
     @property

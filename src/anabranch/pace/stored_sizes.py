@@ -37,8 +37,8 @@ def first(known: Mapping[int, StoredSize], factor: int, partitions: int, *, quic
     size, the size is reduced in proportion.
 
     Args:
-        quick: whether the lane calls no functions of the job, which could have become slower. If so, the size isn't
-            divided or multiplied.
+        quick: whether the lane calls no functions of the job, which could have become slower. If so, the size is only
+            reduced in proportion to the factors and partitions, and isn't otherwise divided or multiplied.
     """
     if not known:
         return 0

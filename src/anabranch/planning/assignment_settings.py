@@ -34,8 +34,8 @@ def as_in(model: JobModel) -> Placing:
 
 
 def lanes_reading(lanes: Iterable[Lane]) -> dict[str, dict[str, int]]:
-    """For each stage and ``system/stream``, how many of the stage's groups read the stream, each with its own lanes.
-    Streams that are broadcast are left out.
+    """For each stage and ``system/stream``, how many of the stage's groups read the stream. Broadcast streams are left
+    out.
     """
     groups: dict[str, dict[str, set[str]]] = {}
     for lane in lanes:

@@ -57,7 +57,9 @@ class Comparison:
     """The result of comparing two versions.
 
     Attributes:
+        reasons: why the new version can't follow without a drain; empty if it can.
         notes: messages for the user about changes of the job's inputs, outputs and state.
+        dropped: the operators of the running version whose state is dropped.
     """
 
     reasons: tuple[Reason, ...] = ()
@@ -255,8 +257,8 @@ class _Stateful:
         return tuple((name, columns.get(name, "")) for name in names)
 
     def _used(self, version: Version, node: Node) -> dict[str, str]:
-        """Those columns of an operator's inputs, with their types, that occur in the operator's arguments, and the
-        event-time column of its first input."""
+        """The types of those columns of an operator's inputs that occur in the operator's arguments, or contain the
+        event time of its first input; by the columns' names."""
         text = msgspec.json.encode(node.args).decode().lower()
         words = {*_NAME.findall(text), stages.event_times(version.graph)[node.inputs[0]].column.lower()}
         columns = {name: kind for i in node.inputs for name, kind in version.columns(i).items()}

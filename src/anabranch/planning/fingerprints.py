@@ -1,5 +1,5 @@
-"""Prefixes of the names of those fingerprint entries that concern a single stream or table. The name of the stream or
-table follows the prefix; after ``PARTITIONS``, it has the form ``system/stream``.
+"""The prefixes with which fingerprint entries about a single stream or table are named. The name of the stream or table
+follows the prefix; after ``PARTITIONS``, it has the form ``system/stream``.
 """
 
 from __future__ import annotations

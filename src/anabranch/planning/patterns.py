@@ -35,7 +35,8 @@ def found(
     """The streams of each input that is bound to a pattern, by the job's name for the input.
 
     Args:
-        patterns: the pattern of each name that settings bind to a pattern.
+        patterns: the patterns to which settings bind inputs, by the job's names for the inputs.
+        systems: the systems of these inputs, by the same names.
         there: the existing streams of each system.
         known: the job's current model, whose streams come first, in the model's order.
         new: whether inputs that already have streams also get new streams.
@@ -78,8 +79,8 @@ def of_model(model: JobModel) -> dict[str, Matched]:
 
 
 def coming(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> list[str]:
-    """Those existing streams in ``counts``, by ``system/stream``, that match one of the job's patterns, but that the
-    job neither reads yet nor writes.
+    """The existing streams, as ``system/stream``, that match one of the job's patterns, but that the job neither reads
+    yet nor writes. ``counts`` is the partition count of each stream; 0 for a stream that doesn't exist.
     """
     bound = of_model(model)
     patterns = bound.values()

@@ -218,9 +218,9 @@ def timed(graph: Graph) -> set[int]:
 
 
 def untimed_refused(graph: Graph, stage: Stage) -> set[int]:
-    """Those boundaries at the end of the stage that refuse rows without event time. User code of the stage may have
-    made such rows, and Spark would silently leave them out of windows of event time and of a ``join``. If the stage
-    reads an intermediate stream, and has no functions that process rows, no boundary refuses such rows.
+    """The boundaries at the end of the stage that refuse rows without event time. User code of the stage may have made
+    such rows, and Spark would silently leave them out of windows of event time and of a ``join``. So a boundary refuses
+    them only if it comes after a ``transform`` of the stage, or after an operator with a function that processes rows.
     """
     needing = {node.id for node in graph.nodes if is_windowed(node) or node.kind == "join"}
     for node in reversed(graph.nodes):

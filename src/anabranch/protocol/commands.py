@@ -78,9 +78,9 @@ class ScaleRequest(TaskMoveRequest, frozen=True, kw_only=True):
     """Change a job's factor, or its number of containers, or both."""
 
     factor: int | None = None
-    """The new factor; None: unchanged."""
+    """The new factor; None if the factor stays the same."""
     containers: int | None = None
-    """The new number of containers; None: unchanged."""
+    """The new number of containers; None if it stays the same."""
 
 
 class ExpandRequest(TaskMoveRequest, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ class ScaleResult(ChangeResult, frozen=True, kw_only=True):
     because they match a pattern, by ``system/stream``.
     """
     free: tuple[str, ...] = ()
-    """Those seats of new lanes that no container has taken yet. The lanes wait until containers take these seats."""
+    """The new lanes' seats that no container has taken yet. These lanes wait until containers take the seats."""
     before: Traffic | None = None
     """The current traffic between racks, if racks are known."""
     after: Traffic | None = None

@@ -26,10 +26,10 @@ class Registration(Document, frozen=True, kw_only=True):
     instance: str = ""
     """An id that no other process has."""
     seat: str | None = None
-    """The requested seat; None: any free seat."""
+    """The requested seat; None if any free seat will do."""
     rack: str | None = None
     deployment: int = 0
-    """The deployment whose code the process has; 0: the current deployment."""
+    """The deployment whose code the process has; 0 for the current deployment."""
     copies: tuple[StandbyReport, ...] = ()
     """The standbys that the process maintains while it has no seat."""
     warm: bool = True
@@ -42,14 +42,14 @@ class RegistrationResponse(Document, frozen=True, kw_only=True):
     lease: float
     """The duration of the lease in seconds. Each heartbeat renews the lease."""
     seat: str | None = None
-    """The seat; None if the process is ``done``, or if all seats are taken and the process should ask again."""
+    """The seat; None if the process is ``done``, or if no seat is free for it now and it should ask again."""
     container: str = ""
     """The container's id."""
     epoch: int = 0
     """The container's epoch."""
     done: bool = False
-    """Whether the process should end, because it won't get a seat: the job isn't running, or is running in a deployment
-    other than the process's.
+    """Whether the process should end, because it won't get a seat: the job isn't running, or needs no process with the
+    code of the process's deployment.
     """
     copies: tuple[StandbyOrder, ...] = ()
     """The standbys that the process should maintain while it has no seat."""
@@ -69,8 +69,8 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     the lease, but the coordinator ignores its reports.
     """
     seen: int = -1
-    """The ``revision`` of the last response that the container has received. If the coordinator has a newer revision,
-    it answers at once.
+    """The ``revision`` of the last response that the container has received; -1 for none. If the coordinator has
+    another revision, it answers at once.
     """
     lanes: tuple[LaneReport, ...] = ()
     leaving: bool = False
@@ -100,8 +100,8 @@ class WantedLane(Document, frozen=True, kw_only=True):
 
     lane: Lane
     upstream_ended: bool = False
-    """Whether all lanes that write the lane's inputs have ended. If so, the lane can end as soon as it has read these
-    inputs up to their end offsets.
+    """In a drain, or in a job that ends once it has caught up: whether all lanes that write the lane's inputs have
+    ended. If so, the lane can end as soon as it has read these inputs up to their end offsets.
     """
     closing: bool = False
     """Whether the lane must end at a batch boundary, after it has finished or broken off its running batch."""
@@ -114,7 +114,7 @@ class WantedLane(Document, frozen=True, kw_only=True):
     successors.
     """
     draining: DrainOrder | None = None
-    """How the lane drains; None: it doesn't drain."""
+    """How the lane drains; None if it doesn't drain."""
 
 
 class HeartbeatResponse(Document, frozen=True, kw_only=True):
@@ -123,7 +123,7 @@ class HeartbeatResponse(Document, frozen=True, kw_only=True):
     alive: bool
     """Whether the container still has its seat. If not, it stops everything, and exits with a code other than 0."""
     revision: int
-    """A number that rises whenever the container's orders change."""
+    """A number that changes whenever the container's orders do; -1 if the coordinator has no orders for it."""
     wanted: tuple[WantedLane, ...] = ()
     coming: tuple[Lane, ...] = ()
     """Lanes that the container will run once their predecessors are closed. Until then, the container can prepare these

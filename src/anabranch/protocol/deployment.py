@@ -66,7 +66,7 @@ class RunningDeployment(Document, frozen=True, kw_only=True):
     deployment: int
     program: Program
     formats: dict[str, Format] = {}
-    """See :class:`StartRequest`."""
+    """The formats of streams, as in :attr:`StartRequest.formats`."""
 
 
 class DeployRequest(ChangeRequest, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ __all__ = [
 
 
 EARLIEST = 3
-"""How many of the lowest watermarks of SSPs are in a report that is kept small, beside the highest."""
+"""How many of the lowest SSP watermarks a brief report contains, in addition to the highest."""
 
 
 class LanePhase(enum.StrEnum):
@@ -159,8 +159,7 @@ class ProgressReport(Document, frozen=True, kw_only=True):
     state_bytes: int = 0
     """The size of the files with the lane's state."""
     replay_seconds: float = 0.0
-    """The estimated seconds for which a successor replays changes of the state that are newer than its last snapshot.
-    """
+    """The estimated seconds that a successor needs to replay the changes since the last snapshot of the state."""
 
     @property
     def lags(self) -> dict[str, int]:
@@ -209,27 +208,28 @@ class LoadReport(Document, frozen=True, kw_only=True):
     a batch. Empty if the batch can be broken off.
     """
     slots: int = 0
-    """The number of slots of the lane's outputs, without those for dead letters; 0 if its outputs have no slots. A
-    change takes over the slots first, and a batch with several slots can become visible before its end.
+    """The number of slots of the lane's outputs, not counting slots for dead letters; 0 if the outputs have no slots.
+    A change takes over the slots first. If there are several slots, parts of a batch can become visible before the
+    batch ends.
     """
     span: float = 0.0
-    """The length of the period over which the next four figures are measured, in seconds: usually about half a minute,
-    but less soon after the start; 0 if nothing has been measured yet.
+    """The length in seconds of the period over which ``busy``, ``working``, ``arriving`` and ``throughput`` are
+    measured: usually about half a minute, but less soon after the start; 0 if nothing has been measured yet.
     """
     busy: float = 0.0
     """The share of ``span`` in which a batch ran."""
     working: float = 0.0
     """The share of ``span`` in which Python functions worked on the bucket that kept them busiest."""
     arriving: float = 0.0
-    """The records that arrived, per second."""
+    """How many records arrived per second, over ``span``."""
     throughput: float | None = None
-    """The records that were read, per second, over ``span``; None if an older version runs the lane."""
+    """How many records were read per second, over ``span``; None if an older version of anabranch runs the lane."""
     slowest: str = ""
     """The SSP on which Python functions spent the most time in the batches that ended last or, if a batch has been
     running for a while, in this batch.
     """
     slowest_seconds: float = 0.0
-    """The seconds that Python functions spent on ``slowest`` in these batches."""
+    """The seconds that Python functions spent on ``slowest``, in the batches for which it was determined."""
     skew: float = 0.0
     """``slowest_seconds`` divided by the mean time over all SSPs on which Python functions worked."""
 
@@ -240,7 +240,7 @@ class LoadReport(Document, frozen=True, kw_only=True):
 
     @property
     def gradual(self) -> bool:
-        """Whether parts of a batch can become visible before its end."""
+        """Whether parts of a batch can become visible before the batch ends."""
         return self.slots > 1
 
     @property
@@ -290,7 +290,9 @@ class DrainReport(Document, frozen=True, kw_only=True):
     stuck: str = ""
     """A description of the message on which a function has been working for a second or more."""
     overdue: bool = False
-    """Whether the function has exceeded its time limit for a message."""
+    """Whether the function in ``stuck`` has been working on its message for more than a minute, in a job without
+    ``message_timeout``. ``anabranch drain`` then stops waiting.
+    """
 
 
 class LaneReport(Document, frozen=True, kw_only=True):
@@ -329,8 +331,8 @@ class LaneReport(Document, frozen=True, kw_only=True):
         return report
 
     def brief(self) -> Self:
-        """The report with at most the :data:`EARLIEST` lowest watermarks of SSPs and the highest: a lane may have
-        thousands of SSPs.
+        """The report with at most :data:`EARLIEST` + 1 watermarks of SSPs, the lowest ones and the highest, because a
+        lane may have thousands of SSPs.
         """
         times = self.event_time.times
         if len(times) <= EARLIEST + 1:
@@ -366,7 +368,7 @@ PART_OF: Mapping[str, str] = {
 """The part of a report that contains a field, by the field's name."""
 
 FLAT_NAMES: Mapping[str, str] = {**{field: field for field in PART_OF}, "number": "attempt"}
-"""The name of each part's field in the flat form of a report, which has no parts."""
+"""For each field of a part, the field's name in the flat form of a report, which has no parts."""
 
 _FLAT: Mapping[str, tuple[str, str]] = {
     "attempt" if name == "number" else name: (LaneReport.__struct_encode_fields__[index], name)

@@ -201,9 +201,9 @@ class System(Protocol):
 
     @abstractmethod
     def ends(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
-        """The end offset of each partition: one past the last record that a reader may see.
+        """The end offset of each of these partitions (by default, all): one past the last record that a reader may see.
 
-        Offsets may have gaps (Kafka's transactions take up some): don't count records by subtracting offsets.
+        Offsets may have gaps (in Kafka, transactions take up offsets): don't count records by subtracting offsets.
         """
         ...
 
@@ -265,8 +265,8 @@ class System(Protocol):
         return
 
     def purge(self, stream: str, before: Mapping[int, int]) -> None:
-        """Delete the records of an intermediate stream before these offsets, by partition. No lane will read them
-        again, so a system may leave some of them for later.
+        """Delete an intermediate stream's records before the offsets that ``before`` contains for partitions. No lane
+        will read these records again, so a system may leave some of them for later.
         """
         return
 
@@ -343,9 +343,9 @@ class System(Protocol):
 
     @abstractmethod
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of any of these streams: by the lane's id, where this is
-        recorded, for messages. Streams that don't exist are skipped. A system that doesn't record a lane's streams
-        returns all recorded lanes of the job.
+        """The lanes of a job that are recorded as writers of any of these streams: for each lane's id, the place of the
+        record, as a text for messages. Streams that don't exist are skipped. A system that doesn't record a lane's
+        streams returns all recorded lanes of the job.
         """
         ...
 

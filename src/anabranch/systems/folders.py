@@ -12,8 +12,8 @@ __all__ = ["can_be_written", "writable"]
 
 
 def writable(folder: Path, what: str) -> None:
-    """Create the folder if necessary, and check that it can be written; otherwise raise AnabranchError. ``what`` is its
-    kind, for the message.
+    """Create the folder if necessary, and check that it can be written; otherwise raise AnabranchError. ``what`` is the
+    folder's kind, for the message.
     """
     try:
         own_files.make_folder(folder)

@@ -76,7 +76,7 @@ class Output(Protocol):
     """An output in the form in which it is sent to workers."""
 
     def writer(self, task: int, batch: int) -> Writer:
-        """A writer for a Spark task's part of a batch."""
+        """A writer for a Spark task's part of a batch. ``task`` is the Spark task's number."""
         ...
 
     def limit(self, stream: str) -> float:

@@ -78,7 +78,7 @@ def share(start: Mapping[int, int], ends: Mapping[int, int], most: int) -> dict[
 
 
 def columns(records: Records, partition: int, bare: bool) -> pa.RecordBatch:
-    """Records of a partition in the columns of ``SCHEMA``, or of ``BARE``."""
+    """Records of a partition in the columns of ``SCHEMA`` or, with ``bare``, of ``BARE``."""
     offsets, batch = records
     taken = batch.select(["key", "value"])
     names = ["key", "value"]

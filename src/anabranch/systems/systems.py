@@ -38,8 +38,8 @@ class Systems:
         return Systems, (self._settings, self._job)
 
     def named(self, name: str) -> System:
-        """The system of this name. Raises ConfigError if there is none, if its class or settings aren't valid, or if it
-        doesn't support a setting of a stream that is bound to it."""
+        """The system of this name. Raises ConfigError if there is no such system, if its class or settings aren't
+        valid, or if the system doesn't support a setting of a stream that is bound to it."""
         if name in self._opened:
             return self._opened[name]
         output = next((output for output, each in self._settings.outputs.items() if each.to == name), None)
@@ -125,7 +125,9 @@ class Systems:
         return max((table.last(lane.job, lane.id) for table in self.tables(lane).values()), default=-1)
 
     def bound(self) -> dict[str, str]:
-        """By name: the system of each stream that is bound to one, and the kind of table of each output to a table."""
+        """The system of each stream that settings bind to a system, and the kind of table of each output to a table, by
+        the stream's or the output's name.
+        """
         tables = {output: each.to for output, each in self._settings.outputs.items()}
         streams = {stream: each.system for stream, each in self._settings.streams.items() if each.system is not None}
         return {**tables, **streams}
@@ -137,7 +139,7 @@ class Systems:
 
     @property
     def default(self) -> str:
-        """The system of the streams that aren't bound to a system."""
+        """The system of the user's streams that settings don't bind to a system."""
         return self._settings.systems.default
 
     def of(self, stream: str) -> System:
@@ -145,8 +147,8 @@ class Systems:
         return self.named(self.bound().get(stream, self.default))
 
     def writers(self, name: str, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of any of these outputs: by the lane's id, where this is
-        recorded, for messages. ``name`` is the outputs' system or kind of table. See :meth:`System.writers` and
+        """The lanes of a job that are recorded as writers of any of these outputs: for each lane's id, the place of the
+        record, as a text for messages. ``name`` is the outputs' system or kind of table. See :meth:`System.writers` and
         :meth:`Table.writers`.
         """
         tables = [output for output in streams if self.is_table(output)]
@@ -162,13 +164,15 @@ class Systems:
             return []
 
     def on_data_loss(self, stream: str) -> str:
-        """What a lane does if records of a stream were deleted before it could read them: ``fail`` or ``earliest``."""
+        """What a lane does if records of an input stream were deleted before the lane could read them, or if an output
+        stream has lost records: ``fail`` or ``earliest``.
+        """
         bound = self._settings.streams.get(self.bound_as(stream))
         return "fail" if bound is None else bound.on_data_loss
 
     def bound_as(self, stream: str) -> str:
-        """The name under which settings bind a stream: its own, or that of the input whose pattern it matches. Without
-        a binding, its own name."""
+        """The name under which settings bind a stream: the stream's own name or, if the settings don't contain it, the
+        name of an input whose pattern matches the stream. If there is no such input either, the stream's own name."""
         taking = (name for name, pattern in self._settings.patterns.items() if re.fullmatch(pattern, stream))
         return stream if stream in self._settings.streams else next(taking, stream)
 

@@ -31,7 +31,7 @@ __all__ = [
 
 _GROUP_BYTES = 64 << 20
 GROUP_ROWS = 1 << 20
-"""A FileWriter writes a row group as soon as it holds at least this many rows, or ``_GROUP_BYTES`` bytes, in memory."""
+"""A FileWriter writes a row group as soon as it has at least this many rows, or ``_GROUP_BYTES`` bytes, in memory."""
 
 
 class FileRef(msgspec.Struct, frozen=True):
@@ -251,7 +251,9 @@ def _joined(store: FileStore, refs: Sequence[FileRef], target: int) -> list[File
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """A context that raises an OSError as an AnabranchError. ``where`` names the place of the files."""
+    """Inside ``with``, an OSError is raised as an AnabranchError, whose message names ``where``, the place of the
+    files.
+    """
     try:
         yield
     except OSError as error:

@@ -93,8 +93,8 @@ class _OneCommit(Transaction):
 
     @property
     def table_metadata(self) -> TableMetadata:
-        """The table's metadata with this commit's changes. Without changes, it isn't copied: with a hundred snapshots,
-        copies would take nine tenths of a commit's time.
+        """The table's metadata with this commit's changes. Without changes, the metadata isn't copied: with a hundred
+        snapshots, copies would take nine tenths of a commit's time.
         """
         return super().table_metadata if self._updates else self._table.metadata
 
@@ -335,7 +335,7 @@ class IcebergTable:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """A context that raises errors of the catalog, and OSErrors, as anabranch's errors."""
+        """Inside ``with``, errors of the catalog, and OSErrors, are raised as anabranch's errors."""
         try:
             yield
         except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError):

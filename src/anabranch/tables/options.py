@@ -47,7 +47,8 @@ Kind = TypeVar("Kind", bound=Options)
 
 
 def checked(kind: type[Kind], name: str, given: Mapping[str, Any]) -> Kind:
-    """The settings of an output as a ``kind``. Raises ConfigError, which names the first wrong setting."""
+    """The settings ``given`` for the output ``name``, as an object of the class ``kind``. Raises ConfigError, which
+    names the first wrong setting."""
     try:
         return kind(**given)
     except ValidationError as error:

@@ -243,8 +243,8 @@ class PostgresqlTable:
         connection.execute(whole, {"attempts": attempts})
 
     def _values(self, connection: psycopg.Connection[Any], owner: Owner, names: Sequence[str]) -> sql.Composable:
-        """What to insert from the staging table into these columns. Raises ConflictError if the table doesn't accept
-        them any more, because another program has changed it.
+        """The SQL values to insert from the staging table into the columns ``names``. Raises ConflictError if the table
+        no longer accepts these values, because another program has changed the table.
         """
         held = self._columns(connection)
         stage = self._regclass(connection, self._stage(owner))
@@ -377,7 +377,7 @@ class PostgresqlTable:
 
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:
-        """A connection for one transaction."""
+        """Inside ``with``, a connection with one transaction, committed at the end unless an error is raised."""
         with session.told(str(self)), self._connect() as connection:
             yield connection
 

@@ -14,7 +14,7 @@ def check(held: pa.Schema, written: pa.Schema, where: str, cure: str) -> None:
     table's name in messages, and ``cure`` says what the user should do.
 
     Raises:
-        ConflictError: a column's types differ, or only the table or only the job has the column.
+        ConflictError: a column has different types in the table and in the job, or exists only in one of them.
     """
     has, wants = ({field.name: field.type for field in schema} for schema in (held, written))
     for name, kind in wants.items():

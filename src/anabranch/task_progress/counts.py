@@ -91,7 +91,7 @@ class Count(msgspec.Struct, frozen=True):
 
 
 class Received(msgspec.Struct, frozen=True):
-    """How many rows of a partition have reached a function, and the offset of the last of them."""
+    """How many rows of a partition have reached a function, and the offset of the last such row's record."""
 
     source: int
     partition: int
@@ -112,6 +112,7 @@ class TaskReport(msgspec.Struct, frozen=True):
         counts: the counts that have changed since the last report; all counts in the first report through a
             connection.
         work: the message on which a function has been working longest, if for a second or more.
+        ended: whether the Spark task has finished its work for the operator.
     """
 
     run: str

@@ -3,8 +3,8 @@
 A lost report doesn't matter, because the counts of the next one are totals, too. The last report is sent again until it
 succeeds, for a minute at most. If no driver listens, nothing is reported.
 
-If the driver cancels the Spark task, the worker process exits. Otherwise, the task would occupy its executor's core for
-up to four seconds, because Spark waits for the function's next rows before it kills the worker.
+If the driver cancels the Spark task, the worker process exits. Without this, the task would occupy its executor's core
+for up to four seconds more, because Spark waits for the function's next rows before it kills the worker.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Message:
 
 @dataclass
 class Tally:
-    """The counts of a bucket, and its message that a function is working on, if any."""
+    """The counts of a bucket, and the message of the bucket on which a function is working, if any."""
 
     task: int
     source: int
@@ -84,7 +84,9 @@ class Tally:
     entered: float = 0.0
 
     def count(self, now: float, ordered: bool) -> Count:
-        """The counts to report, including rows that the function's current call has already finished."""
+        """The counts to report, including rows that the function's current call has already finished. ``now`` is the
+        time on the monotonic clock. Unless the rows are ``ordered``, no offset is reported.
+        """
         rows, seconds, offset, message = self.rows, self.seconds, self.offset, self.message
         if message is not None:
             index = message.index
@@ -159,7 +161,9 @@ class Meter:
 
     @contextmanager
     def on(self, tally: Tally, rows: int, offset: int | None = None) -> Iterator[None]:
-        """Counts the time of the block as work on ``rows`` rows of a bucket. After an error, only the time counts."""
+        """A context manager that counts the time of its block as work on a bucket. Unless the block raises an error,
+        ``rows`` more rows of the bucket then count as finished, up to the record at ``offset``.
+        """
         self.enter(tally)
         done, at = 0, None
         try:
@@ -184,7 +188,9 @@ class Meter:
         self.ended = True
 
     def now(self, everything: bool) -> TaskReport:
-        """A report of the current counts. ``everything`` includes those that haven't changed since the last report."""
+        """A report of the current counts. Unless ``everything`` is true, counts that haven't changed since the last
+        report are left out.
+        """
         now = time.monotonic()
         with self._lock:
             counts = {key: each.count(now, self.ordered) for key, each in self._tallies.items()}
@@ -203,7 +209,9 @@ class Meter:
 
 
 def meter(line: ReportAddress | None, label: str, *, ordered: bool = True) -> Meter:
-    """A meter for an operator in the current Spark task. ``line`` is the driver's address; None if none listens."""
+    """A meter for an operator in the current Spark task. ``line`` is the driver's address; None if no driver listens.
+    For ``ordered``, see :class:`Meter`.
+    """
     context = TaskContext.get()
     if context is None:
         told = TaskReport(run="", batch=-1, stage=0, partition=0, attempt=0, label=label)
@@ -248,7 +256,7 @@ class _Teller:
                 self._meters = [each for each in self._meters if each not in done]
 
     def _listen(self, seconds: float) -> None:
-        """Wait, and exit if the driver cancels the process's Spark task meanwhile."""
+        """Wait for this many seconds. If the driver cancels the process's Spark task meanwhile, this process exits."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             open_ones = [each for each in self._connections.values() if each.is_open]
@@ -269,7 +277,7 @@ class _Teller:
             os._exit(1)
 
     def _is_done(self, meter: Meter) -> bool:
-        """Report a meter. Returns whether its last report has been sent or given up."""
+        """Report a meter. Returns whether the meter's last report has been sent, or is given up."""
         ended, sent = meter.ended, False
         with suppress(Exception):  # the report is lost, and the Spark task continues
             sent = self._tell(meter)

@@ -21,8 +21,8 @@ def observe(meter: Meter, collect: Callable[[], Sequence[Metric]], names: Sequen
 
     Args:
         meter: creates the instruments.
-        collect: computes the current metrics. If it raises an error, the instrument that needed it reports nothing this
-            time.
+        collect: computes the current metrics. If it raises an error, the instrument that needed the metrics reports
+            nothing this time.
         names: all families that ``collect`` can return. Their samples are ignored.
     """
     present = _Present(collect)

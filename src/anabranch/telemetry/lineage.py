@@ -57,7 +57,7 @@ def is_wanted(environment: Mapping[str, str]) -> bool:
 
 @contextmanager
 def reported(jobs: Jobs, say: Callable[[str], None]) -> Iterator[None]:
-    """Report the runs of jobs in a thread, if OpenLineage's variables ask for reports.
+    """Inside ``with``, report the runs of jobs in a thread, if OpenLineage's variables ask for reports.
 
     Args:
         jobs: the source of the jobs.

@@ -184,7 +184,7 @@ def start(
     Raises:
         NotFoundError: Java isn't installed.
         AnabranchError: there aren't enough free ports, a broker's data folder can't be formatted, or a broker ended
-            during its start or took too long. Unless ports are missing, the message contains the end of a broker's log.
+            during its start or took too long. The message contains the end of a broker's log, unless ports are missing.
     """
     for _ in range(ATTEMPTS - 1):
         with suppress(_AddressInUseError):
@@ -224,13 +224,15 @@ class _Broker:
         self.config.write_text("".join(f"{name}={json.dumps(value)[1:-1]}\n" for name, value in lines.items()))
 
     def is_of(self, cluster_id: str) -> bool:
-        """Whether the data folder belongs to the cluster with this id. If not, the id was reported by a broker of
-        another cluster, which listens on this broker's port.
+        """Whether the data folder belongs to the cluster with this id. If not, a broker of another cluster listens on
+        this broker's port, and has reported the id.
         """
         return f"cluster.id={cluster_id}\n" in self._meta.read_text()
 
     def format(self, cluster_id: str, sasl: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
-        """Start a process that formats the data folder; None if an earlier start has formatted it."""
+        """Start a process that formats the data folder, and return the process; None if an earlier start has formatted
+        the folder. ``sasl`` has the passwords of the cluster's users.
+        """
         if self._meta.exists():
             return None
         # A single argument with "=", because an id may begin with a dash.

@@ -46,7 +46,7 @@ class Names:
         return text.replace(f"{self.run}-", "")
 
     def job(self, graph: Graph) -> Graph:
-        """The job with its name on the broker."""
+        """The test's job under the name that it has on the broker."""
         return msgspec.structs.replace(graph, job=self.there(graph.job))
 
     def streams(self, graph: Graph) -> dict[str, str]:

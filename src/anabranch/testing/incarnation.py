@@ -41,7 +41,7 @@ class Incarnation:
     """One simulated process of a job. The next one continues from the files that this one leaves behind.
 
     Every method that runs the job raises JobFailedError if a lane fails, OutOfTimeError at the deadline, and another
-    AnabranchError if ``anabranch run`` would refuse the job.
+    AnabranchError if ``anabranch run`` would refuse the job. ``deadline`` is in seconds on the monotonic clock.
     """
 
     def __init__(self, spark: SparkSession, file: JobFile, settings: Settings, deadline: float) -> None:

@@ -69,7 +69,7 @@ class Encoder:
         self._turn: Iterator[int] = cycle(range(partitions))
 
     def encode(self, place: int, row: Any) -> Encoded:
-        """Encode a plain row or a :class:`Message`. ``place`` is its index in the input's list, for error messages.
+        """Encode a plain row or a :class:`Message`. ``place`` is the row's index in the input's list, for errors.
 
         Raises:
             UsageError: ``row`` has a type that no row can have, can't be encoded, or has an invalid key, timestamp or

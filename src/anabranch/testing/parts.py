@@ -30,8 +30,8 @@ KILL = Sentinel("KILL")
 
 
 DRAIN = Sentinel("DRAIN")
-"""Once the job has run a batch of the preceding rows, it drains; a new deployment reads the following rows. See
-:func:`anabranch.testing.run`."""
+"""Once the job has run a batch of the preceding rows, or has nothing to read, it drains; a new deployment reads the
+following rows. See :func:`anabranch.testing.run`."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Part:
     Attributes:
         rows: the rows by stream, each with its index in the input's list.
         ends: the sentinel at the end of the part; None at the end of the inputs.
-        among: the streams whose inputs contain this sentinel in this place.
+        among: the streams whose inputs have the sentinel ``ends`` after these rows.
     """
 
     rows: Mapping[str, list[tuple[int, Any]]]

@@ -23,9 +23,9 @@ _LOOK = 0.05
 
 
 class Interruptions:
-    """A context manager in whose block the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt: at once or, if it
-    arrives in a block of :meth:`undisturbed`, at the end of that block. Later signals have no effect. Signals that were
-    ignored before stay ignored.
+    """Inside ``with``, the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt: at once or, if the signal arrives
+    in a ``with`` block of :meth:`undisturbed`, at the end of that block. Later signals have no effect. Signals that
+    were ignored before stay ignored.
     """
 
     def __init__(self) -> None:
@@ -51,14 +51,14 @@ class Interruptions:
                 signal.signal(number, handler)
 
     def at_end(self, clear_away: Callable[[], object]) -> None:
-        """Call ``clear_away`` at the end of the block, where signals can't interrupt it. The function that was added
-        last is called first."""
+        """Call ``clear_away`` at the end of this object's ``with`` block, where signals can't interrupt the call. The
+        function that was added last is called first."""
         self._at_end.append(clear_away)
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """A block that signals don't interrupt. A signal that arrives during the block takes effect when the block
-        ends.
+        """Inside ``with``, signals don't interrupt the code. A signal that arrives there takes effect at the end of the
+        block.
         """
         self._deferring += 1
         try:
@@ -125,12 +125,13 @@ class Process:
 
 
 class Processes:
-    """Starts verbs in a folder. At the end of the block of ``interruptions``, all processes that are still in the
-    verbs' sessions are killed.
+    """Starts verbs in a folder. At the end of the ``with`` block of ``interruptions``, all processes that are still in
+    the verbs' sessions are killed.
 
     Args:
-        folder: the working folder of the verbs, also for their logs.
+        folder: the working folder of the verbs, where their logs are stored, too.
         temporary: a folder for temporary files of the verbs and the processes that they start.
+        environment: environment variables of the verbs, in addition to those of this process.
     """
 
     def __init__(

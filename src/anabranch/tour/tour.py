@@ -273,7 +273,9 @@ class Tour:
         return [lane.report for lane in lanes if lane.report is not None and lane.lane.stage == "0"]
 
     def _read_from(self) -> dict[str, int]:
-        """The number of flights that the job has read from each partition, without partitions that it hasn't read."""
+        """The number of flights that the job has read from each partition. Partitions that the job hasn't read are left
+        out.
+        """
         positions: dict[str, int] = {}
         for report in self._reports():
             for ssp, position in report.progress.positions.items():

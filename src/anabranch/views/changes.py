@@ -41,11 +41,11 @@ class ChangeRecord(Document, frozen=True, kw_only=True):
     predicted_pause: float | None = None
     """How many seconds output was expected to pause; None if unknown."""
     measured_pause: float | None = None
-    """How many seconds output paused: 0.0 if no records arrived, and None if the duration isn't known, or not known
-    yet.
+    """How many seconds output paused: 0.0 if no pause was seen, normally because no records arrived; None if the
+    duration isn't known, or not known yet.
     """
     paused_lane: str | None = None
-    """The new lane that ended ``measured_pause``, the longest of all lanes; None if unknown."""
+    """The new lane whose first output ended ``measured_pause``, the longest pause of all lanes; None if unknown."""
     reason: str = ""
     """Why the change failed, or was undone."""
 

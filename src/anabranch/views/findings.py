@@ -34,4 +34,4 @@ class Finding(Document, frozen=True, kw_only=True):
     cure: str = ""
     """What to do about the problem."""
     since: float | None = None
-    """When the problem began, in seconds since 1970; None: unknown."""
+    """When the problem began, in seconds since 1970; None if unknown."""

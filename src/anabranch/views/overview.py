@@ -30,7 +30,7 @@ class JobOverview(Document, frozen=True, kw_only=True):
     lag_trend: float | None = None
     """The change of the lag per second over the last minute."""
     rows: float | None = None
-    """The records processed per second."""
+    """The records that the job reads per second."""
     arriving: float | None = None
     """The records that arrive per second."""
     error: str | None = None

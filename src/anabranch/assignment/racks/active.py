@@ -1,9 +1,10 @@
 """Assigns active tasks to containers, first the stateful and then the stateless ones: balanced, at the least cost.
 
-In the network, a task has arcs to each rack with a replica of a partition that the task reads, to a node for "any
-container", which has arcs to all racks, and to the container in which the task runs. A rack has arcs to its containers.
-With ``balance_subtopology``, each stage has nodes of its own. A task costs the same in all containers of a rack, except
-in the one in which it runs. So the least cost is the same as with an arc from each task to each container.
+In the network, a task has arcs to each rack with a replica of a partition that the task reads, to the container in
+which the task runs, and to a node for "any container". This node has arcs to all racks, and a rack has arcs to its
+containers. With ``balance_subtopology``, each stage has nodes of its own. A task costs the same in all containers of a
+rack, except in the container in which the task runs. So the least cost is the same as with an arc from each task to
+each container.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def counts(it: Instance) -> tuple[Bounds, Bounds]:
 
 
 def counted(it: Instance, containers: Whole) -> tuple[int, int]:
-    """The traffic of active tasks, in scaled weight, and the number of moves."""
+    """The total traffic of the active tasks across racks, in scaled weight, and the number of moves, if the tasks are
+    in these ``containers``."""
     traffic = it.active_traffic.of(np.arange(len(it.tasks)), it.rack_of[containers])
     return int(traffic.sum()), int(((it.on != -1) & (it.on != containers)).sum())
 
@@ -142,8 +144,8 @@ def _solve(
 
 
 def _seats(net: Network, it: Instance, sizes: Whole, containers: Whole) -> Whole:
-    """Add a node for each stage and container. The flow through it is the floor or the ceiling of the container's share
-    of the stage's tasks."""
+    """Add a node for each stage and container, and return these nodes. The flow through such a node is the floor or the
+    ceiling of the container's share of the stage's tasks."""
     seats = net.nodes(len(sizes) * len(containers)).reshape(len(sizes), len(containers))
     for number, size in enumerate(sizes.tolist()):
         share = between(size, it.slots)
@@ -154,8 +156,8 @@ def _seats(net: Network, it: Instance, sizes: Whole, containers: Whole) -> Whole
 def _limit(
     net: Network, it: Instance, containers: Whole, sink: Whole, own: Bounds, total: Bounds, later: Whole
 ) -> None:
-    """Add the bounds ``own`` on the number of tasks in each container. With the tasks that are placed ``later``, the
-    containers must still be able to reach the bounds ``total``."""
+    """Bound the number of tasks in each container by ``own``, such that all tasks, with those that are placed
+    ``later``, can still be within the bounds ``total``."""
     if not len(later):
         net.arcs(containers, sink, own.upper, own.lower)
         return

@@ -24,12 +24,16 @@ rounded down to a multiple of 1 / ``_FINEST``, but not to 0."""
 
 @dataclass(frozen=True)
 class Slopes:
-    """What the next standby costs in each container, by the number of standbys that the container has got in this step.
-    A container can have ``prior`` standbys from earlier steps.
+    """How much a further standby in a container adds to the distance of the loads from the containers' shares: this is
+    what the standby *costs*. It depends on the number of standbys that the container has got in this step. A container
+    can also have standbys from earlier steps. Each attribute has one number per container.
 
-    From the number ``lower`` up to ``upper``, a further standby costs nothing. ``most`` is the largest number of
-    standbys that the container can get in this step; ``beyond`` says by how much ``prior`` exceeds the ceiling of the
-    container's share.
+    Attributes:
+        lower: from this number of standbys on, a further standby costs nothing.
+        upper: from this number of standbys on, a further standby costs something again.
+        beyond: by how many the standbys from earlier steps exceed the ceiling of the container's share.
+        most: the largest number of standbys that the container can get in this step.
+        weight: the factor of the container's term of the distance: 1 / slots, scaled to a whole number.
     """
 
     lower: Whole
@@ -46,7 +50,7 @@ class Slopes:
         return cls(left.lower, np.maximum(left.upper, 0), np.maximum(-left.upper, 0), most, weight)
 
     def up_to(self, slope: int) -> Whole:
-        """How many standbys of each container cost at most ``slope`` each."""
+        """How many standbys each container can take that cost at most ``slope`` each."""
         if slope < 0:
             short = -(-(-(slope // self.weight) + 1) // 2)
             few: Whole = np.clip(self.lower - short + 1, 0, self.most)
@@ -56,7 +60,8 @@ class Slopes:
         return many
 
     def far(self, loads: Whole) -> int:
-        """The distance of these loads from the containers' shares, not counting ``beyond``."""
+        """The distance of these loads from the containers' shares, scaled as in ``weight``, minus the part that is due
+        to ``beyond`` alone."""
         short = np.maximum(self.lower - loads, 0)
         over = np.maximum(loads - self.upper, 0) + self.beyond
         return int(((short**2 + over**2 - self.beyond**2) * self.weight).sum())
@@ -108,7 +113,8 @@ def groups_nearest(
     slopes: Slopes, place_of: Whole, sizes: Whole, open_: Whole, copies: int
 ) -> tuple[Bounds, Whole, Whole]:
     """Like :func:`nearest`, but for groups of tasks, ``sizes`` tasks in each. A task's ``copies`` standbys are all in
-    different places. ``open_`` (group, place) says where a group's tasks can have standbys.
+    different places. ``place_of`` is the place of each container; ``open_`` (group, place) says where a group's tasks
+    can have standbys.
 
     Returns:
         The bounds of loads, and the lower and upper bounds of the number of each group's standbys in each place. Loads

@@ -52,9 +52,15 @@ class Question:
 
 
 def answered(ask: Question, loads: Bounds | Slopes, dense: bool = False) -> tuple[Whole, int] | None:
-    """The containers of the standbys, and the cost of their traffic minus the cost of a move for each standby that
-    stays; None if no flow satisfies these loads, or the standbys in it can't be fitted into containers. With
-    ``dense``, each task has an arc to each container that its standbys can use, and nothing has to be fitted.
+    """The containers of the standbys, a row for each task, and the cost of the standbys' traffic minus the cost of a
+    move for each standby that stays. None if no flow satisfies ``loads``, or if the flow's standbys can't be fitted
+    into containers.
+
+    Args:
+        loads: the bounds of each container's number of standbys, or slopes: then the loads are as close to the
+            containers' shares as possible.
+        dense: whether each task has an arc to each container that its standbys can use, so that nothing has to be
+            fitted.
 
     Raises:
         ConfigError: a dense network would have too many arcs.

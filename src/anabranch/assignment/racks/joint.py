@@ -4,8 +4,9 @@ for its standbys.
 The active tasks must be balanced, and the standbys spread and balanced at least as well as if the active tasks were
 placed first. Of all such plans, the cheapest is wanted. A task and its standbys exclude each other from containers, and
 often from racks, so this isn't a flow problem. A branch-and-bound search looks for the plan; if the search ends early,
-it still gives a bound on the cost. With more than :data:`MOST_OPTIONS` options, there is no search, and the active
-tasks are placed first.
+it still gives a bound on the cost. An *option* is a pair: an active task, or the standbys of a task, and a container
+(or a group of equivalent containers) for them. With more than :data:`MOST_OPTIONS` options, there is no search, and the
+active tasks are placed first.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class _Plan:
     copies: Standbys
 
     def cost(self, it: Instance) -> tuple[int, int]:
-        """The total cost of the stateful tasks and their standbys, and how many of both move."""
+        """The total cost of the stateful tasks and their standbys, and how many of these tasks and standbys move."""
         tasks, containers, where = self.copies.tasks, self.placed.containers, self.copies.containers
         reads = int(it.active_traffic.of(tasks, it.rack_of[containers[tasks]]).sum())
         reads += int(it.standby_traffic.of(tasks[:, None], it.rack_of[where]).sum())

@@ -15,8 +15,8 @@ _CELL, _LEFT, _TOP = 56, 120, 72
 
 @dataclass(frozen=True)
 class Matrix:
-    """``weights`` maps pairs of racks (the one that is read from, the one that reads) to weights. Missing pairs have
-    the weight 0.
+    """How much each of the ``readers`` reads from each of the ``sources``, all of them racks. ``weights`` maps pairs
+    (source, reader) to weights. Missing pairs have the weight 0.
     """
 
     sources: list[str]
@@ -25,7 +25,7 @@ class Matrix:
 
 
 def matrix(problem: Problem, answer: Answer) -> Matrix | None:
-    """The matrix for active tasks and standbys; None if racks aren't known.
+    """How much the active tasks and standbys in each rack read from every rack; None if racks aren't known.
 
     A partition is read from the reader's own rack if it has a replica there; otherwise from the rack of its first
     replica, which counts as the leader.

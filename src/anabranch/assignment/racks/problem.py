@@ -63,10 +63,13 @@ class Task(_Record, frozen=True, kw_only=True):
 
 
 class Problem(_Record, frozen=True, kw_only=True):
-    """What to assign, and by which rules. ``reliable_standbys`` takes precedence over ``standby_order``. Raises
-    ConfigError if there is no container, if two containers or two tasks have the same name, if the partitions of a task
-    or of its standbys contain one twice or with an invalid weight, or if ``balance_subtopology`` can't balance a stage
-    because it has stateful and stateless tasks."""
+    """What to assign, and by which rules. ``reliable_standbys`` takes precedence over ``standby_order``.
+
+    Raises:
+        ConfigError: there is no container; two containers or two tasks have the same name; a task names a partition
+            twice, or with an invalid weight; or ``balance_subtopology`` can't balance a stage, because the stage has
+            both stateful and stateless tasks.
+    """
 
     containers: tuple[Container, ...]
     tasks: tuple[Task, ...]

@@ -13,7 +13,8 @@ _EXACT = 2**46
 
 
 class Program:
-    """Costs are whole numbers; the solver's bound is rounded up to a whole number."""
+    """An integer linear program that minimizes the total cost. Costs are whole numbers, so the solver's bound is
+    rounded up to a whole number."""
 
     def __init__(self) -> None:
         from ortools.math_opt.python import mathopt
@@ -23,7 +24,8 @@ class Program:
         self._variables: list[mathopt.Variable] = []
 
     def variables(self, count: int, upper: int, costs: Iterable[int] | None = None, whole: bool = True) -> range:
-        """Add variables with values from 0 to ``upper``, and return their numbers."""
+        """Add ``count`` variables with values from 0 to ``upper``, and return their numbers. ``costs`` are the costs of
+        a unit of each variable (all 0 by default); ``whole`` says whether only whole numbers are allowed as values."""
         begin = len(self._variables)
         for _ in range(count):
             self._variables.append(self._model.add_variable(lb=0, ub=upper, is_integer=whole))

@@ -28,7 +28,7 @@ def is_collapsed(it: Instance) -> bool:
 
 
 class Search:
-    """Searches for the best plan.
+    """Searches for the cheapest placement of the stateful tasks and their standbys.
 
     Args:
         slopes: each container's share of standbys.

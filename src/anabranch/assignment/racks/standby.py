@@ -22,8 +22,8 @@ __all__ = ["Standbys", "at_least", "copies_of", "crosses", "most_spread", "movab
 
 @dataclass(frozen=True)
 class Standbys:
-    """``containers`` has a row for each of ``tasks``. ``bound`` is a lower bound on the cost of any assignment of
-    standbys; 0 if another bound includes it.
+    """The containers of standbys: ``containers`` has a row for each of ``tasks``. ``bound`` is a lower bound on the
+    cost of any assignment of standbys; 0 if another bound includes it.
     """
 
     tasks: Whole
@@ -34,9 +34,9 @@ class Standbys:
 def place(it: Instance, active: Whole) -> Standbys:
     """Place the requested number of standbys of each stateful task, but no more than there are other containers.
 
-    If racks and tags divide the containers in several ways, those of a task's standbys for which spread comes first are
-    placed one after another. Then the result may not be optimal, and the bound shows how far it can be from the
-    optimum.
+    ``active`` is the container of each task. If racks and tags divide the containers in several ways, the standbys for
+    which spread comes first are placed in rounds, one per task in each round. Then the result may not be optimal, and
+    the bound shows how far it can be from the optimum.
     """
     tasks = np.flatnonzero(it.stateful)
     first, rest = copies_of(it)
@@ -69,8 +69,8 @@ def crosses(it: Instance) -> bool:
 
 
 def spread(it: Instance, tasks: Whole, active: Whole, copies: Whole) -> int:
-    """The number of racks and tag values in which a task or its standbys are, summed over the tasks; 0 if there are no
-    standbys."""
+    """The number of racks and tag values in which a task or one of its standbys is, summed over the tasks; 0 if there
+    are no standbys. ``active`` is the container of each task of the problem, ``copies`` those of the standbys."""
     held = np.hstack([active[tasks][:, None], copies])
     found = 0
     for values in it.spread_by if copies.size else ():
@@ -81,7 +81,8 @@ def spread(it: Instance, tasks: Whole, active: Whole, copies: Whole) -> int:
 
 
 def rebuilt(it: Instance, tasks: Whole, copies: Whole) -> int:
-    """How many standbys could stay in their containers, but are placed elsewhere."""
+    """How many existing standbys could stay (see :func:`movable`) but don't, if the standbys of ``tasks`` are in the
+    containers ``copies``, a row for each task."""
     stay = sum(
         len(set(it.standby_on(it.tasks[task])).intersection(where))
         for task, where in zip(tasks.tolist(), copies.tolist(), strict=True)
@@ -98,8 +99,8 @@ def most_spread(it: Instance, tasks: int, copies: int) -> int:
 
 
 def _shape(values: Whole) -> tuple[int, ...]:
-    """Renumbers values in the order of their first occurrence. Values with equal results divide the containers in the
-    same way."""
+    """The containers' ``values``, renumbered in the order of their first occurrence. If the results for two tags are
+    equal, the tags divide the containers in the same way."""
     seen: dict[int, int] = {}
     return tuple(seen.setdefault(value, len(seen)) for value in values.tolist())
 
@@ -119,14 +120,15 @@ def at_least(it: Instance, tasks: Whole, copies: int, active: Whole | None = Non
 
 
 def movable(it: Instance, tasks: Whole, copies: int) -> int:
-    """How many existing standbys could stay if nothing else counted."""
+    """How many existing standbys of these tasks could stay in their containers if each task has ``copies`` standbys,
+    without regard to spread, traffic or balance. For each task, at most ``copies`` are counted."""
     return sum(min(len(it.standby_on(it.tasks[task])), copies) for task in tasks.tolist() if it.tasks[task].standby_on)
 
 
 def _warm(it: Instance, tasks: Whole, taken: Whole, copies: int) -> tuple[Whole, Whole, Whole]:
-    """The existing standbys that could stay: rows, containers and values. In the result of :func:`place`, the standbys
-    for which spread comes first precede the others. So a task's first ``copies`` standbys have higher values, and
-    nothing moves when the answer becomes part of the next problem.
+    """The existing standbys that could stay: their rows, containers and values (see :class:`Question`). In the result
+    of :func:`place`, the standbys for which spread comes first precede the others. So a task's first ``copies``
+    standbys have higher values, and nothing moves when the answer becomes part of the next problem.
     """
     pairs = [
         (row, container, len(tasks) * copies + 1 + (place < copies))

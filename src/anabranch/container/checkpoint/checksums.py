@@ -12,7 +12,7 @@ _HEADER = struct.Struct(">4si")
 
 
 def name_of(file: str) -> str:
-    """The name of a file's checksum, relative to the same folder."""
+    """The name of a file's checksum file. Both names are relative to the same folder."""
     folder, slash, name = file.rpartition("/")
     return f"{folder}{slash}.{name}.crc"
 

@@ -62,15 +62,16 @@ def note_used(copy: Folder) -> None:
 
 
 def bare(folder: Folder, target: str) -> Folder:
-    """Like :func:`clone`, but of the state, only the schemas are copied."""
+    """A copy as :func:`clone` makes it, but of the state, only the schemas are copied. The event time with which the
+    lane ended is copied, too."""
     names = [name for name in (*ORDER, PROGRESS) if name != _STATE]
     with _copied(folder, target, [*names, *_schemas(folder)]) as copy:
         return copy
 
 
 def standby(folder: Folder, number: int) -> Folder:
-    """The folder of a standby: a copy next to the lane's folder, kept up to date while the lane runs. Standbys only
-    save time, so the copy may be out of date, incomplete or missing.
+    """The folder of the standby with this number: a copy next to the lane's folder, kept up to date while the lane
+    runs. Standbys only save time, so the copy may be out of date, incomplete or missing.
     """
     return folder.other(f"{_beside(folder)}{number}")
 

@@ -25,8 +25,8 @@ def checkpoint(folder: Folder, lane: Lane, *, thorough: bool = False) -> Checkpo
 
 
 def check(folder: Folder, lane: Lane) -> None:
-    """Raises DamagedError if a lane can't continue from its folder as it is. Call this only if no query is running
-    there."""
+    """Raise DamagedError if a lane can't continue from its folder as it is. Call this only if no query is running in
+    the folder."""
     faults = soundness.faults(checkpoint(folder, lane))
     if faults:
         raise damaged(lane, folder.uri, faults)
@@ -39,7 +39,7 @@ def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
     only if no query is running in the folder.
 
     Args:
-        published: the last batch that is in an output, at least in part, -1 if none.
+        published: the last batch that is in an exactly-once output or a table, at least in part, -1 if none.
 
     Raises:
         DamagedError: files are damaged, and forgetting batches would lose or repeat records.

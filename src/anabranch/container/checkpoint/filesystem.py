@@ -32,7 +32,7 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True)
 class File:
-    """``size`` is in bytes; ``changed`` is when the file was written, in Unix seconds on the storage's clock."""
+    """A file's size in bytes, and when it was last written (``changed``), in Unix seconds on the storage's clock."""
 
     size: int
     changed: float

@@ -234,7 +234,8 @@ class Folder:
             self.tree.fs.delete(self.tree.at(name), True)
 
     def checkpoint(self, partitions: int, *, thorough: bool = False) -> Checkpoint:
-        """The folder's files, for checking whether the lane can continue from them."""
+        """The folder's files, for checking whether the lane can continue from them. For the arguments, see
+        :class:`Checkpoint`."""
         return Checkpoint(self.tree.sizes(), self.tree.read_bytes, partitions, thorough)
 
     def resume(self, at: Resumption) -> None:

@@ -103,12 +103,14 @@ class LaneFolders:
         return folder
 
     def note_used(self, folder: Folder) -> None:
-        """Record that a lane uses its folder from now on: a copy isn't made again."""
+        """Record that a lane uses this folder from now on. If the folder is a copy, it is then never replaced by
+        another copy."""
         copying.note_used(folder)
 
     def explained(self, failed: Failure) -> Failure:
-        """The failure. If it was caused by a full disk, a reason is added for each full disk on which anabranch writes,
-        because most errors of full disks name no file. If none is full, ``failed.unless_full`` counts."""
+        """The failure to report for ``failed``. If a full disk has caused it, a reason is added for each full disk on
+        which anabranch writes, because most errors of full disks name no file. If none is full, the result is
+        ``failed.unless_full``, unless that is None."""
         if failed.awaits != surroundings.DISK.name:
             return failed
         folders = (str(folder.path) for system in self.systems.all for folder in system.folders())
@@ -119,7 +121,8 @@ class LaneFolders:
         return replace(failed, reasons=(*failed.reasons, *full), unless_full=None)
 
     def check_new(self, lane: Lane, published: int) -> None:
-        """Raises StateError if the outputs of a new lane already contain a batch of this lane."""
+        """Raise StateError if the outputs of a new lane already contain a batch of this lane. ``published`` is the last
+        such batch, -1 if there is none."""
         if published >= 0:
             raise StateError(
                 f"lane {lane.id} is new, but its outputs hold batch {published} of it",
@@ -201,7 +204,8 @@ class LaneFolders:
     def withdrawn(self, lane: Lane, epoch: int, *, began: bool) -> int:
         """Withdraw a lane's right to write to its exactly-once output streams until the lane takes over its outputs
         again; see :meth:`anabranch.systems.contract.System.withdraw`. Call this only after the lane's query has ended.
-        Returns the last batch that is then in an exactly-once output or a table, at least in part; -1 if none.
+        ``began`` says whether a batch of the lane was committed. Returns the last batch that is then in an exactly-once
+        output or a table, at least in part; -1 if none.
         """
         return self.systems.withdraw(lane, epoch, new=False if began else None)
 

@@ -1,8 +1,8 @@
 """Decides, by claims and leases, which process owns a lane's folder in storage without locks.
 
-A claim of a folder is a numbered file in another folder, next to it. The file is created exclusively: if two processes
-try, only one succeeds. The claim with the highest number counts. Its process shows that it is alive by rewriting a file
-of its own, the same for all lanes of a job, every few seconds.
+A claim of a folder is a numbered file in another folder, next to the claimed one. The file is created exclusively: if
+two processes try, only one succeeds. The claim with the highest number counts. The process that made this claim shows
+that it is alive by rewriting a file of its own every few seconds; it has one such file for all lanes of a job.
 
 Another process makes the next claim only if the owner has released the folder, has ended, or hasn't rewritten its file
 for ``EXPIRES`` seconds. (An owner that ends normally removes its file. The end of a killed owner is visible only on the
@@ -52,6 +52,7 @@ class Claim(Document, frozen=True, kw_only=True):
         process: a random name for the process.
         machine: an identifier that is the same for all processes whose process ids can be compared; '' if unknown.
         pid: the id of the process that writes to the folder.
+        started: when that process was started, as the operating system says it; '' if unknown.
     """
 
     process: str
@@ -94,6 +95,8 @@ class Ownership:
     """The folders of one job that one process owns. Thread-safe.
 
     Args:
+        folder: the folder with the folders of the job's lanes.
+        me: the claim that this process makes.
         clock: returns the seconds of a clock that keeps running while the process is frozen.
         has_ended: returns whether the process of a claim is known to have ended, so that it can't be writing any more.
     """
@@ -124,8 +127,8 @@ class Ownership:
 
     def take(self, folder: str, unless: Callable[[], bool] = lambda: False) -> None:
         """Take a folder, or check that this process still has it. If the owner is silent, this takes ``EXPIRES``
-        seconds, and ``LEASE`` seconds more if, once the new claim is made, the owner has shown a sign of life after
-        all.
+        seconds. If the owner then shows a sign of life before the new claim is made, it takes ``LEASE`` more seconds.
+        ``unless`` returns whether to stop waiting for the owner.
 
         Raises:
             FencedError: another process has the folder, and is alive; or it has taken the folder from this process.

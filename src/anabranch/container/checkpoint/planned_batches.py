@@ -18,8 +18,8 @@ needed."""
 
 
 def planned_batches(folder: Folder) -> Callable[[int], Batch]:
-    """Returns a function that returns the plan of a batch. Each query needs a new function, because the function
-    assumes that plans don't change."""
+    """A function that returns the plan of the batch with a given number. Each query needs a new function, because the
+    function assumes that plans don't change."""
     known: dict[int, tuple[Batch, Entry]] = {}
 
     def planned(number: int) -> Batch:

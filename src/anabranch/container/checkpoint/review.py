@@ -34,6 +34,7 @@ class Finding:
 
     Attributes:
         part: the lane or stream.
+        path: the file, folder or SSP that has the problem; empty if it is none of these.
         problem: what is wrong, as the rest of a sentence that begins with the ``path``, if there is one.
         lost: what can't be recovered without a backup; empty if nothing, or if this isn't known.
         mends: what ``--repair`` does about the problem; empty if nothing.
@@ -90,6 +91,9 @@ def of_lane(
     """The problems of a stopped lane, and the Resumption with which its folder can be repaired. The Resumption is None
     if no batch has to be forgotten or run again, if the folder can't be repaired, or if it isn't known which batches
     the outputs contain.
+
+    Args:
+        published: returns the last batch of a lane that is in an exactly-once output or a table, -1 if none.
     """
     lane, part = found.lane, f"lane {found.lane.id}"
     if found.files is None:

@@ -56,6 +56,7 @@ class Checkpoint:
 
     Args:
         sizes: the sizes of all files, in bytes, by their paths in the folder.
+        read: returns the content of a file, given its path in the folder.
         partitions: how many partitions the state of each operator has; 0 if the lane has no state.
         thorough: whether large files are also compared with their checksums.
     """

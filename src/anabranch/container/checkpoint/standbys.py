@@ -61,7 +61,8 @@ class Standbys:
             return tuple(self._kept[key] for key in sorted(self._kept))
 
     def want(self, copies: Iterable[StandbyOrder]) -> None:
-        """Maintain these standbys, and no others."""
+        """Carry out these orders from now on, and no others: keep a standby up to date, leave it as it is, or delete
+        it."""
         wanted = {_key(copy): copy for copy in copies}
         with self._lock:
             if wanted == self._wanted:

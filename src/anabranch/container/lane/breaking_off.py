@@ -111,7 +111,8 @@ def is_brief(usual: float, left: float | None) -> bool:
 
 
 def told(number: int, why: str, left: float | None) -> str:
-    """A message about the batch that keeps a lane from ending."""
+    """A message about the batch that keeps a lane from ending. ``why`` is the predicate of the sentence that begins
+    with the batch's number; ``left`` are the expected seconds until the batch's end, or None if unknown."""
     rest = "how much is left isn't known" if left is None else f"{left:.0f} s left"
     return f"batch {number} {why}: {rest}"
 
@@ -126,6 +127,7 @@ class BreakOff:
         wanted: returns whether the batch may be broken off because the lane should end.
         now: returns whether to break the batch off even if much work is lost, or if at-least-once outputs are written
             twice.
+        writing: returns whether the query is writing a batch.
         hurry: returns whether everything must end at once. The next process then runs the batch again.
         keeps: returns why the batch with this number can't be broken off; empty if no reason is known.
         left: given the batch's number and the seconds for which it has run, returns the expected seconds until its end;

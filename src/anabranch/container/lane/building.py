@@ -124,8 +124,9 @@ class QueryBuilder:
                 readers.hold_all(stream, lane.job)
 
     def until(self, lane: Lane) -> Offsets:
-        """The end offsets of those of a lane's inputs that the job doesn't write itself, by whole SSP. They include the
-        records of open transactions. For a partition that was added after its stream was looked up, the offset is 0.
+        """The end offsets, by whole SSP, of the inputs of a lane that the job doesn't write itself. Records of open
+        transactions lie before these offsets. For a partition that was added after its stream was looked up, the offset
+        is 0.
 
         The offsets are the same for all lanes of the container: for each stream, the result of the first look-up is
         kept. Thread-safe.

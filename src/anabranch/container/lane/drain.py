@@ -41,8 +41,8 @@ def raise_if_ended(lane: str, query: StreamingQuery) -> None:
 
 
 class LaneDrain:
-    """Drains a lane; for the lane's own thread. :meth:`by_batches` and :meth:`by_holding` return whether the lane has
-    drained. If not, the drain was cancelled, the lane must end first, or the running query couldn't be held.
+    """Drains a lane. Used by the lane's own thread. :meth:`by_batches` and :meth:`by_holding` return whether the lane
+    has drained. If not, the drain was cancelled, the lane must end first, or the running query couldn't be held.
     """
 
     def __init__(

@@ -54,8 +54,11 @@ class Drain:
     held.
 
     Args:
+        clock: the file with the lane's event time.
+        ssps: the whole SSPs that the lane reads.
         starting: the start offsets of inputs that the lane has never read.
         wanted: returns how the lane should drain; None if it shouldn't any more.
+        upstream_ended: returns whether all lanes that write the lane's inputs have ended.
         leaving: returns whether the lane must end without having drained.
         run: runs the planned batch.
         begin: runs a first batch, which reads nothing.

@@ -33,10 +33,10 @@ def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
     """The start offsets of a lane for the partitions that its predecessors have read, by whole SSP.
 
     None if the lane has no predecessors, if it isn't known where each of them ends, if they end at different offsets of
-    the same SSP, or if none of them has read one of the lane's SSPs that isn't ``fresh``.
+    the same SSP, or if the lane reads an SSP that isn't ``fresh`` and that none of them has read.
 
     Args:
-        ends: for each lane, the offsets at which the lane ends, by whole SSP.
+        ends: by lane id, the offsets at which the lane ends, by whole SSP. Lanes whose end isn't known are missing.
     """
     if not lane.predecessors or not all(name in ends for name in lane.predecessors):
         return None
@@ -174,8 +174,9 @@ class Prestarter:
         return None if beginning is None else beginning.result()
 
     def take_fitting(self, lane: Lane, wanted: Callable[[], tuple[LaneQuery, Offsets]]) -> PrestartedQuery | None:
-        """The prestarted query of a lane, like :meth:`take`, if it can be used in place of the ``wanted`` query, which
-        starts at the given offsets. Otherwise, or if ``wanted`` raises an error, the prestarted query is abandoned."""
+        """The prestarted query of a lane, like :meth:`take`, if it can be used in place of the query that ``wanted``
+        returns, at the start offsets that ``wanted`` returns with it. If it can't, it is abandoned, and the result is
+        None. If ``wanted`` raises an error, the prestarted query is abandoned, and the error is passed on."""
         ahead = self.take(lane)
         if ahead is None:
             return None

@@ -68,8 +68,8 @@ class Live:
             return self._figures if self._load.idled(report, monotonic()) else {}
 
     def applied(self, report: LaneReport, query: LaneQuery | None) -> LaneReport:
-        """The report; if a batch has been running for at least ``_AT_LEAST`` seconds, with the batch's progress and the
-        current load."""
+        """The report. If a batch has been running for at least ``_AT_LEAST`` seconds, the batch's progress and the
+        current load are added."""
         at = query.under_way.now if query is not None else None
         now = monotonic()
         if query is None or at is None or at.number <= report.progress.batch or now < at.since + _AT_LEAST:
@@ -117,7 +117,7 @@ class Live:
 
     def _times(self, report: LaneReport, spent: Mapping[str, float]) -> BatchTimes | None:
         """Record the batch that has just ended. Returns a batch's fixed time and the functions' time per record,
-        estimated from recent batches; None if these don't show them."""
+        estimated from recent batches; None if the recent batches don't allow an estimate."""
         rows, self._rows = report.progress.rows - self._rows, report.progress.rows
         self._recent.ran(report.load.seconds, rows, spent.get(BatchPhase.FUNCTIONS, 0.0) if spent else None)
         cost = self._recent.cost

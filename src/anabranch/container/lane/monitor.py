@@ -75,8 +75,8 @@ class Monitor:
 
     def carry_idle(self, last: int, patience: float) -> None:
         """Mark as idle the SSPs that were idle in the ``last`` planned batch (-1 if there is none) and have had no new
-        records since. None is marked if the end offsets can't be looked up, or if the attempt has its own (``until``).
-        From now on, an SSP becomes idle after ``patience`` seconds without new records.
+        records since. No SSP is marked if the inputs' end offsets can't be looked up, or if the attempt ends at fixed
+        offsets (``until``). From now on, an SSP becomes idle after ``patience`` seconds without new records.
         """
         self._idleness = Idleness(patience)
         until, folder = self._attempt.until, self._attempt.folder
@@ -151,8 +151,9 @@ class Monitor:
             self.note_batch_size()
 
     def _look_for_idle(self, time: Clock) -> None:
-        """Note in the file with the lane's event time which SSPs are idle. If the attempt has end offsets (``until``),
-        none counts as idle, because results must not depend on how long the lane takes to reach these offsets.
+        """Note in the file with the lane's event time which SSPs are idle. If the attempt ends at fixed offsets
+        (``until``), none counts as idle, because results must not depend on how long the lane takes to reach these
+        offsets.
         """
         if self._attempt.until is not None:
             return

@@ -57,11 +57,12 @@ class LaneRunner:
 
     Args:
         starting: looks up the lane's start offsets, by whole SSP. It is called in the lane's own thread.
-        until: likewise looks up, by whole SSP, the offsets at which the lane ends; None to keep running. See
+        until: looks up the offsets at which the lane ends, by whole SSP, in the same thread; None to keep running. See
             :meth:`QueryBuilder.until <anabranch.container.lane.building.QueryBuilder.until>`.
         standstill: decides when the lane must fail because it makes no progress.
         taken: returns whether this process has already taken over the lane's outputs, when it prepared the lane.
         wake: called when the report contains news for which the container or the coordinator waits.
+        drained: called once the lane has drained.
         trace: records the details of the error with which the lane has failed.
         life: the lane's life, which all of its attempts here share; by default, a new one.
 

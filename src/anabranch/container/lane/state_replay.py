@@ -21,7 +21,7 @@ _MOST = 1000
 
 class StateReplay:
     """Follows the batches of one lane. ``tasks`` is the number of Spark tasks that replay at the same time. If Spark
-    doesn't say which snapshots there are, changes are left out of the estimate.
+    doesn't say which snapshots there are, the changes of new batches are left out of the estimate.
     """
 
     def __init__(self, tasks: int) -> None:
@@ -35,7 +35,7 @@ class StateReplay:
         return sum(work for _, work in self._work) / self._tasks
 
     def ran(self, batch: CompletedBatch) -> None:
-        """Record a batch, which makes the version of the state after its own number."""
+        """Record a batch that has ended. The batch with number n makes version n + 1 of the state."""
         if batch.replay_seconds or batch.snapshot is None:  # the batch has loaded the state
             self._work = deque([(batch.number, batch.replay_seconds)])
         if batch.snapshot is None:

@@ -1,9 +1,10 @@
-"""The audit trail: who sent which request, from where, and with what result. It contains all refused requests. Of the
-others, it contains those that read settings, code or records, and those that change something (except heartbeats and
-requests for seats, which containers send all the time).
+"""The audit trail: who sent which request, from where, and with what result. It contains requests that were refused (up
+to 100 per address and minute; more are only counted), requests that read settings, code or records, and requests that
+change something (except heartbeats and requests for seats, which containers send all the time).
 
-A recorded request becomes a line of JSON in a file of bounded size. If its path names a job, it also becomes an event
-of the job, unless it only asked what a change would do: a page that plans sends such a request for each keystroke.
+A recorded request becomes a line of JSON in a file of bounded size. If the request's path names a job, the request also
+becomes an event of this job, unless it only asked what a change would do: a page that plans a change sends such a
+request for each keystroke.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from anabranch.errors import AnabranchError
 __all__ = ["DRY", "Audit", "AuditTrail", "AuditedRequest"]
 
 DRY = "anabranch.dry"
-"""What is true in the scope of a request that only asks what a change would do."""
+"""The key in a request's ASGI scope whose value is True if the request only asks what a change would do."""
 _WAITING = 1_000
 _REFUSED_A_MINUTE = 100
 _ADDRESSES = 1_000
@@ -40,7 +41,7 @@ class AuditedRequest(msgspec.Struct, frozen=True):
     """A request in the audit trail."""
 
     at: float
-    """Seconds since 1970."""
+    """When the request was recorded, in seconds since 1970."""
     who: str
     """The request's role; ``nobody`` if its token is missing or wrong."""
     client_name: str
@@ -58,7 +59,7 @@ class AuditedRequest(msgspec.Struct, frozen=True):
 
     @property
     def job(self) -> str | None:
-        """The job that the request's path names."""
+        """The job that the request's path names, directly or in a container's id; None if the path names none."""
         parts = self.path.split("/")
         if parts[1:2] == ["jobs"] and len(parts) > 2:
             return parts[2]
@@ -74,12 +75,13 @@ class AuditTrail(Protocol):
 
 
 class Audit:
-    """An audit trail in a file that only its owner can read. A full file gets the suffix ``.1``, and replaces an older
-    one. Only the first 100 refused requests of an address in a minute are recorded; the others are counted.
+    """An audit trail in a file that only its owner can read. A file of more than 10 MB gets the suffix ``.1``, and
+    replaces the older file of that name. Only the first 100 refused requests of an address in a minute are recorded;
+    the others are counted.
 
     Args:
         note: adds an event to a job; raises AnabranchError if the job doesn't exist, or the event can't be added now.
-        clock: a clock in seconds that is never set, by which minutes are measured.
+        clock: a monotonic clock in seconds, with which minutes are measured.
     """
 
     def __init__(self, path: Path, note: Callable[[Event], None], clock: Callable[[], float] = monotonic) -> None:

@@ -154,7 +154,7 @@ class Access:
     async def _note(
         self, trail: AuditTrail, scope: Scope, headers: Headers, role: Role | None, receive: Receive, send: Send
     ) -> None:
-        """Fulfill a request, and record it even if it fails: what it changed may be stored all the same."""
+        """Fulfill and record a request. Failed requests are also recorded, because they may have changed something."""
         noted = False
 
         async def noting(message: Message) -> None:
@@ -175,8 +175,9 @@ class Access:
         return next((each for pattern, each in self._reads if pattern.match(path)), None)
 
     def _is_noted(self, method: str, path: str) -> bool:
-        """Whether a request that isn't refused is recorded. Of GET and HEAD requests, only those for private operations
-        are; of the others, all except heartbeats and requests for seats, whose effects are recorded as events.
+        """Whether a request that isn't refused is recorded. GET and HEAD requests are recorded only if their operation
+        is private. All other requests are recorded, except heartbeats and requests for seats: their effects are
+        recorded as events.
         """
         if method in _READING:
             asked = self._asked(path)
@@ -185,7 +186,7 @@ class Access:
 
 
 def _saying(role: Role | None, send: Send) -> Send:
-    """Adds a response header with the request's role, by which the dashboard knows which actions it can offer."""
+    """A ``send`` that adds a response header with the request's role, so the dashboard knows what it can offer."""
 
     async def saying(message: Message) -> None:
         if message["type"] == "http.response.start" and role is not None:

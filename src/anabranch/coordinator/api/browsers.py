@@ -110,9 +110,9 @@ def _is_link(method: str, path: str, headers: Headers) -> bool:
 
 
 def wrong_kind(method: str, path: str, headers: Headers) -> Refusal | None:
-    """The refusal of a request whose ``Content-Type`` is wrong; None if it fits, or if the request only reads. If
-    the request stores an artifact, ``application/zip``, ``application/octet-stream`` and no ``Content-Type`` fit. For
-    any other request, JSON fits and, if there is no body, no ``Content-Type``.
+    """The refusal of a request whose ``Content-Type`` is wrong; None if it is right, or if the request only reads. A
+    request that stores an artifact must have ``application/zip``, ``application/octet-stream`` or no ``Content-Type``.
+    Any other request must have ``application/json``, or neither a ``Content-Type`` nor a body.
     """
     if method in _SAFE:
         return None

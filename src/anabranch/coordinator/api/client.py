@@ -98,7 +98,7 @@ class Client(Operations):
         self.close()
 
     def call(self, operation: Operation[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call an operation of the table."""
+        """Have the coordinator carry out an operation, and return the result."""
         given = operation.bound(*args, **kwargs)
         body = None if operation.body is None else given[operation.body]
         request: dict[str, Any] = {"timeout": self._timeout + (_ASKING_SYSTEMS if operation.asks_systems else 0.0)}
@@ -114,8 +114,10 @@ class Client(Operations):
         return cast(R, _result(operation, answer))
 
     def _ask(self, method: str, path: str, **request: Any) -> bytes:
-        """Ask the coordinator that answered last, at first the one at the first URL. If it doesn't answer or doesn't
-        lead, ask each of the others once, until the leading one answers. If none does, raise the last error."""
+        """Send a request, and return the content of the answer. The first coordinator to be asked is the one that
+        answered last (at the beginning, the one at the first URL). If it doesn't answer or doesn't lead, each of the
+        others is asked once, until the one that leads answers. If none does, the last error is raised.
+        """
         for left in range(len(self._urls) - 1, -1, -1):
             url = self._urls[0]
             try:

@@ -33,7 +33,9 @@ _ADDRESSES = 1_000
 
 
 def prompt(receive: Receive, clock: Callable[[], float] = time.monotonic) -> Receive:
-    """Wraps a request's ``receive``, to raise HTTPException 408 if the body doesn't arrive in time."""
+    """A wrapper of a request's ``receive`` that raises HTTPException 408 if the request's body doesn't arrive in time.
+    The time is counted from this call: see :data:`BODY_WITHIN`.
+    """
     began, read, whole = clock(), 0, False
 
     async def received() -> Message:

@@ -97,7 +97,9 @@ def listen(host: str = _LOOPBACK, port: int = 0) -> socket.socket:
 
 
 def serve(coordinator: Coordinator, port: int = 0, token: str | None = None, trail: AuditTrail | None = None) -> Server:
-    """Make the only coordinator of a store listen on 127.0.0.1. For ``port`` and errors, see :func:`listen`."""
+    """Make a store's only coordinator listen on 127.0.0.1, and return the server. For ``port`` and errors, see
+    :func:`listen`; for ``token``, see :func:`anabranch.coordinator.api.server.app`.
+    """
     return Server(app(coordinator, token=token, trail=trail), listen(port=port))
 
 

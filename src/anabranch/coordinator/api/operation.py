@@ -28,7 +28,7 @@ R = TypeVar("R")
 Method = Literal["GET", "POST", "PUT"]
 
 MAX_BYTES = 16_000_000
-"""The largest body of most requests, in bytes. (A heartbeat with 1,000 positions has several hundred thousand.)"""
+"""The largest body of most requests, in bytes. (A heartbeat with 1,000 positions has several hundred kilobytes.)"""
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,7 @@ class Operation(Generic[P, R]):
         private: whether the operation requires the role ``operate``. If not, the role ``read`` suffices.
         by_leader: whether only the coordinator that leads may carry out the operation.
         asks_systems: whether the operation may wait for answers from the systems of a job's streams.
+        max_bytes: the largest body of a request, in bytes.
         waits: the parameter that says how many seconds the coordinator may wait before it answers; empty if none.
         by_generation: whether the answer stays the same as long as the job has the same generation.
         fresh_for: the seconds for which an answer is reused for all clients; 0.0 if answers aren't reused, or are
@@ -126,12 +127,12 @@ class Operation(Generic[P, R]):
 
     @property
     def body(self) -> str | None:
-        """The name of the parameter that is sent as the body."""
+        """The name of the parameter that is sent as the body; None if there is no body."""
         elsewhere = {each.name for each in self.parameters}
         return next((name for name in self.signature.parameters if name not in elsewhere), None)
 
     def bound(self, *args: P.args, **kwargs: P.kwargs) -> Mapping[str, Any]:
-        """The arguments of a call, including defaults, by parameter name. Raises TypeError if they don't fit."""
+        """The arguments of a call and the defaults, by parameter name. Raises TypeError if the arguments don't fit."""
         found = self.signature.bind(*args, **kwargs)
         found.apply_defaults()
         return found.arguments
@@ -151,9 +152,9 @@ def operation(
     by_generation: bool = False,
     fresh_for: float = 0.0,
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Operation[P, R]]:
-    """Makes an operation from a method. Name, parameters, request and result come from the method's signature, and the
-    summary comes from its docstring. A parameter that the path names is sent in the path, a document or bytes as the
-    body, and any other parameter in the query.
+    """A decorator that makes an operation from a method. Name, parameters, request and result come from the method's
+    signature, and the summary comes from the method's docstring. A parameter that the path names is sent in the path, a
+    document or bytes as the body, and any other parameter in the query.
 
     For the arguments not listed here, see :class:`Operation`.
 

@@ -56,7 +56,7 @@ def tagged(content: bytes, media_type: str, etag: str = "") -> Representation:
 
 
 async def respond(request: Request, found: Representation) -> Response:
-    """The response to a GET."""
+    """The response to a GET: ``found`` or, if the client already has this content, status 304 without content."""
     # The ETag is weak, because compressed and uncompressed content have the same ETag.
     headers = {"ETag": f"W/{found.etag}", "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
     if knows(request, found.etag):

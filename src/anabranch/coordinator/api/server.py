@@ -97,11 +97,13 @@ def app(
     ``{"error", "cure", "kind"}``.
 
     Args:
+        leader: knows whether the coordinator leads; None if the coordinator always leads.
         token: the ``Authorization: Bearer`` token that suffices for all requests; None if no request needs a token.
             Requests for ``/healthz`` and for the dashboard's files never need one.
         read_token: a token that suffices for operations with ``private=False``.
         hosts: names by which requests may address the coordinator, in addition to loopback names and the address at
             which a request arrives.
+        trail: where requests are recorded; None if they aren't recorded.
         clock: a clock in seconds, for answers that are reused for a limited time.
     """
     endpoints = _Endpoints(coordinator, AlwaysLeads(coordinator) if leader is None else leader, ResponseCache(clock))

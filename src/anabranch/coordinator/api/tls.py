@@ -20,6 +20,7 @@ def of_server(certificate: Path, key: Path | None = None, client_ca: Path | None
     """The TLS context of a coordinator.
 
     Args:
+        certificate: the file with the certificate that the coordinator presents.
         key: the file with the private key; None if the key is in the certificate's file.
         client_ca: the file with the certificate of the authority that must have signed clients' certificates; None if
             clients need no certificate.

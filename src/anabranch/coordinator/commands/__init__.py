@@ -3,10 +3,10 @@
 uses it. ``context`` and ``off_lock`` contain what commands share.)
 
 ``check`` raises an error if something prevents the command. ``plan`` determines the effects and changes nothing.
-``apply`` carries the plan out, and stores each new state of the job before it takes effect. ``run`` calls the others,
-and holds the job's lock while it applies the plan. Once a change of a running job has begun, the job has the state
-CHANGING, normally until all of its lanes run. A request for a change does nothing if one of the job's last changes was
-requested with the same id.
+``apply`` carries the plan out, and stores each new state of the job before that state takes effect. ``run`` calls these
+functions, and holds the job's lock while it applies the plan. Once a change of a running job has begun, the job has the
+state CHANGING, normally until all of the job's lanes run. A request for a change does nothing if one of the job's last
+changes was requested with the same id.
 
 To add a command, add a module here, an operation of the same name in :mod:`anabranch.coordinator.api.operations`, the
 documents that it takes and returns in :mod:`anabranch.protocol`, and a module of the same name in :mod:`anabranch.cli`.
@@ -32,5 +32,5 @@ class Command(Protocol):
 
 
 def named(name: str) -> Command:
-    """The command that carries out an operation. Raises ModuleNotFoundError if there is none."""
+    """The command that carries out the operation ``name``. Raises ModuleNotFoundError if there is none."""
     return cast(Command, importlib.import_module(f"{__name__}.{name}"))

@@ -55,7 +55,7 @@ def autoscale(registry: JobRegistry, job: str) -> None:
 
 
 def _wanted(registry: JobRegistry, running_job: RunningJob) -> Verdict | None:
-    """The autosizer's verdict, if one is due and another factor should be tried."""
+    """The autosizer's verdict, if one is due and another factor should be tried; otherwise None."""
     limits = running_job.settings.autoscale
     if limits is None or registry.clock() < running_job.scaling.looked_at + _SIZE_EVERY:
         return None

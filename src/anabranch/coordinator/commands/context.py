@@ -49,8 +49,8 @@ class Context:
         return counted, list(patterns.of_model(present.model).values())
 
     def locate(self, job: str, counts: Iterable[str] = ()) -> None:
-        """If the rack of any of the job's seats is known, look up the racks of the partitions of all streams that the
-        job reads, and of the streams in ``counts``.
+        """Look up the racks of the partitions of all streams that the job reads, and of the streams in ``counts``, and
+        keep them in the running job. Does nothing if the rack of none of the job's seats is known.
 
         Raises:
             NotFoundError: there is no such job.

@@ -26,14 +26,14 @@ __all__ = ["already", "apply", "change", "check", "plan", "present", "run"]
 
 
 def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
-    """Deploy the version. A job that doesn't run is started.
+    """Replace the job's version with the one in ``request``. A job that doesn't run is started.
 
     Raises:
         NotFoundError: there is no such job.
         ConflictError: the job is being started, changed, drained or stopped; has a failed lane while it runs; was
-            drained or reset, or stopped at the end of a drain; ends by itself; runs in one process with its
-            coordinator; isn't in the state that the request expects; or had changed each time a plan was ready. Also
-            raised if the version can't continue from the current state. The message names the reason.
+            drained or reset, or stopped while it drained; ends by itself when it has caught up; runs in one process
+            with its coordinator; isn't in the state that the request expects; or had changed each time a plan was
+            ready. Also raised if the version can't continue from the current state. The message names the reason.
         UsageError: the version belongs to another job, or the state to be dropped doesn't exist.
     """
     if request.start.graph.job != job:
@@ -53,8 +53,8 @@ def change(
     applies nothing, and no plan is made if the request has already been carried out.
 
     Raises:
-        ConflictError: the job had changed each time a plan was ready, or it doesn't run here and another process has
-            it. Also raises the errors of :func:`present`, :func:`check`, ``planned`` and
+        ConflictError: the job had changed each time a plan was ready, or another process holds the lock of the job,
+            which doesn't run here. Also raises the errors of :func:`present`, :func:`check`, ``planned`` and
             :func:`off_lock.check_expected`.
     """
     registry = context.registry

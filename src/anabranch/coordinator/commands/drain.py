@@ -16,8 +16,8 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted:
-    """Drain a job. Nothing happens if the job is already draining, or if the request is a dry run or for another
-    deployment.
+    """Begin to drain a job, and return the plan of the drain. Nothing begins if the job is already draining, or if the
+    request is a dry run or for another deployment.
 
     Raises:
         NotFoundError: there is no such job, or a stream that it reads no longer exists (only in the mode "latest").

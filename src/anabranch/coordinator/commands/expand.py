@@ -114,8 +114,8 @@ def apply(
 
 
 def look(context: Context) -> None:
-    """Count the partitions of the inputs of each running job for which this is due, and adapt the job. Call this
-    function about once a second. A call takes as long as the systems take to answer.
+    """For each running job whose inputs are due to be checked, count the partitions of the inputs, and adapt the job to
+    new ones. Call this function about once a second. A call takes as long as the systems take to answer.
     """
     registry = context.registry
     with registry.locked_all() as jobs:

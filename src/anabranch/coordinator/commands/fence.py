@@ -13,8 +13,8 @@ __all__ = ["apply", "check", "run"]
 
 
 def run(context: Context, container: str, why: str = "") -> None:
-    """Take a container's seat away. Its lanes are fenced (see
-    :meth:`anabranch.coordinator.coordinator.Coordinator.fences`); then other containers get them.
+    """Take a container's seat away. The container's lanes are fenced (see
+    :meth:`anabranch.coordinator.coordinator.Coordinator.fences`); then other containers get these lanes.
 
     Raises:
         NotFoundError: there is no such container.

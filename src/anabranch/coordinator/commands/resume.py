@@ -14,8 +14,9 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str) -> int:
-    """Continue the job's last deployment. If it was drained, start its version again in a new deployment. If the job
-    runs but its launcher has given up, only let the launcher try again. Returns the number of the deployment that runs.
+    """Continue the job's last deployment. If this deployment was drained, start its version again in a new deployment.
+    If the job runs but its launcher has given up, only let the launcher try again. Returns the number of the deployment
+    that runs.
 
     Raises:
         NotFoundError: there is no such job.
@@ -45,7 +46,7 @@ def check(registry: JobRegistry, stored: DeploymentRecord) -> None:
 
 
 def plan(registry: JobRegistry, stored: DeploymentRecord) -> StartRequest | None:
-    """The new deployment to store, if the last one was drained."""
+    """The new deployment to store, if the last one was drained; None if the last one continues."""
     if stored.state != DeploymentState.DRAINED:
         return None
     store, job = registry.store, stored.job

@@ -23,7 +23,7 @@ __all__ = ["apply", "check", "plan", "run"]
 def run(context: Context, job: str, request: RewindRequest) -> RewindResult:
     """Rewind the job: lanes close, and their successors begin at the given offsets.
 
-    A partition that hasn't been read up to the given offset yet continues from its current position.
+    If a partition hasn't been read up to the given offset yet, the job continues there from its current position.
 
     Raises:
         NotFoundError: the job doesn't exist, or doesn't read one of the partitions; or a stream no longer exists.

@@ -79,6 +79,8 @@ def plan(
 
     Args:
         alone: see :func:`check`.
+        who: who wants the change.
+        reason: why the change is wanted; empty if no reason is given.
     """
     factor = present.factor if request.factor is None else request.factor
     containers = present.containers if request.containers is None else request.containers

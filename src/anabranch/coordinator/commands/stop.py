@@ -19,7 +19,7 @@ def run(context: Context, job: str, at_once: bool = False) -> None:
 
     Args:
         at_once: whether lanes break off their running batches, which the next start finishes, rather than end at a
-            batch boundary. This isn't stored, so another coordinator that takes over doesn't know it.
+            batch boundary. The value isn't stored, so another coordinator that takes over doesn't know it.
 
     Raises:
         NotFoundError: there is no such job.

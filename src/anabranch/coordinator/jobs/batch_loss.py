@@ -1,5 +1,5 @@
-"""Predicts what a change loses of the batch that a lane is running: if the batch is broken off, nothing comes out from
-its beginning to the end of the pause.
+"""Predicts how many seconds a change loses by breaking off the batch that a lane is running: the lane then writes
+nothing from the beginning of this batch to the end of the pause.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ progress isn't used.
 """
 _NOTICED, _TAKEN = 0.2, 1.0
 """The assumed seconds from a change until lanes are told to end: ``_TAKEN`` if their successors first take over slots,
-``_NOTICED`` otherwise. A batch that begins meanwhile is brief.
+``_NOTICED`` otherwise. A batch that begins within these seconds is assumed to be brief.
 """
 _REPORTED_EVERY = 1.0
 """The assumed maximum age, in seconds, of the report of a lane with a running batch."""
@@ -58,7 +58,9 @@ def lost(report: LaneReport) -> float:
 
 
 def lost_now(report: LaneReport, now: float, hasty: bool) -> BatchLoss:
-    """The loss of a change that is made at ``now``, in seconds since 1970. If ``hasty``, any batch is broken off."""
+    """What a change at ``now`` (in seconds since 1970) loses of a lane's running batch. A ``hasty`` change breaks off
+    the batch in any case, however little of it is left.
+    """
     spent, whole = _present_batch(report)
     is_late = spent > whole
     if whole < _SHORT or (not hasty and (report.load.repeats or is_late)):
@@ -93,7 +95,7 @@ def without_output(report: LaneReport, now: float) -> float:
 
 def _present_batch(report: LaneReport) -> tuple[float, float]:
     """The age of the running batch at the time of the report, and its whole duration, in seconds. If no batch was
-    running, 0.0 and the duration of the next batch.
+    running, 0.0 and the expected duration of the next batch.
     """
     at = report.progress.batch_progress
     if at is None:

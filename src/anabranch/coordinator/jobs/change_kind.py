@@ -17,20 +17,23 @@ class Kind(StrEnum):
     """
 
     SAME = "same"
-    """In the same containers and with the same factor."""
+    """The new lanes start in the containers of the closing lanes, with the same factor."""
     FACTOR = "factor"
-    """In the same containers, with another factor."""
+    """The new lanes start in the containers of the closing lanes, with another factor."""
     EXPANDED = "expanded"
-    """In the same containers, with other partitions. Their queries can't be prestarted."""
+    """The new lanes start in the containers of the closing lanes, with other partitions. The new lanes' queries can't
+    be prestarted.
+    """
     REWOUND = "rewound"
-    """In the same containers, but some of them not where their predecessors ended. Their queries can't be prestarted.
+    """The new lanes start in the containers of the closing lanes, but some of them don't begin where their predecessors
+    ended. The new lanes' queries can't be prestarted.
     """
     MOVED = "moved"
-    """In containers that have run lanes of the job, but not in exactly those that had the closing lanes."""
+    """The new lanes start in containers that have run lanes of the job, but not in exactly the closing lanes' ones."""
     VERSION = "version"
-    """With another version of the job, in containers that have been started for it."""
+    """The new lanes run another version of the job, in containers that have been started for this version."""
     NEW = "new"
-    """At least one lane in a container that has run no lane of the job."""
+    """At least one new lane starts in a container that has run no lane of the job."""
 
 
 def kind_of(closing: Collection[Lane], following: Collection[Lane], present: Iterable[Lane] = ()) -> Kind:

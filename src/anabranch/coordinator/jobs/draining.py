@@ -110,7 +110,7 @@ def following(drain: DrainProgress, lanes: Iterable[Lane], reports: Mapping[str,
 
 
 def of_lane(drain: DrainProgress | None, state: DeploymentState) -> DrainOrder | None:
-    """The order that a lane gets in a drain."""
+    """The order that each lane of a draining job gets; None if the job isn't in the state DRAINING."""
     if drain is None or state is not DeploymentState.DRAINING:
         return None
     return DrainOrder(uuid=drain.notification.uuid, until=drain.until, last=drain.last)

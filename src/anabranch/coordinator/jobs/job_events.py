@@ -19,7 +19,7 @@ from anabranch.views.lane_times import MarkKind
 __all__ = ["HASTE", "STARTED_AGAIN", "began", "hastened", "measured", "moved", "of_lane", "predicted", "stays"]
 
 STARTED_AGAIN = "the job was started again"
-"""Why the processes of a job that didn't run have no seats any more."""
+"""The recorded reason why processes lost their seats when their job, which didn't run, was started again."""
 HASTE = "batches that are written at least once, or were given to foreach_batch, may be repeated"
 
 
@@ -86,7 +86,7 @@ def moved(
     error: str | None = None,
     seconds: float | None = None,
 ) -> Event:
-    """The event that a job has gone from one state to another. This may end a change.
+    """The event that a job has gone from one state to another. The event may be the end of a change.
 
     Args:
         error: the error that the job keeps, if any. A change that ends with an error, or before all new lanes run, has

@@ -13,7 +13,7 @@ _FACTOR = 2
 
 
 class LongBatches:
-    """The long batches of a job's lanes. Not thread-safe."""
+    """Remembers which long batches of a job's lanes events have reported. Not thread-safe."""
 
     def __init__(self) -> None:
         self._next: dict[str, tuple[int, float]] = {}
@@ -27,7 +27,7 @@ class LongBatches:
         return progress.seconds >= (seconds if number == progress.number else _FIRST)
 
     def take(self, report: LaneReport) -> str:
-        """The text of the event that is due for a lane's batch, once; empty if none is due."""
+        """The text of the event that is due for a lane's batch; empty if none is due. Returns each event only once."""
         progress = report.progress.batch_progress
         if progress is None or not self.is_due(report):
             return ""

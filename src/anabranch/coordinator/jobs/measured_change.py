@@ -24,11 +24,11 @@ class MeasuredPause(NamedTuple):
     """How long a change has paused the output of a lane."""
 
     seconds: float
-    """0.0 if no pause was seen."""
+    """The length of the pause; 0.0 if no pause was seen."""
     lane: str
     """The new lane that ended the pause; empty if no pause was seen."""
     lost: float
-    """The part of the pause that is due to a batch that was broken off."""
+    """The seconds of the pause that are due to a batch that was broken off."""
 
 
 @dataclass
@@ -39,8 +39,8 @@ class MeasuredChange:
         foretold: the predicted pause, in seconds.
         at: when the change was accepted, in seconds since 1970.
         state_bytes: the largest size of a closing lane's state, in bytes.
-        lost: the part of ``foretold`` that is lost because a batch is broken off.
-        losses: what was expected to be lost of the batch of each closing lane, by lane.
+        lost: the seconds of ``foretold`` that are lost because a batch is broken off.
+        losses: what was expected to be lost of each closing lane's batch, by lane.
         spent: the longest time, in seconds, for which a closing lane had written nothing when the change was accepted,
             although there were records to read. It is part of the pause if the running batch is broken off.
     """

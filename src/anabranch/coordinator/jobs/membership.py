@@ -34,8 +34,8 @@ class Membership:
     """Manages the processes that hold seats. Thread-safe, except for methods whose caller must hold the job's lock.
 
     Args:
-        autoscale: gives a job the factor that its autosizer chooses. If processes are never expelled, it is called
-            after each heartbeat of the job; otherwise the coordinator calls it periodically.
+        autoscale: gives a job the factor that its autosizer chooses. If processes are never expelled, this function is
+            called after each heartbeat for the job; otherwise, the coordinator calls it periodically.
     """
 
     def __init__(self, registry: JobRegistry, autoscale: Callable[[str], object]) -> None:
@@ -73,11 +73,11 @@ class Membership:
                 return self._register(running_job, registration)
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> HeartbeatResponse:
-        """Process a heartbeat like :meth:`hear`, but wait if there are no new orders for the container. Raises the
+        """Process a heartbeat like :meth:`hear`, but wait for new orders if the container has none. Raises the
         errors of :meth:`hear`.
 
         Args:
-            wait: the seconds to wait, at most half a lease.
+            wait: how many seconds to wait for new orders, but at most half a lease.
         """
         woken = threading.Event()
         with self.listening(beat, woken.set):
@@ -133,7 +133,7 @@ class Membership:
         return self._registry.polls.waiting(beat.container, beat.seen, wake)
 
     def patience(self, wait: float) -> float:
-        """How long a client that asks for ``wait`` seconds is kept waiting: at most half a lease."""
+        """How many seconds a client that asks for ``wait`` seconds is kept waiting: at most half a lease."""
         return max(0.0, min(wait, self._lease / 2))
 
     def holds_seat(self, execution: str) -> bool:

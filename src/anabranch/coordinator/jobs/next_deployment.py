@@ -63,6 +63,8 @@ def deployed(
 
     Args:
         again: the first deployment of the version, if the job returns to a former version; 0 for a new version.
+        drop_state: the operators whose state may be dropped.
+        request: the request's id; empty if it has none.
 
     Raises:
         ConflictError: the version can't continue from the current state (the message names the reasons), or the job

@@ -95,8 +95,8 @@ class Offer:
 
 
 def _without_reports(lane: Lane) -> Lane:
-    """A lane without its state, ``ran`` and ``begun``, which the container itself has reported or learns from other
-    orders."""
+    """A copy of a lane in which ``state``, ``ran`` and ``begun`` are reset. The container itself has reported them, or
+    learns them from other orders."""
     return msgspec.structs.replace(lane, state=LaneState.PLANNED, ran=False, begun=False)
 
 
@@ -164,7 +164,7 @@ class Seats:
             An entry is kept until the new process asks for a seat, or is overdue.
         begun: when this coordinator began to serve the deployment, or told the job's launcher to try again.
         sure_from: the time by which all live processes must have reported.
-        patient: whether closing lanes still wait until other processes have prepared their successors.
+        patient: whether closing lanes still wait until other processes have prepared the lanes' successors.
         watched_until: until when processes are asked for the watermark of each SSP, because somebody is looking at
             partitions.
     """
@@ -237,7 +237,7 @@ class AutoscaleState:
 
     Attributes:
         advised: the last generation in which the autosizer gave advice.
-        refused: the last generation for which its factor was refused.
+        refused: the last generation in which the autosizer's factor was refused.
         scalable: whether the job can have factors other than 1, in the deployment and generation that were last
             examined.
     """

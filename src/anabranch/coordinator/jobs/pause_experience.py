@@ -87,7 +87,7 @@ class Experience:
         return {**self.speeds.get((lane.stage, lane.group), {}), **own}
 
     def loading(self, report: LaneReport) -> float:
-        """The expected seconds until a successor of a lane has loaded its state."""
+        """The expected seconds until a successor of a lane has loaded the lane's state."""
         its = report.progress
         return its.state_bytes / self.state_speed + its.replay_seconds * self.replaying
 
@@ -95,11 +95,11 @@ class Experience:
         """The expected overhead of a change of this kind, as a multiple of the assumed overhead; 1.0 if no change has
         been measured.
 
-        If no change of this kind has been measured, the result comes from a geometric mean: over the measured kinds
-        that, like this one, happen within containers or, like this one, don't; over all measured kinds if there are
-        none of those. If all of these kinds happen within containers, including this one, the result is the mean;
-        otherwise, it is the square root of the mean, because changes that involve several containers differ much, and
-        changes within containers say little about them.
+        If no change of this kind has been measured, the result is derived from the geometric mean over similar kinds:
+        for a kind that happens within containers, the other such kinds; for any other kind, the other kinds that don't
+        happen within containers. If no similar kind has been measured, the mean is over all measured kinds. The result
+        is the mean itself if this kind and the similar kinds happen within containers. Otherwise, it is the square root
+        of the mean: changes that involve several containers differ much from each other and from other changes.
         """
         if kind in self.overhead or not self.overhead:
             return self.overhead.get(kind, 1.0)
@@ -111,7 +111,8 @@ class Experience:
     def after(self, change: MeasuredChange, pause: float, lost: float = 0.0) -> Experience:
         """This experience, including another change. The difference between pause and prediction is attributed to what
         was expected to take the longest: replaying changes of state, copying state, or the overhead. ``lost`` is the
-        part of the pause that a broken-off batch accounts for. It says nothing about other changes.
+        part of the pause that a broken-off batch accounts for. This part is left out, because it says nothing about
+        other changes.
         """
         off = (pause - lost) - (change.foretold - change.lost)
         before, usual = self.slowness(change.kind), usual_overhead(change.kind, change.stateful)

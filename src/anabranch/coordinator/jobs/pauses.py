@@ -29,8 +29,9 @@ def planned(
 
 
 def foretold(job: RunningJob, change: R, at: float, hasty: bool) -> tuple[R, Prediction]:
-    """A planned change with a new prediction of its pause, and this prediction. It is based on the batches that are
-    running at ``at``, the current time in seconds since 1970. For ``hasty``, see :func:`pause_estimate.predicted`.
+    """A planned change with a new prediction of its pause, and this prediction. The prediction is based on the batches
+    that are running at ``at``, the current time in seconds since 1970. For ``hasty``, see
+    :func:`pause_estimate.predicted`.
     """
     free = change.free if isinstance(change, ScaleResult) else ()
     found = _predicted(job, change.closing, change.lanes, free, at, hasty)
@@ -58,8 +59,8 @@ def _predicted(
 
 
 def measured(job: RunningJob, now: float) -> tuple[float, float, str] | None:
-    """The measured and the predicted pause of the last change, in seconds, and the new lane that ended the measured
-    one. None if there was no change, if the pause isn't known yet, or if it has already been returned. The measured
+    """The measured and the predicted pause of the last change, in seconds, and the new lane whose output ended the
+    pause. None if there was no change, if the pause isn't known yet, or if it has already been returned. The measured
     pause is 0.0 if none was seen, normally because no records arrived.
     """
     progress = job.progress

@@ -16,9 +16,9 @@ __all__ = ["misplaced", "nearest", "placing", "where"]
 
 
 def where(job: RunningJob, containers: int) -> Where:
-    """The racks of the first ``containers`` seats, and of partitions. A seat is in the rack of its container. Without a
-    container, it counts as being in the rack for which its tasks were placed or, failing that, in the one that the
-    settings name for it.
+    """The racks of the first ``containers`` seats, and of partitions. A seat is in the rack of its container. A seat
+    without a container counts as being in the rack for which its tasks were placed or, if there is none, in the rack
+    that the settings name for the seat.
     """
     placed, named = {each.seat: each.rack for each in job.model.containers}, job.settings.assignment.racks
     racks: dict[str, str | None] = {}
@@ -31,7 +31,7 @@ def where(job: RunningJob, containers: int) -> Where:
 
 
 def placing(job: RunningJob, containers: int) -> Placing:
-    """The function that places tasks in ``containers`` seats."""
+    """A function that places tasks in the first ``containers`` seats, by racks and the job's assignment settings."""
     found, rules = where(job, containers), assignment.rules(job.settings.assignment)
     return lambda stages, former: assignor.seat(stages, former, found, rules)
 

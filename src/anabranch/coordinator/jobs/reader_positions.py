@@ -94,8 +94,8 @@ class _NextOffsets:
         return None if None in places else min((place for place in places if place is not None), default=None)
 
     def _of_predecessors(self, lane: Lane, ssp: SSP) -> list[int | None]:
-        """The offsets of those of a lane's predecessors that read a partition. If the lane undoes a rewind, also those
-        of the predecessors' predecessors.
+        """For each predecessor of a lane that reads a partition, the result of :meth:`of`. If the lane undoes a rewind,
+        also for the predecessors of the predecessors.
         """
         former = [self._known[name] for name in lane.predecessors if name in self._known]
         if lane.rewind is not None and lane.rewind.back:
@@ -104,7 +104,9 @@ class _NextOffsets:
 
 
 def common(before: Mapping[int, int], now: Mapping[int, int]) -> dict[int, int]:
-    """For each partition in both mappings, the lower offset: at both times, the job had read everything before it."""
+    """For each partition in both mappings, the lower of its two offsets. If the mappings are a job's positions at two
+    times, the job had read everything before this offset at both times.
+    """
     return {number: min(offset, before[number]) for number, offset in now.items() if number in before}
 
 
@@ -133,7 +135,7 @@ class _Place:
 @dataclass
 class ReaderPositions:
     """Once a minute, compares each job's positions with those of a minute ago, stores the lower ones, and deletes the
-    records before these from the job's intermediate streams. Thread-safe.
+    records before the lower positions from the job's intermediate streams. Thread-safe.
 
     The positions of a minute ago count because a power cut can destroy the last batches in a lane's folder, and the
     lane then reads their records once more. The delay also keeps the records that a job should read again after a

@@ -58,8 +58,8 @@ class JobRegistry:
         leases: the lock for the data that a heartbeat changes even if it contains nothing but figures. Such a heartbeat
             doesn't wait for the jobs' lock, so never hold ``leases`` for long.
         polls: the clients that wait for new orders.
-        owning: takes a job from processes that may begin to serve it, and keeps it unless the body of ``with`` fails.
-            Enter it before the job is locked.
+        owning: returns a context that keeps other processes from serving a job, inside ``with`` and, unless the body
+            fails, also afterwards. Enter this context before the job is locked.
     """
 
     def __init__(
@@ -358,7 +358,7 @@ class JobRegistry:
             self.advance(running_job)
 
     def replace(self, running_job: RunningJob, planned: NextDeployment, now: bool = False) -> None:
-        """Enter another deployment of a running job. ``now``: as in :meth:`change`."""
+        """Enter another deployment of a running job. For ``now``, see :meth:`change`."""
         state = DeploymentState.CHANGING
         event = job_events.began(running_job, planned, self.now(), now)
         result, foretold = pauses.foretold(running_job, planned.result, event.at, now)

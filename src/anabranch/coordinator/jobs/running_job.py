@@ -129,7 +129,7 @@ class RunningJob:
         return self.reports[lane].attempt.number if lane in self.reports else 1
 
     def caught_up(self, lane: str) -> bool:
-        """Whether a lane that isn't closed has ended because it had caught up."""
+        """Whether a lane has ended without being stopped. For a lane that isn't closed: whether it had caught up."""
         return self.ended(lane) and not (lane in self.reports and self.reports[lane].attempt.stopped)
 
     def followers(self) -> dict[str, list[str]]:
@@ -191,7 +191,7 @@ class RunningJob:
         )
 
     def _bases(self) -> tuple[list[tuple[Lane, bool]], dict[str, str | None]]:
-        """The lanes, whether each of them is over, and the racks of all containers."""
+        """Pairs of each lane and whether the lane is over, and the racks of the containers, by seat."""
         lanes = [(lane, self.is_over(lane.id)) for lane in self.lanes]
         return lanes, {each.record.seat: each.record.rack for each in self.seats.processes.values()}
 

@@ -43,6 +43,7 @@ def told(
     Args:
         runners: for each stateful lane that runs and has a folder, the execution of its process.
         members: the processes, by execution.
+        count: how many standbys each lane outside ``moving`` should have.
         moving: for each lane that should close, the processes that should maintain its standbys, because its successors
             will run there.
     """

@@ -108,7 +108,7 @@ def is_cancellable(running_job: RunningJob, present: Generation) -> bool:
 
 
 def check_cancellable(running_job: RunningJob, present: Generation) -> None:
-    """Raises ConflictError unless a change is under way that can be undone."""
+    """Raises ConflictError if no change is under way, or if the change can't be undone."""
     if running_job.state is not DeploymentState.CHANGING:
         raise ConflictError(
             f"job {running_job.job!r} is {running_job.state.value}: there is no change to cancel",

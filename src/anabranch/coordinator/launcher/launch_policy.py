@@ -31,7 +31,7 @@ _NO_FAILURE = (0, ConflictError.exit_code)
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """How many processes a job needs, and which ones the coordinator has heard from, by EXECUTION_ENV_CONTAINER_ID.
+    """How many processes a job needs, and the EXECUTION_ENV_CONTAINER_IDs of those that the coordinator has heard from.
     Times are on the coordinator's clock.
 
     Args:
@@ -41,6 +41,7 @@ class Demand:
         over: whether all existing processes must end.
         begun: when the coordinator began to serve the deployment, or told the launcher to try again.
         sure_from: the time before which it isn't known which processes are alive.
+        holders: the processes that hold seats.
         standing_by: the processes without a seat that asked for one at most the length of a lease ago.
         returning: the processes that began to replace themselves at most ``COMES_WITHIN`` seconds ago, each with the
             time at which it began.
@@ -83,8 +84,9 @@ class Member:
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How a process ended: its exit code, negative for a signal (None if unknown), and an error or the last lines from
-    its log. If the process couldn't be started, the reason.
+    """How a process ended. ``code`` is the exit code, or the negative number of a signal; None if unknown, or if the
+    process couldn't be started. ``said`` is an error or the last lines from the process's log, or the reason why the
+    process couldn't be started.
     """
 
     code: int | None
@@ -109,7 +111,7 @@ class Crew:
     dead: frozenset[str] = frozenset()
     """The processes that have ended, but that the coordinator may still count as alive."""
     begun: float = 0.0
-    """As in the last :class:`Demand`."""
+    """``begun`` in the last :class:`Demand`."""
     failures: int = 0
     """The number of failures in a row, as counted by :func:`_failed`."""
     failed_at: float = -math.inf
@@ -162,7 +164,7 @@ def shown(crew: Crew, demand: Demand, logs: str) -> LaunchStatus:
 
 
 def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float) -> Plan:
-    """The launcher's next step for a job.
+    """What the launcher should do next for a job. ``ended`` says how processes ended since the last call, by execution.
 
     A process counts even before the coordinator first hears from it, and while it replaces itself, because Spark takes
     time to start. It no longer counts if it was told to end, or if it should end by itself, because all processes must

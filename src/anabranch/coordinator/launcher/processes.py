@@ -41,6 +41,7 @@ class Processes:
     locks show which processes are alive; process ids alone don't, because they can be reused.
 
     Args:
+        command: returns the command that runs a container of a job.
         environment: the environment of the command, without EXECUTION_ENV_CONTAINER_ID.
         now: returns the seconds since 1970, for names that sort by age.
     """
@@ -86,8 +87,8 @@ class Processes:
         return self.folder / job / f"{execution}.log"
 
     def ended(self, job: str, execution: str) -> ProcessEnd | None:
-        """How a process ended; None while it is alive. Only the object that started the process knows its exit code,
-        and only at the first call after its end.
+        """How a process ended; None while it is alive. The exit code is known only to the object that started the
+        process, and only in the first call after the process has ended.
         """
         if execution in self._broken:
             return ProcessEnd(None, self._broken.pop(execution))

@@ -1,5 +1,5 @@
-"""The notes and locks of processes that serve jobs from a store in a file. Such a process holds the lock of each of its
-jobs, and leaves a note for each job with its own URL, so that other processes on this machine can find it.
+"""The notes and locks of processes that serve jobs from a store in a file. For each of its jobs, such a process holds a
+lock, and leaves a note with the process's URL, so that other processes on this machine can find the process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Note(Document, frozen=True, kw_only=True):
     url: str
     pid: int
     started: float
-    """Seconds since 1970."""
+    """When the note was written, in seconds since 1970."""
 
 
 def run_folder(store_url: str) -> Path:

@@ -35,6 +35,8 @@ class Leadership:
     On a store in SQLite, jobs that an ``anabranch run`` process serves are left to that process.
 
     Args:
+        url: this coordinator's URL.
+        fence: fences a lane, given the lane and its job's settings.
         launcher: starts the containers; None if something else does.
         pool: the threads in which lanes are fenced; None for threads of this object.
         fenced_again_after: how many seconds to wait after a failed attempt to fence a lane, before the next attempt.

@@ -38,8 +38,8 @@ class Losses:
     """What a job loses by a reset.
 
     Args:
-        is_reset: whether the job has already been reset, except perhaps for the last two steps. The fields below
-            are then empty.
+        is_reset: whether the job has already been reset. (Steps 4 and 5 may still be missing.) The fields below are
+            then empty.
         inputs: the streams in which the job loses its positions.
         stateful: the operators that lose their state.
         between: the intermediate streams, whose present records won't be read any more.
@@ -91,6 +91,8 @@ def forget(
 
     Args:
         at: the current time, in seconds since 1970.
+        fence: fences a lane under its epoch.
+        remove: deletes the folders of the job's lanes.
     """
     if not losses(store, job).is_reset:
         its, known = stored_jobs.deployment(store, job), store.lanes(job)

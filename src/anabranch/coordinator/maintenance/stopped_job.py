@@ -35,7 +35,8 @@ def alone(settings: CoordinatorSettings, job: str, say: Callable[[str], None]) -
     job meanwhile. If the store is on a server, no coordinator can lead meanwhile, unless this process is frozen, or cut
     off from the store, for longer than a lease; further writes here then fail.
 
-    If a coordinator on a server ended without resigning, waits until its lease and the grace period are over.
+    If the store is on a server, and its last coordinator ended without resigning, waits until the coordinator's lease
+    and the grace period are over.
 
     Raises:
         NotFoundError: there is no store; or the store is on a server, and no coordinator has ever led there.
@@ -68,7 +69,7 @@ def alone(settings: CoordinatorSettings, job: str, say: Callable[[str], None]) -
 
 
 def _patience(settings: CoordinatorSettings) -> float:
-    """After how many seconds without a renewal the leader has ended."""
+    """After how many seconds without a renewal of its lease a leader counts as ended."""
     lease, grace = (durations.parse(text) / 1000 for text in (settings.lease, settings.grace))
     return max(lease + grace, 2 * RENEW_EVERY)
 

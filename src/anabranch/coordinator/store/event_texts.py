@@ -1,4 +1,4 @@
-"""Derives, from the texts of events, the fields that events have since format 5.
+"""Derives, from the texts of events, the fields that format 5 added to events.
 
 Like the migration step that uses them, these rules never change, because the texts come from older versions of
 anabranch.
@@ -49,7 +49,7 @@ _CANCELLED = "cancelled: "
 
 
 def fields_of(who: str, what: str, why: str) -> dict[str, Any]:
-    """The columns of an event that format 5 added."""
+    """The values of the columns that format 5 added to events, by column, for an event with these texts."""
     about_lane, lost, generation = _LANE.search(what), _LOST.search(what), _GENERATION.search(what)
     change = _change(what, why)
     return {

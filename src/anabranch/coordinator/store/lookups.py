@@ -35,12 +35,12 @@ __all__ = [
 
 
 def artifact(connection: sa.Connection, sha256: str) -> bytes | None:
-    """The code of a job, by its hash."""
+    """The code with the hash ``sha256``; None if the store doesn't have it."""
     return connection.execute(sa.select(artifacts.c.content).where(artifacts.c.sha256 == sha256)).scalar()
 
 
 def deployment(connection: sa.Connection, job: str, number: int | None) -> DeploymentRecord | None:
-    """A deployment of a job; without a number, the last one."""
+    """A deployment of a job; without a number, the last one. None if there is no such deployment."""
     generation = sa.select(sa.func.max(models.c.generation)).where(
         models.c.job == deployments.c.job, models.c.deployment == deployments.c.id
     )
@@ -80,7 +80,7 @@ def has_request(connection: sa.Connection, job: str, deployment: int, request: s
 
 
 class _Requested(msgspec.Struct):
-    """The part of a model that says who requested it: models of many tasks take long to decode."""
+    """The part of a model that contains the request's id. A whole model with many tasks takes long to decode."""
 
     request: str = ""
 
@@ -90,7 +90,7 @@ def _documents(job: str, deployment: int) -> sa.Select[str]:
 
 
 def deployment_numbers(connection: sa.Connection, job: str, limit: int) -> list[int]:
-    """The numbers of a job's last deployments, newest first."""
+    """The numbers of a job's last ``limit`` deployments, newest first."""
     query = sa.select(deployments.c.id).where(deployments.c.job == job).order_by(deployments.c.id.desc())
     return list(connection.execute(query.limit(limit)).scalars())
 

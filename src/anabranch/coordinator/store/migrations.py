@@ -46,12 +46,12 @@ def migrate(connection: sa.Connection, found: int, wanted: int) -> None:
 
 
 def _to_2(connection: sa.Connection) -> None:
-    """Deployments store the formats of their streams. A stream without an entry is JSON, as all streams were before."""
+    """Migrate from format 1: deployments store the formats of their streams. Streams without an entry contain JSON."""
     _add_column(connection, "deployments", "formats", "TEXT", default="{}")
 
 
 def _to_3(connection: sa.Connection) -> None:
-    """Several coordinators can use a store, and one of them leads."""
+    """Migrate from format 2: several coordinators can use a store, and one of them leads."""
     sa.Table(
         "leader",
         sa.MetaData(),
@@ -63,11 +63,10 @@ def _to_3(connection: sa.Connection) -> None:
 
 
 def _to_4(connection: sa.Connection) -> None:
-    """Deployments have drains, and containers have the code of a deployment.
+    """Migrate from format 3: deployments have drains, and containers have the code of a deployment.
 
     There were three versions of the tables in format 3: the first without programs and artifacts, the second without
-    the instances of processes. This step adds what is missing, and gives lanes the fields that they have since
-    format 4.
+    the instances of processes. This step adds what is missing, and the fields that lanes have in format 4.
     """
     if "artifacts" not in _tables(connection):
         sa.Table(
@@ -100,7 +99,7 @@ def _to_4(connection: sa.Connection) -> None:
 
 
 def _to_5(connection: sa.Connection) -> None:
-    """Events have a kind and a subject, which their texts implied before."""
+    """Migrate from format 4: events have a kind and a subject, which only their texts implied before."""
     if not _add_column(connection, "events", "kind", "VARCHAR(20)", default="other"):
         return
     _add_column(connection, "events", "lane", "TEXT", default="")
@@ -121,7 +120,9 @@ STEPS: Mapping[int, Callable[[sa.Connection], None]] = {1: _to_2, 2: _to_3, 3: _
 
 
 def _lane_of_4(lane: Record, model: Record, aggregations: set[str]) -> Record:
-    """A stored lane with the fields that it lacks, derived from its others, its generation's model, and the graph."""
+    """A stored lane with the fields that format 4 added. They are derived from the lane's other fields, from the job
+    model of the lane's generation, and from the names of the deployment's stateful operators, ``aggregations``.
+    """
     factor = model["factor"]
     stage = next(each for each in model["stages"] if each["stage"] == lane["stage"])
     tasks = [task for task in stage["tasks"] if task["name"] in lane["tasks"]]

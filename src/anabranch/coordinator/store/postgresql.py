@@ -68,8 +68,8 @@ class _Connection(psycopg.Connection[Any]):
 
 
 def engine(address: Address) -> sa.Engine:
-    """A small pool of connections. Each is checked before use, so the store works again after a restart of PostgreSQL.
-    References in the URL, such as ``${env:PGPASSWORD}``, are resolved for each new connection.
+    """An engine with a small pool of connections. Each connection is checked before use, so the store works again after
+    a restart of PostgreSQL. References in the URL, such as ``${env:PGPASSWORD}``, are resolved for each new connection.
     """
 
     def connect() -> psycopg.Connection[Any]:

@@ -154,7 +154,7 @@ def _event_row(event: Event) -> dict[str, Any]:
 def add_container(
     connection: sa.Connection, registration: Registration, container: str, seat: str, epoch: int, at: float
 ) -> ContainerRecord:
-    """Give a process a seat."""
+    """Add and return the record of a process that takes a seat at ``at``, in seconds since 1970."""
     record = ContainerRecord.of(registration, container, seat, epoch, at)
     row = {column.name: getattr(record, column.name) for column in containers.c}
     connection.execute(sa.insert(containers).values(**row))
@@ -162,8 +162,8 @@ def add_container(
 
 
 def claim_lead(connection: sa.Connection, seen: LeaderRecord | None, epoch: int, holder: str) -> bool:
-    """Put the coordinator with the URL ``holder`` into the leader's row if the row is still as in ``seen`` (None: there
-    is no row). Returns whether this was done.
+    """Put the coordinator with the URL ``holder`` into the leader's row if the row is still as in ``seen`` (None if
+    there was no row). Returns whether this was done.
     """
     values = {"epoch": epoch, "holder": holder, "beat": 0}
     if seen is None:

@@ -20,7 +20,7 @@ WRITES = {"anabranch_writes": True}
 
 
 def engine(path: Path | None, mode: str) -> sa.Engine:
-    """A single connection to a file, or to a new database in memory. ``mode`` is ``rw``, or ``rwc`` to create
+    """An engine with one connection to a file, or to a new database in memory. ``mode`` is ``rw``, or ``rwc`` to create
     the file if it is missing.
     """
     database = ":memory:" if path is None else f"file:{quote(str(path.absolute()))}?mode={mode}"

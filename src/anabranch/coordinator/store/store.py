@@ -51,7 +51,7 @@ class Store:
     Raises:
         ConfigError: the store can't be opened or written, or the database belongs to another application.
         UnsupportedFormatError: a newer anabranch has migrated the store, an older store has replaced it since it was
-            opened, or its format isn't valid. Nothing is changed.
+            opened, or the format isn't valid. Nothing is changed.
         ConflictError: another process has locked the SQLite file.
         StoreUnavailableError: PostgreSQL can't be reached or is held up, the connection was lost halfway, or the disk
             of the SQLite file is full. This object can be used again later.
@@ -105,7 +105,7 @@ class Store:
             return sorted(connection.execute(sa.select(jobs.c.name)).scalars())
 
     def deployment(self, job: str, number: int | None = None) -> DeploymentRecord | None:
-        """A deployment of a job; without a number, the last one."""
+        """A deployment of a job; without a number, the last one. None if there is no such deployment."""
         with self._reading() as connection:
             return lookups.deployment(connection, job, number)
 
@@ -148,7 +148,7 @@ class Store:
             return lookups.lost(connection, limit, containers.c.job == job)
 
     def artifact(self, sha256: str) -> bytes | None:
-        """The code of a job, by its hash."""
+        """The code with the hash ``sha256``; None if the store doesn't have it."""
         with self._reading() as connection:
             return lookups.artifact(connection, sha256)
 
@@ -168,7 +168,7 @@ class Store:
             return lookups.lanes(connection, lanes.c.job == job, lanes.c.state != LaneState.CLOSED.value)
 
     def deployment_numbers(self, job: str, limit: int) -> list[int]:
-        """The numbers of a job's last deployments, newest first."""
+        """The numbers of a job's last ``limit`` deployments, newest first."""
         with self._reading() as connection:
             return lookups.deployment_numbers(connection, job, limit)
 
@@ -195,7 +195,7 @@ class Store:
             self._epoch = _NO_EPOCH if self._epoch is None else self._epoch
 
     def claim(self, seen: LeaderRecord | None, holder: str) -> bool:
-        """Lead from now on, under the next epoch, if the leader's row is as in ``seen``. Returns whether it was."""
+        """Lead from now on, under the next epoch, if the leader's row is as in ``seen``. Returns whether it does."""
         with self._lock:
             self._epoch = _NO_EPOCH
             epoch = 1 if seen is None else seen.epoch + 1
@@ -277,7 +277,7 @@ class Store:
         event: Event,
         drain: DrainProgress | None = None,
     ) -> None:
-        """Give a deployment another state, and store its error and the progress of its drain (None: it has none)."""
+        """Give a deployment another state, and store its error and the progress of its drain (None if it has none)."""
         with self.writing(event) as connection:
             rows.move_deployment(connection, job, deployment, state=state, error=error, at=event.at)
             rows.put_drain(connection, job, deployment, drain)

@@ -30,6 +30,7 @@ def sweep(connection: sa.Connection, keep_events: int, versions: int, unused: Co
     """Delete old events and unused code.
 
     Args:
+        keep_events: how many of each job's newest events are kept.
         versions: the number of each job's last deployments whose code is kept.
         unused: the code that was unused at the previous sweep. Only this code is deleted, if it is still unused: newer
             code may be unused only because its deployment hasn't been stored yet.

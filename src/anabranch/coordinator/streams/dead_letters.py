@@ -34,8 +34,12 @@ _ORIGIN = ("stream", "partition", "offset")
 
 @dataclass(frozen=True)
 class LetterRange:
-    """Which dead letters to return: the newest ``limit`` letters of ``partition`` (None: of all partitions together)
-    before the offset ``before`` (0: before the end).
+    """Which dead letters to return.
+
+    Attributes:
+        partition: the partition to read; None for all partitions together.
+        before: the offset before which the dead letters must lie; 0 for no limit.
+        limit: how many of the newest of these dead letters to return.
     """
 
     partition: int | None
@@ -69,7 +73,8 @@ class DeadLetterReader:
         self._clock = time.monotonic
 
     def newest(self, job: str, stream: str, wanted: LetterRange) -> DeadLetters:
-        """The newest dead letters in one of a job's dead-letter streams (``stream``; empty: the first one by name).
+        """The newest dead letters in one of a job's dead-letter streams: in ``stream`` or, if this is empty, in the
+        stream that comes first by name. ``wanted`` says which of them to return.
 
         Raises:
             NotFoundError: there is no such job, stream or partition.

@@ -43,8 +43,8 @@ class EarlyOutputReader:
         self._clock = time.monotonic
 
     def newest(self, job: str, stream: str, limit: int) -> EarlyOutput:
-        """The newest early output, at most ``limit`` rows, in one of a job's output streams (``stream``; empty: the
-        first one by name). Only the latest records of each partition are examined.
+        """The newest early output, at most ``limit`` rows, in one of a job's output streams: in ``stream`` or, if this
+        is empty, in the stream that comes first by name. Only the latest records of each partition are examined.
 
         Raises:
             NotFoundError: there is no such job or stream.

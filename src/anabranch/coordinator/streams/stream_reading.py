@@ -30,7 +30,7 @@ class StreamOpener:
         self._busy = threading.Lock()
 
     def streams(self, job: str, program: Program | None, outputs: Mapping[str, str]) -> dict[str, str]:
-        """Those of a job's outputs that are streams, not tables; all outputs if the job's settings aren't available
+        """A job's outputs that are streams, not tables; all outputs if the job's settings aren't available
         here. ``outputs`` and the result map the name of each output to the name of its system.
         """
         systems = self._systems or (None if program is None else _systems_of(job, program, ""))
@@ -38,7 +38,8 @@ class StreamOpener:
 
     @contextmanager
     def opened(self, job: str, program: Program | None, stream: str, default: str) -> Iterator[System]:
-        """The system to which the job's settings bind a stream; ``default`` if they bind the stream to no system.
+        """A context with the system to which the job's settings bind a stream; with the system ``default`` if they bind
+        the stream to no system. Inside ``with``, other users are refused.
 
         Raises:
             ConflictError: another user is reading; or the job ran in one process with its coordinator, so its settings

@@ -38,8 +38,13 @@ class Histories:
     def history(
         self, job: str, series: str = "lag,rows,arriving", by: str = "stage", since: float = 0.0, until: float = 0.0
     ) -> History:
-        """The figures of a job, from the step that contains ``since`` (0.0: about an hour before ``until``) through the
-        step that contains ``until`` (0.0: now).
+        """The figures of a job, from the step that contains ``since`` through the step that contains ``until``.
+
+        Args:
+            series: names of ``SERIES``, separated by commas.
+            by: whether to return figures of the ``job``, of each ``stage`` or of each ``lane``.
+            since: a time in seconds since 1970; 0.0 for about an hour before ``until``.
+            until: a time in seconds since 1970; 0.0 for now.
 
         Raises:
             NotFoundError: there is no such job.

@@ -24,12 +24,12 @@ __all__ = ["all_heard", "change_of", "lag", "lag_of", "live", "stored"]
 
 
 def lag(report: LaneReport) -> int | None:
-    """The number of offsets between a lane's positions and its inputs' end offsets; None if these aren't known."""
+    """The number of offsets between a lane's positions and its inputs' end offsets; None if the latter aren't known."""
     return report.progress.lag if report.progress.ends_known else None
 
 
 def lag_of(reports: Iterable[LaneReport]) -> int | None:
-    """The lag of several lanes together; None if that of any lane isn't known."""
+    """The lag of several lanes together; None if the lag of any of these lanes isn't known."""
     found = 0
     for report in reports:
         its = lag(report)
@@ -129,8 +129,8 @@ def _stages(job: RunningJob) -> Iterable[tuple[Any, ...]]:
 
 
 def stored(fields: dict[str, Any], lanes: Iterable[Lane], containers: Iterable[ContainerRecord]) -> Live:
-    """The figures of a job that isn't served here, from the store. ``fields`` are the fields that don't come from lanes
-    and containers.
+    """The figures of a job that isn't served here, from the store. ``fields`` are the document's fields that don't come
+    from ``lanes`` or ``containers``.
     """
     its = open_lanes(lanes)
     per_seat = Counter(lane.seat for lane in its)

@@ -18,7 +18,9 @@ __all__ = ["COLUMNS", "PartitionFilter", "partitions"]
 COLUMNS = ("ssp", "lane", "position", "end", "lag", "held", "idle", "time")
 _LAG, _IDLE, _TIME = COLUMNS.index("lag"), COLUMNS.index("idle"), COLUMNS.index("time")
 _NEAR = 60_000
-"""A partition counts as holding if its time is at most this many ms later than the earliest time of any partition."""
+"""A partition that isn't idle counts as holding event time back if its time is at most this many ms later than the
+earliest time of any such partition.
+"""
 
 
 @dataclass(frozen=True)

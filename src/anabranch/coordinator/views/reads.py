@@ -42,7 +42,7 @@ from anabranch.views.table import Table
 __all__ = ["Reads"]
 
 _LOST_SHOWN = 5
-"""The largest number of processes without their former seats that are shown."""
+"""The largest number of processes that are shown although they have lost or returned their seats."""
 _MOST_ROWS = 2_000
 _MOST_CHANGES, _EVENTS_OF_A_CHANGE = 1_000, 5
 _LAST_ID = 2**62
@@ -263,7 +263,7 @@ class Reads:
         return times_of_lanes.times_of_lanes(self._store, job, self._registry.now(), since, until, known)
 
     def graph(self, job: str, deployment: int = 0) -> GraphView:
-        """The graph of a deployment (0: the last deployment). Raises NotFoundError if the job or deployment doesn't
+        """The graph of a deployment; 0 stands for the last one. Raises NotFoundError if the job or deployment doesn't
         exist.
         """
         its = stored_jobs.deployment(self._store, job, min(deployment, _LAST_ID) or None)

@@ -27,7 +27,7 @@ _NOWHERE = -1
 
 
 def begins(lane: Lane, whole: SSP) -> dict[Virtual, int]:
-    """The offset from which the records of a broadcast partition go to each of a lane's tasks."""
+    """For each of a lane's virtual tasks, the offset from which the records of a broadcast partition go to the task."""
     return {virtual: position.offset for virtual, position in _positions(lane, whole).items()}
 
 

@@ -1,4 +1,4 @@
-"""Determines which buckets belong to a lane, and the offset from which the records of each bucket do."""
+"""Determines which buckets belong to a lane, and from which offset on the records of each bucket belong to it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ NEVER = 2**63 - 1
 
 
 def floors(lane: Lane) -> dict[SSP, tuple[int, ...]]:
-    """For each whole partition that the lane reads, unless it is broadcast: for each bucket, the offset from
-    which its records belong to the lane, or NEVER if none of its records do. The number of a partition's buckets is the
-    factor to which they belong.
+    """For each whole partition that the lane reads, unless it is broadcast: a tuple with an offset for each bucket. The
+    bucket's records belong to the lane from this offset on; NEVER means that none of them do. The length of the tuple
+    is the factor to which the buckets belong.
     """
     begun = {position.ssp: position for position in lane.starting}
     parts: dict[SSP, list[tuple[KeyPart, int]]] = {}

@@ -90,7 +90,7 @@ class Former:
 
 
 def overlap(some: Collection[KeyPart], others: Collection[KeyPart]) -> bool:
-    """Whether some keys are in both. Each collection is a set, or has few parts."""
+    """Whether any keys are in both collections."""
     return any(
         part in of or not of.isdisjoint(part.wider)
         for parts, of in ((some, {*others}), (others, {*some}))
@@ -117,7 +117,8 @@ def _part_of(ssp: SSP, factor: int) -> KeyPart:
 
 
 def parts_of(position: Position, factor: int) -> list[tuple[KeyPart, int]]:
-    """The parts of an SSP's keys, each with the offset of the next record to read."""
+    """The parts of an SSP's keys, each with the offset of the next record to read. ``factor`` is the factor to which
+    the SSP's bucket belongs."""
     if not position.parts:
         return [(_part_of(position.ssp, factor), position.offset)]
     named = ((*map(int, name.split("/")), offset) for name, offset in position.parts.items())

@@ -1,4 +1,5 @@
-"""Determines, for each virtual task, the number of the task at factor 1 of which it is a part, and its bucket."""
+"""Determines the bucket of each virtual task, and the number of the task (at factor 1) that the virtual task is a part
+of."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def virtual_of(tasks: Iterable[Task], factor: int) -> dict[int, tuple[int, ...]]
 
 
 def incomplete(virtual: Mapping[int, Collection[int]], factor: int) -> dict[str, tuple[int, ...]]:
-    """Those tasks in the result of :func:`virtual_of` that lack some of their buckets. Maps the number of each task, as
-    text, to the buckets that the task has.
+    """Maps the number of each task that lacks some of its buckets, as text, to the buckets that the task has.
+    ``virtual`` is a result of :func:`virtual_of`.
     """
     return {str(number): tuple(sorted(its)) for number, its in virtual.items() if len(its) < factor}

@@ -31,7 +31,7 @@ def output(
     around: Surroundings,
     counts: Mapping[str, int],
 ) -> Output:
-    """What a sink writes."""
+    """The output that a sink writes. ``counts`` are the partition counts of the job's inputs."""
     if not is_stream(sink):
         return Output(operator=sink.name, stage=stage.id, promise=AT_LEAST_ONCE)
     stream = stages.stream_of(graph, sink)
@@ -50,9 +50,9 @@ def output(
 def dead_letters(
     graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surroundings, counts: Mapping[str, int]
 ) -> dict[str, Output]:
-    """For each source that needs one, the dead-letter stream. A ``read`` always needs one, because its records may be
-    unreadable. The records of an intermediate stream are readable, so this stream needs one only if an operator of the
-    stage can reject a readable record.
+    """The dead-letter stream of each source that needs one, by the source's name. A ``read`` always needs a dead-letter
+    stream, because its records may be unreadable. The records of an intermediate stream are readable, so an
+    intermediate stream needs one only if an operator of the stage can reject a readable record.
     """
     found: dict[str, Output] = {}
     for source in stage.sources:

@@ -67,10 +67,10 @@ class Surroundings:
     placement: Placement = field(default_factory=Placement)
 
     def delivered(self, stream: str) -> str:
-        """The promise of an output to a stream."""
+        """The promise of an output to a stream or a table."""
         return AT_LEAST_ONCE if self.real_time is not None or stream in self.at_least_once else EXACTLY_ONCE
 
     def read(self, graph: Graph, source: Node) -> tuple[str, ...]:
-        """The streams of a source."""
+        """The streams that a source reads: those that match its pattern, or the only stream."""
         stream = stages.stream_of(graph, source)
         return self.patterns[stream].streams if stream in self.patterns else (stream,)

@@ -73,12 +73,13 @@ def continuing(
     lanes: Mapping[str, Lane],
     new_id: Callable[[], str],
 ) -> tuple[JobModel, tuple[Lane, ...]]:
-    """A plan for the deployment after a drain, in which each stage with an operator that keeps its state has the tasks
-    that the stage had when it was drained, in the same seats. Partitions that were added meanwhile are left out:
-    taking them in is an expansion, which puts them into the task that has the state of their keys.
+    """The plan (``model`` and ``planned``) for the deployment after a drain, changed such that each stage with an
+    operator that keeps its state has the tasks that the stage had when it was drained, in the same seats. Partitions
+    that were added meanwhile are left out: an expansion takes them in later, and puts them into the task that has the
+    state of their keys. A plan with another factor or with other seats than the drained deployment isn't changed.
 
     Args:
-        planned: the lanes as planned for the factor and the containers of the drained deployment.
+        planned: the lanes that were planned with ``model``.
         former: the model of the drained deployment.
         lanes: all lanes that the job ever had, by id.
         new_id: returns 8 random hex digits per call.
@@ -136,6 +137,7 @@ def begun(
             :func:`anabranch.planning.plan.lanes_of` or :func:`again`.
         lanes: all lanes that the job ever had, by id.
         new_id: returns 8 random hex digits per call.
+        reset_state: whether all operators begin without state.
 
     Raises:
         ConflictError: state that should be kept belongs to tasks that the plan doesn't have, to a lane that read other

@@ -14,6 +14,7 @@ class Change(Document, frozen=True, kw_only=True):
 
     Attributes:
         closing: the ids of the lanes to close.
+        lanes: the new lanes.
         why_not: why racks were ignored, although the settings ask for them; otherwise empty.
     """
 

@@ -41,11 +41,12 @@ def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_
 
     A stateful operator keeps its state and its positions, and an output that is stateless in both versions keeps its
     positions. Lanes of other groups begin to read each partition where the most advanced of the ``former`` lanes that
-    read the partition stopped. A partition that no former lane has read begins where its ``read`` declares.
+    read the partition stopped. A partition that no former lane has read is read from where its ``read`` declares or, in
+    an intermediate stream, from its beginning.
 
     Args:
-        present: the current generation, whose factor and containers are kept. A new stage that reads the same streams
-            as one of its stages gets that stage's tasks.
+        present: the current generation. Its factor and its containers are kept. If a stage of the next version reads
+            the same streams as a current stage, it gets the current stage's tasks.
         former: the lanes from which the new lanes continue. The change closes those that are open.
         new_id: returns 8 random hex digits per call.
 

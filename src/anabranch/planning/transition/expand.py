@@ -32,8 +32,8 @@ def partitions(graph: Graph, model: JobModel) -> dict[str, int]:
 
 
 def other(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> dict[str, int]:
-    """The entries of ``counts`` that differ from the job's counts, and then those of new streams that match its
-    patterns; 0 stands for a stream that is gone.
+    """The entries of ``counts`` that differ from the job's partition counts, and then the entries of new streams that
+    match the job's patterns. A count of 0 stands for a stream that is gone.
     """
     grown = {name: counts[name] for name, has in partitions(graph, model).items() if counts.get(name, has) != has}
     return {**grown, **{name: counts[name] for name in patterns.coming(graph, model, counts)}}
@@ -61,8 +61,8 @@ def expanded(
     Raises:
         ConflictError: a stream is gone, has fewer partitions than before, or has a partition count to which the job's
             state can't adapt; records of one key would be in different tasks because of a new stream; a new stream
-            matches two patterns; a stage with a broadcast input would get new tasks; or the job uses a grouper that
-            isn't anabranch's.
+            matches two patterns; a stage with a broadcast input would get new tasks; or as for
+            :func:`anabranch.planning.transition.rescale.check_grouper`.
     """
     factor, containers = model.factor, len(model.containers)
     rescale.check_grouper(model, containers)

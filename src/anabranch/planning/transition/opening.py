@@ -18,7 +18,8 @@ _NOWHERE = -1
 
 
 def never_begun(lane: Lane, why: str) -> Lane:
-    """Close a lane that has never run. Its successors begin where the lane itself would have begun.
+    """Close a lane that has never run. Its successors begin where the lane itself would have begun. ``why`` is stored
+    as the lane's error.
 
     Raises:
         StateError: the lane may have run, or its start offsets aren't known.

@@ -134,9 +134,9 @@ def _lowered(position: Position, lane: Lane, how: Rewind, ends: Mapping[str, int
 
 
 def _beyond(position: Position, lane: Lane, read: Mapping[SSP, int]) -> Position:
-    """``position``, at which the predecessor of a rewound lane ended; for a stateless lane, the end of the rewound lane
-    if that is later. (A stateful lane takes over that predecessor's state.) ``read`` has the offsets at which the
-    rewound lane ended, by whole partition."""
+    """Where a lane that undoes a rewind begins: at ``position``, at which the lane from before the rewind ended, or, if
+    the lane is stateless, where the rewound lane ended, if that is later. (A stateful lane takes over the state from
+    before the rewind.) ``read`` has the offsets at which the rewound lane ended, by whole partition."""
     whole = position.ssp.whole
     if lane.stateful or whole not in read:
         return position

@@ -76,7 +76,14 @@ def shares_of(
     lanes: int,
     stage: StageModel,
 ) -> list[Share]:
-    """The shares of one group's lanes. A lane's state is divided only if parts of it go to different seats."""
+    """The shares of one group's lanes. A lane's state is divided only if parts of it go to different seats.
+
+    Args:
+        present: the current lanes of the group.
+        by_seat: the tasks that each seat will have.
+        fresh: the base of each partition that is new in the stage.
+        lanes: how many lanes a stateless group can have in each seat.
+    """
     if present[0].stateful:
         task_of = task_numbers(stage, factor)
         owner = {divmod(task.index, factor): (seat, task) for seat, tasks in by_seat.items() for task in tasks}

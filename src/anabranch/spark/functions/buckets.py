@@ -53,6 +53,7 @@ class Crew:
     """How a Spark task processes several buckets at the same time.
 
     Attributes:
+        threads: the largest number of buckets that are processed at the same time in threads.
         awaits: whether the user's function is async and called in this process. If so, all buckets are processed in one
             event loop, not in several threads.
     """
@@ -70,7 +71,8 @@ def worked(
     ahead: int = LOOK_AHEAD,
     cut: Cut = lambda _, __: None,
 ) -> Iterator[pa.RecordBatch]:
-    """The results of ``work`` on rows, in the order of the rows. An exception that ``work`` raises is raised here.
+    """Yield the results of ``work`` on each batch of rows, in the order of the batches and of their rows. An exception
+    that ``work`` raises is raised here.
 
     If the factor is above 1, a bucket can continue with later batches while another bucket still works on an earlier
     batch.
@@ -220,7 +222,7 @@ def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
 
 
 def _run(work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of work that never awaits anything. Raises RuntimeError if it does."""
+    """The result of work that never awaits anything. Raises RuntimeError if the work does await something."""
     try:
         work.send(None)
     except StopIteration as ended:
@@ -230,7 +232,7 @@ def _run(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def done(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-    """The result of work in an event loop.
+    """Run ``work`` in the event loop ``loop`` until it is complete, and return its result.
 
     If an asyncio task that user code has started raises SystemExit or KeyboardInterrupt, the loop stops. This function
     then runs the loop again, so the exception reaches the code that awaits the task.

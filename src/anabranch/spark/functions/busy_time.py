@@ -40,8 +40,8 @@ def heard(said: Accumulator[Busy]) -> Busy:
 
 @dataclass(frozen=True)
 class Slowest:
-    """The bucket on which functions spent the most time. ``skew`` is its ``seconds`` divided by the average over all
-    buckets on which functions have worked.
+    """The bucket on which functions spent the most time: ``ssp`` is its name, and ``seconds`` is this time. ``skew`` is
+    ``seconds`` divided by the average over all buckets on which functions have worked.
     """
 
     ssp: str

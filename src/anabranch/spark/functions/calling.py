@@ -73,6 +73,8 @@ class UserFunction:
     """The user's function in an operator, with everything that is needed to call it.
 
     Attributes:
+        kind: the kind of the operator: ``map``, ``flat_map``, ``filter`` or ``map_arrow``.
+        schema: the columns of the operator's result.
         home: the job's folder. Tracebacks show only files in this folder.
         seconds: how long the function may work on a message.
         source: what other processes get instead of the function; None if the function itself is pickled.

@@ -20,6 +20,6 @@ class DeletedTimers:
         return (task, key, at) in self._deleted
 
     def note(self, task: int, key: bytes, timers: Mapping[int, bool]) -> None:
-        """Note the timers that a call has changed, as in :class:`anabranch.spark.functions.turns.Turn`."""
+        """Record which timers a call has changed. For ``timers``, see :class:`anabranch.spark.functions.turns.Turn`."""
         for at, there in timers.items():
             (self._deleted.discard if there else self._deleted.add)((task, key, at))

@@ -66,7 +66,9 @@ class _Client:
 
 
 class Listener:
-    """Receives reports in its own thread until it is closed. Invalid input closes the connection.
+    """Receives reports in its own thread until it is closed. Invalid input closes the connection. ``host`` is the
+    address to which workers connect. The listener binds to the first address of ``bind`` and ``host`` that belongs to
+    this machine.
 
     Raises OSError if no socket can be opened.
     """

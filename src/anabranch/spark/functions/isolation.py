@@ -109,7 +109,9 @@ class LostError(Exception):
     """The process that ran user code has died, or was killed because it took too long.
 
     Args:
-        at: the number of the message on which the process was working.
+        at: the number of the message on which the process was working; -1 if it hadn't begun the first one.
+        how: how the process ended, in words.
+        late: whether the process was killed because it took too long.
     """
 
     def __init__(self, at: int, how: str, late: bool) -> None:
@@ -284,7 +286,7 @@ def called(user: UserFunction, host: Host) -> Calls:
 
 
 def service(user: UserFunction) -> Callable[[], Service]:
-    """What a :class:`Host` needs so that its processes call this function."""
+    """The argument for a :class:`Host` with which the host's processes call this function."""
     return partial(_opened, user)
 
 

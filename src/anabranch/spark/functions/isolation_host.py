@@ -40,7 +40,8 @@ class Channel:
         messages.send(self.worker, ("begin", place))
 
     def ask(self, question: object) -> Any:
-        """The worker's answer to a question."""
+        """Ask the worker a question, and return the answer. Raises RuntimeError if answering has failed in the
+        worker."""
         messages.send(self.worker, ("ask", question))
         ok, answer = messages.receive(self.worker)
         if not ok:

@@ -98,7 +98,7 @@ _INTEGERS = {
 
 
 def column_of(type_: pa.DataType, nullable: bool, finite: bool = True) -> Column:
-    """A column. ``finite`` says whether :meth:`Column.plain` refuses NaN and infinity."""
+    """The :class:`Column` for an Arrow type. ``finite`` says whether :meth:`Column.plain` refuses NaN and infinity."""
     kind, usual, convert = _kind(type_, finite)
     return Column(type_, kind, frozenset(usual), convert, nullable)
 

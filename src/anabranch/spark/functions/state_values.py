@@ -68,8 +68,8 @@ _SIMPLE = (
 
 
 def converter(what: str, declared: str, kind: DataType) -> Convert:
-    """A function that converts values of one type; None stays None. If a value isn't of the type, the function raises a
-    TypeError, or for a few types that PySpark checks, such as ``variant``, a PySpark exception.
+    """A function that converts values of the type ``kind``; None stays None. If a value isn't of this type, the
+    function raises a TypeError, or for a few types that PySpark checks, such as ``variant``, a PySpark exception.
 
     Args:
         what: what has the type, for messages, such as ``state 'last'``.

@@ -200,7 +200,7 @@ class _Remote:
 
 
 def service(keyed: KeyedProcessor) -> Callable[[], Service]:
-    """What a :class:`Host` needs so that its processes call this processor."""
+    """The argument for a :class:`Host` with which the host's processes call this processor."""
     return partial(_opened, keyed)
 
 

@@ -106,8 +106,8 @@ def wrap(user: UserFunction, label: str, how: CallSettings) -> Callable[[Batches
 
 @contextmanager
 def _calling(user: UserFunction) -> Iterator[tuple[Calls, bool]]:
-    """A context that provides the object that calls a function in this Spark task. Also says whether the function is
-    called in other processes.
+    """A context manager that provides the object that calls a function in this Spark task, and whether this object
+    calls the function in other processes.
     """
     let_signals_end()
     if not isolation.is_needed():

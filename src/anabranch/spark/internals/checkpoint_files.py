@@ -63,8 +63,8 @@ def prepare(spark: SparkSession) -> None:
 
 
 def lease(spark: SparkSession, folder: str, seconds: float) -> None:
-    """Limit writing below a folder: this JVM may write there for ``seconds`` from now on; with 0, no longer. Before the
-    first call, there is no limit."""
+    """Limit the time in which this JVM may write below a folder: to ``seconds`` from now on. If this is 0, the JVM may
+    no longer write there. Before the first call, there is no limit."""
     java.java_class(spark, MANAGER).lease(folder, int(seconds * 1000))
 
 

@@ -19,7 +19,10 @@ kinds, because one process forks both."""
 
 
 def main(path: str, words: list[str]) -> int:
-    """Run the client, and return the fork's exit code."""
+    """Run the client, and return the fork's exit code (1 if the fork has ended without reporting it).
+    ``path`` is the server's socket, and ``words`` are the arguments for Python: ``-m``, the module, and the module's
+    arguments.
+    """
     for name, value in SPARKS.items():
         os.environ.setdefault(name, value)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:

@@ -1,8 +1,9 @@
-"""Forks processes that do the work of the Python processes that Spark starts: of daemons, and of Python sources.
+"""Forks processes that do the work of the Python processes that Spark starts: of its daemons, and of the processes of
+Python sources.
 
 Spark starts a daemon for each of the programs that it runs in Python, and a process for each Python source of a query.
-Each of them would spend 0.3 s to 2.3 s on imports, on a core that batches of lanes need at the same time. See
-:mod:`fork_client`.
+Each of these processes would spend 0.3 s to 2.3 s on imports, on a core that batches of lanes need at the same time.
+See :mod:`fork_client`.
 """
 
 from __future__ import annotations
@@ -141,8 +142,9 @@ def _at_start(variables: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 def _end_with(client: socket.socket) -> None:
-    """End this process when the client has ended: its connection then ends or, if the client was killed, may be reset.
-    A daemon ends its workers when it gets SIGTERM.
+    """Wait until the client has exited, then send this process SIGTERM. (A daemon that gets SIGTERM also ends its
+    workers.) When the client exits, the connection to it is closed. If the client was killed, the connection may be
+    reset instead.
     """
     with suppress(OSError):
         client.recv(1)

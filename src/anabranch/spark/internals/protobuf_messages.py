@@ -23,12 +23,12 @@ def row(value: Column, files: bytes, message: str, columns: StructType) -> Colum
 
 
 def reason(value: Column, files: bytes, message: str, columns: StructType) -> Column:
-    """Why the bytes of a message can't be read, in words; null if they can be read."""
+    """Why the bytes of a message can't be read, in words; null if they can be read. For arguments, see :func:`row`."""
     return _applied(value, files, message, columns, "reason", StringType())
 
 
 def written(struct: Column, files: bytes, message: str, columns: StructType) -> Column:
-    """The bytes of a message, made from a struct of the given columns."""
+    """The bytes of a message, made from a struct of the given columns. For other arguments, see :func:`row`."""
     return _applied(struct, files, message, columns, "write", BinaryType())
 
 

@@ -20,7 +20,7 @@ GENERATOR = "Generate "
 
 
 def count(frame: DataFrame, word: str) -> int:
-    """How many steps of the analyzed plan have a name that begins with ``word``.
+    """How many steps of a DataFrame's analyzed plan have a name that begins with ``word``.
 
     Raises:
         UnsupportedSparkError: anabranch can't read this Spark's plans.

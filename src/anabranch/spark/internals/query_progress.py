@@ -29,7 +29,7 @@ probe = SURFACE.probe
 
 
 def newest(spark: SparkSession, query: StreamingQuery) -> str:
-    """The time of the newest report; empty if there is no report yet."""
+    """The timestamp in the newest report of a query, as text; empty if there is no report yet."""
     if SURFACE.works(spark):
         report = java.query(query).lastProgress()
         return "" if report is None else str(report.timestamp())

@@ -25,6 +25,7 @@ def row(
 
     Args:
         read_as: how to read the columns that aren't read as their types imply; see docs/reference/values.md.
+        result: the type of the struct.
         array: whether the bytes are a message key in the form of a JSON array of the columns.
     """
     given = _arguments(declared, wanted, read_as, array, explains=False)

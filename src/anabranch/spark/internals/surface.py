@@ -209,7 +209,9 @@ class Surface:
         self._there = self._probed = None
 
     def look_here(self, spark: SparkSession) -> None:
-        """Like :meth:`look`, but in this thread, and without a deadline."""
+        """Check in this thread, without a deadline, whether this Spark has all parts of the surface. After this,
+        :meth:`latest` returns the result.
+        """
         self._looked(spark, _answer(partial(self._missing, spark)))
 
     def latest(self, spark: SparkSession) -> Probe:
@@ -236,8 +238,9 @@ def _class_file(spark: SparkSession, name: str) -> ClassFile | None:
 
 
 def look(spark: SparkSession, surfaces: Sequence[Surface]) -> list[Probe]:
-    """Check these surfaces in a single thread, because each thread would need its own connection to Java. A surface
-    without a result after :data:`DEADLINE` seconds counts as missing.
+    """For each of the surfaces, in order, whether a session's Spark has all parts of the surface. The surfaces are
+    checked in a single thread, because each thread would need its own connection to Java. A surface without a result
+    after :data:`DEADLINE` seconds counts as missing.
     """
 
     def look_for_all() -> None:

@@ -31,7 +31,7 @@ probe = SURFACE.probe
 
 def of_lane(spark: SparkSession, lane: str) -> str:
     """The stacks of the threads of a lane's query, of the Spark tasks that run in this JVM, and of Python's threads.
-    Without the surface, only the last of these.
+    Without the surface, only the stacks of Python's threads, after a sentence that says what is missing.
     """
     parts = [*(_java(spark, lane) if SURFACE.works(spark) else [probe(spark).summary]), *_python()]
     return "\n\n".join(parts)

@@ -47,7 +47,8 @@ def interpreter() -> str:
     """The path of the interpreter for Python workers on this machine. Normally, it leads to a script that runs this
     process's interpreter without Spark's zips on the module path. The script starts daemons and the processes of
     sources with :mod:`fork_client`, and starts :mod:`planning_daemon` in place of Spark's own daemon, which no setting
-    can replace. If scripts in the temporary folder can't be run, it is the path of this process's interpreter.
+    can replace. If scripts in the temporary folder can't be run, this function returns the path of this process's
+    interpreter.
 
     Spark puts a zip with PySpark's sources on the module path, before the installed PySpark. Each process for a source
     or a function would compile these sources again, which takes most of a second. The script also keeps the working

@@ -26,8 +26,8 @@ _KEYWORD = re.compile(
 
 
 def names(expression: str, column: str) -> bool:
-    """Whether an expression's text contains the column's name. (In Spark, case doesn't matter.) A name in a comment or
-    in text counts, too.
+    """Whether an expression may use a column: whether the expression's text contains the column's name, even in a
+    comment or in quotes, or the word IDENTIFIER. (In Spark, case doesn't matter.)
     """
     text, name = expression.casefold(), column.casefold()
     words = _WORD.findall(text)
@@ -57,7 +57,8 @@ _COUNTED = re.compile(r"\bcount\s*$", re.IGNORECASE)
 
 
 def without_hidden(expression: str, visible: Sequence[str], hidden: str) -> str:
-    """The expression with stars that don't stand for the hidden column: ``struct(*)`` becomes ``struct(a, b)``.
+    """The expression, changed so that stars among a function's arguments don't stand for the hidden column:
+    ``struct(*)`` becomes ``struct(a, b)``.
 
     Stars outside of a function's arguments stay as they are, and so do all stars of an expression with comments.
 

@@ -62,7 +62,7 @@ def _nobody(seconds: dict[Bucket, float]) -> None:
 @dataclass(frozen=True)
 class Workers:
     """How functions of the job run in Python workers. For ``threads``, ``busy`` and ``line``, see
-    :func:`anabranch.spark.functions.wrap.wrap`.
+    :class:`anabranch.spark.functions.wrap.CallSettings`.
 
     Attributes:
         routing: distributes rows among Spark tasks before the functions of the nodes ``routed`` get the rows. None if
@@ -98,6 +98,7 @@ class Context:
         shuffle_partitions: the number of Spark tasks after a shuffle inside the query.
         own_state: a condition that is true for rows of state that belong to the lane's own tasks; None if all rows do.
         own_tasks: the lane's own tasks, by number, with their buckets; None if all tasks in the state are the lane's.
+        table: returns the current table of a ``join_table``.
     """
 
     functions: Mapping[int, Callable[..., Any]]
@@ -184,7 +185,7 @@ def _selected(frame: DataFrame, expressions: Iterable[str]) -> DataFrame:
 
 
 def shown(expression: str, frame: DataFrame) -> str:
-    """The expression with stars that don't stand for the hidden column."""
+    """The expression, changed so that stars among a function's arguments don't stand for the hidden column."""
     if "*" not in expression:
         return expression  # without having Spark analyze the frame
     return without_hidden(expression, _visible(frame).names, meta_column.NAME)
@@ -365,9 +366,9 @@ def _join(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 
 def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> DataFrame:
-    """The rows from the operator ``before`` that the stateful operator ``node`` accepts. They must have a key and, for
-    a ``join`` or for windows of event time, an event time; settings say what happens to other rows. They are rejected
-    here if a function of the job may have changed keys or event times in this stage. Otherwise
+    """The rows from the operator ``before`` that the stateful operator ``node`` accepts: rows with a key and, for a
+    ``join`` or for windows of event time, with an event time. Settings say what happens to the other rows. The other
+    rows are rejected here if a function of the job may have changed keys or event times in this stage. If not,
     :class:`anabranch.spark.query.rejections.Rejections` rejects their records, and rows without a key are only left out
     here, or fail the lane if the settings say so.
     """

@@ -97,7 +97,7 @@ def load(
     formats: Mapping[str, Format],
     fails: bool = True,
 ) -> DataFrame:
-    """Read the table of a ``join_table``.
+    """Read the table of a ``join_table``, and return it as a DataFrame.
 
     Args:
         records: returns a stream's full name and its records.
@@ -146,7 +146,9 @@ def _warn(node: Node, stream: str, wrong: DataFrame) -> None:
 
 
 def nothing(stream: str, spark: SparkSession) -> tuple[str, DataFrame]:
-    """A stream without records, used to find out its columns."""
+    """The stream's name, and a DataFrame without records. Takes the place of :func:`everything` to find out a table's
+    columns.
+    """
     return stream, spark.createDataFrame([], SCHEMA)
 
 

@@ -65,8 +65,8 @@ class Process:
     Attributes:
         clock: the clock of the processor's timers; None if the processor has no timers.
         keys: the columns of the stage key.
-        on_error: as in :func:`anabranch.spark.functions.wrap.wrap`, as are ``busy``, ``line``, ``seconds`` and
-            ``inputs``.
+        on_error: as in :class:`anabranch.spark.functions.wrap.CallSettings`, like ``busy``, ``line`` and ``inputs``.
+        seconds: how long the processor may work on a message or a timer.
         own: the lane's own tasks, by number, with their buckets; None if all tasks in the state are the lane's.
     """
 

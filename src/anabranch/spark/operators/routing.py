@@ -54,7 +54,7 @@ class Routing:
 
     @cached_property
     def numbers(self) -> dict[Virtual, int]:
-        """The number of the Spark task for each virtual task. Neighbouring virtual tasks share a Spark task, so that
+        """The number of the Spark task for each virtual task. Neighboring virtual tasks share a Spark task, so that
         few partitions are divided.
         """
         return {each: at * self.count // len(self.virtual) for at, each in enumerate(self.virtual)}

@@ -1,4 +1,6 @@
-"""Reads the files of a ``join_table``. A value that doesn't fit the declared columns never becomes null."""
+"""Reads the files of a ``join_table``. A value that doesn't fit its declared column raises an error, and
+never becomes null.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ __all__ = ["read"]
 
 
 def read(node: Node, spark: SparkSession) -> DataFrame:
-    """The table of a ``join_table`` that is a file or folder.
+    """The table that a ``join_table`` reads from a file, or from a folder of files.
 
     Raises:
         GraphError: a CSV file's header lacks a declared column, or the headers of several files differ.

@@ -17,8 +17,8 @@ class Writer(Protocol):
 
 @contextmanager
 def on_error(writer: Writer) -> Iterator[None]:
-    """If the block raises an error, abort the writer. If that fails, only a warning is printed, because Spark
-    reports only the last of several errors in a worker.
+    """A context manager that aborts the writer if the block raises an error. If aborting the writer fails, only a
+    warning is printed, because Spark reports only the last of several errors in a worker.
     """
     try:
         yield
@@ -28,7 +28,7 @@ def on_error(writer: Writer) -> Iterator[None]:
 
 
 def quietly(writer: Writer) -> None:
-    """Abort the writer, and only print a warning if that fails."""
+    """Abort the writer. If this fails, only a warning is printed."""
     try:
         writer.abort()
     except Exception as error:

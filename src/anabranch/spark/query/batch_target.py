@@ -16,9 +16,9 @@ from anabranch.spark.query.sources import LaneSources
 __all__ = ["LaneBatchTarget", "place_of"]
 
 _FIRST = 50
-"""The smallest number of records in the first batch of a lane that calls functions, unless ``remembered`` returns a
-number, or ``[job] max_rows_per_batch`` is smaller. Even if each of these records takes a second, the batch takes less
-than a minute.
+"""The limit for the records in the first batch of a lane that calls functions, if nothing is known from earlier batches
+and the lane has few SSPs. (``[job] max_rows_per_batch`` may be lower.) Even if each of these records takes a second,
+the batch takes less than a minute.
 """
 _FIRST_OF_SQL = 100_000
 _AWAITED = 0.5

@@ -55,9 +55,9 @@ class WorkerDeadLetters:
     """What Python workers need to write dead letters.
 
     ``streams`` maps the number of a source to its stream. ``systems`` has the system of each stream. ``letters`` says,
-    by stream, where the dead letters of the stream's records go; dead letters from state, and from other streams, go
-    where those of the first of these streams go. ``operators`` maps an operator's name in messages to its name in
-    slots. Spark tasks report to the driver through ``said``.
+    by stream, where the dead letters of the stream's records go. Dead letters from state, and from other streams, go
+    where the dead letters of the first (by name) of these streams go. ``operators`` maps an operator's name in messages
+    to its name in slots. Spark tasks report to the driver through ``said``.
 
     If ``gathers`` is true, Spark tasks only report the records that they reject, and :func:`put` writes the dead
     letters, because several Spark tasks may reject the same record, or records of a slot that only one Spark task may
@@ -232,7 +232,7 @@ def _identity(source: int, errors: Mapping[int, str], derived: Iterable[_Derived
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """What an operator has rejected from one partition, in one Spark task or, from :func:`gathered`, in all of them.
+    """What an operator has rejected from one partition: in one Spark task or, in a result of :func:`gathered`, in all.
     ``errors`` has the errors of records, by offset, and ``derived`` the rows that don't come from a single record. For
     ``identity``, see :func:`_identity`; it is empty in results of :func:`gathered`.
     """

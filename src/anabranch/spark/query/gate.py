@@ -89,7 +89,8 @@ class Gate:
 
         Args:
             duplicates: whether to shut the gate even if a part of the batch may be visible in an at-least-once output,
-                or may have been given to a ``foreach_batch``. When the batch runs again, they get this part once more.
+                or may have been given to a ``foreach_batch``. That output or function gets this part once more when the
+                batch runs again.
 
         Returns:
             the step that may have made a part of the batch visible; empty if the gate is now shut.

@@ -35,8 +35,8 @@ class CompletedBatch:
         state_bytes: the size of the state's files after the batch.
         state_changes: how many rows of state the batch has changed or removed.
         replay_seconds: for how long, summed over all Spark tasks, the batch has replayed changes to load the state.
-        snapshot: the newest version of the state of which there are snapshots by this query; 0 if there are none, and
-            None if this isn't known.
+        snapshot: the newest version of the state that every state partition has reached with a snapshot by this query;
+            0 if a state partition has no snapshot, and None if this isn't known.
     """
 
     number: int

@@ -205,7 +205,7 @@ class LaneOutputs:
         return output if output in self.tables else ""
 
     def written_to_table(self, node: Node, rows: DataFrame, batch: int) -> list[Written]:
-        """Write the rows of a batch that reach the sink of a table."""
+        """Write the rows of a batch that reach the sink of a table, and return what was written."""
         output = self.table(node)
         owner = Owner(self.plan.lane.job, self.plan.lane.id, self.epoch)
         schema = tables.schema_of(self.plan.job.schemas[node.inputs[0]], label(node))
@@ -363,8 +363,8 @@ class LaneOutputs:
         return self.plan.by_intake and batch.at < batch.watermark and self.time.reads(batch)
 
     def settle(self) -> None:
-        """Wait a short time until readers can see everything that the lane has published, and remove its temporary
-        data. Call this after the lane has ended.
+        """Wait a short time until readers can see everything that the lane has published, and remove the lane's
+        temporary data. Call this after the lane has ended.
         """
         self.publishing.settle()
 

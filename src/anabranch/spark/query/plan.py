@@ -109,8 +109,8 @@ class LanePlan:
 
     @property
     def ticks(self) -> bool:
-        """Whether the lane has timers of processing time. If so, Spark runs one batch after another, even without
-        records.
+        """Whether the lane has timers of processing time. If so, a batch begins every second, or every
+        ``[job] interval`` if that is longer, even without records.
         """
         stateful = self.group.stateful
         return stateful is not None and stateful.args.get("timers") == PROCESSING_TIME

@@ -55,9 +55,9 @@ def foreseen(query: LaneQuery) -> PreanalyzedQuery | None:
 
 
 def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
-    """Whether ``lane`` differs from the announced lane only in the fields in ``_KNOWN_LATER``, and whether, within each
-    partition, all its buckets have the same start offset. (Buckets with different start offsets need a filter, which
-    isn't in the analyzed query.)
+    """Whether ``lane`` differs from the announced lane only in the fields in ``_KNOWN_LATER``, and all of the lane's
+    buckets of a partition have the same start offset. (Buckets with different start offsets need a filter, which isn't
+    in the analyzed query.)
     """
     if msgspec.structs.replace(announced, **_KNOWN_LATER) != msgspec.structs.replace(lane, **_KNOWN_LATER):
         return False
@@ -66,8 +66,8 @@ def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
 
 
 def _own(lane: Lane) -> dict[SSP, tuple[bool, ...] | None]:
-    """For each partition that a lane reads, and for each bucket of the partition, whether the bucket belongs to the
-    lane. None if the lane's buckets of the partition start at different offsets."""
+    """For each partition that a lane reads: for each bucket of the partition, whether the bucket belongs to the lane;
+    or None if the lane's buckets of the partition start at different offsets."""
     return {
         whole: tuple(at != NEVER for at in begin) if len(set(begin) - {NEVER}) == 1 else None
         for whole, begin in floors(lane).items()

@@ -61,7 +61,8 @@ class Publishing:
     looked: set[int] = field(default_factory=set)
 
     def begin(self) -> None:
-        """Call this at the start of each batch, even of one that runs again."""
+        """Forget what was recorded about the previous batch, or about an earlier run of this batch. Call this at the
+        start of each batch, even of one that runs again."""
         self.looked.clear()
         self.rejections.begin()
 

@@ -71,7 +71,7 @@ class Source:
         return {ssp.partition: self.starting.get(ssp, 0) for ssp in self.ssps}
 
     def begun(self) -> list[tuple[SSP, int]]:
-        """The offset at which the lane begins to read each SSP."""
+        """Each SSP, with the offset at which the lane begins to read it."""
         return [(ssp, self.starting.get(ssp, 0)) for ssp in self.ssps]
 
     def streamed(self, until: Mapping[int, int], limits: Limits) -> DataFrame:
@@ -145,8 +145,9 @@ class Source:
         return self.intake.faulty(mine, self.number, day(at))
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame:
-        """The rows of a batch whose records are in blocks of offsets that may contain null keys. For a broadcast input,
-        only the rows of the task :data:`FIRST` are included, because a record must be rejected only once.
+        """The rows that a batch makes of records in blocks of offsets that may contain null keys. For a broadcast
+        stream, only the rows of the task :data:`FIRST` are included, because a record must be rejected only once. For
+        ``ranges`` and ``at``, see :meth:`faulty`.
         """
         rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))), day(at))
         return rows if self.audience is None else rows.where(meta_column.field("task") == FIRST)

@@ -19,7 +19,7 @@ _LAST = "pyspark-shell"
 
 
 def of(conf: Mapping[str, str]) -> dict[str, str]:
-    """Those of Spark's settings that may be secrets, with references resolved.
+    """The settings in ``conf`` that may be secrets, with their references resolved.
 
     Raises:
         ConfigError: a reference can't be resolved.
@@ -33,8 +33,8 @@ def of(conf: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def in_file(secrets: Mapping[str, str]) -> Iterator[None]:
-    """Inside ``with``, a JVM that PySpark starts reads ``secrets`` from a file that only this user can read. Settings
-    given to PySpark itself override those in the file.
+    """A context manager. A JVM that PySpark starts within the block reads ``secrets`` from a file that only this user
+    can read. Settings given to PySpark itself override the settings in the file.
     """
     if not secrets:
         yield

@@ -51,6 +51,6 @@ def resolve() -> Java:
 
 
 def option(text: str) -> str:
-    """One of several options for a JVM, in the form in which Spark's launcher takes them: in quotation marks if it
-    contains spaces, as paths may."""
+    """The option ``text`` for a JVM, in the form that it must have in a list of options for Spark's launcher: in
+    quotation marks if it contains spaces (as paths may), quotation marks or backslashes."""
     return shlex.quote(text) if any(letter.isspace() or letter in "\"'\\" for letter in text) else text

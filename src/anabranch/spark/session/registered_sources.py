@@ -22,7 +22,7 @@ def sources(systems: Systems) -> list[type[DataSource]]:
 
 
 def register(spark: SparkSession, systems: Systems) -> None:
-    """Register the sources.
+    """Register the event-time source and the sources of all systems in a session.
 
     All queries of a session that use the same registered source share the source's Python function, which contains a
     ``java.util.HashMap`` of environment variables. Whenever a query starts, Spark puts some variables into the map

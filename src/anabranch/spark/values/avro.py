@@ -139,7 +139,7 @@ def _decoded(value: Column, writer: str, reader: str) -> Column:
 
 
 def _with_mark(schema: str, names: Sequence[str]) -> str:
-    """The named fields of the record's schema, and the additional field :data:`_READ`."""
+    """The schema (as JSON), reduced to the named fields, with the additional field :data:`_READ`."""
     record: dict[str, Any] = json.loads(schema)
     fields = [field for field in record["fields"] if field["name"] in names]
     return json.dumps({**record, "fields": [*fields, {"name": _READ, "type": "boolean", "default": True}]})

@@ -45,8 +45,8 @@ def parse_type(declared: str) -> DataType:
 
 
 def pruned(schema: StructType, only: Set[str] | None) -> StructType:
-    """The fields that are in ``only`` (None for all). If no field is in ``only``, the first field, because a value must
-    be parsed to find out whether it is readable."""
+    """The schema with only the fields that are in ``only`` (None for all). If no field is in ``only``, the first field
+    is kept, because a value must be parsed to find out whether it is readable."""
     if only is None:
         return schema
     return StructType([field for field in schema if field.name in only] or schema.fields[:1])
@@ -162,7 +162,9 @@ def _nullable(kind: DataType) -> DataType:
 
 
 def parse_json(value: Column, schema: StructType) -> Column:
-    """The columns of a JSON value that anabranch wrote. As a generator, the expression parses each value only once."""
+    """The columns of a JSON value that anabranch wrote. Because the expression is a generator (``inline``), Spark
+    parses each value only once.
+    """
     return F.inline(F.array(F.from_json(value.cast("string"), schema, _READ)))
 
 

@@ -1,4 +1,6 @@
-"""Decodes the records of one source of a lane: makes rows of readable records, and observes where the others are."""
+"""Decodes the records of one source of a lane: makes rows of the readable records, and observes where the unreadable
+ones are.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ class RecordDecoding:
     keyed: bool
 
     def pruned(self, only: Set[str]) -> RecordDecoding:
-        """The same decoding for only those of the value's columns that are in ``only``. At least one column is kept."""
+        """The same decoding, limited to those columns of the value whose names are in ``only``. At least one column is
+        kept.
+        """
         return replace(self, reader=self.reader.pruned(only))
 
     @property
@@ -147,7 +151,7 @@ class RecordDecoding:
         marks = [(reduce(or_, faults), bit)] if faults else []
         if self.keyed:
             marks.append((F.col("key").isNull(), bit * 2**_MARKS))
-        # One mask for both, because each additional aggregate would be computed for every row.
+        # One mask for both kinds of marks, because each additional aggregate would be computed for every row.
         found = [F.bit_or(F.coalesce(*[F.when(*mark) for mark in marks])).alias(_MARKED)] if marks else []
         if timed:
             time = F.when(self._is_plausible(today), F.unix_millis(self._time()))

@@ -1,5 +1,5 @@
 """Makes and reads the hidden column ``_anabranch``, which says where a row comes from. Its fields include the task, the
-key and the headers. Of the job's functions, only those of ``transform`` get it.
+key and the headers. The functions of ``transform`` get this column; the job's other functions don't.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def of_record(task: Column, source: int, bucket: Column | None = None) -> Column
 def of_result(task: Column, key: Column) -> Column:
     """The hidden column for a row of a stateful operator, which comes from a state partition, not from a single record.
 
-    The timestamp is null until the row is written: with the batch's time, Spark would compile its code again for each
-    batch.
+    The timestamp is null until the row is written. If it were the batch's time, Spark would compile the query's code
+    again for each batch.
     """
     return F.struct(
         task.cast("int").alias("task"),

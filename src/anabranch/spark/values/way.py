@@ -28,7 +28,9 @@ class Reader(Protocol):
     def opened(self, value: Column) -> Column: ...
 
     def fault(self, opened: str) -> Column | None:
-        """A condition for unreadable values, on the opened column, whose name is given. None if all are readable."""
+        """A condition that is true for unreadable values; None if all values are readable. ``opened`` is the name of
+        the opened column.
+        """
         ...
 
     def reason(self, value: Column) -> Column:
@@ -36,7 +38,7 @@ class Reader(Protocol):
         ...
 
     def pruned(self, only: Set[str]) -> Self:
-        """The same reader for only the columns in ``only``. At least one column is kept."""
+        """The same reader, limited to the columns in ``only``. At least one column is kept."""
         ...
 
 

@@ -17,7 +17,7 @@ __all__ = ["check_link", "exclusive", "link_new", "replace", "shared", "sync_fil
 
 
 def sync_file(path: str) -> None:
-    """Make a file's content durable. For its name, call :func:`sync_folder`."""
+    """Make a file's content durable. To make the file's name durable, call :func:`sync_folder`."""
     own_files.sync(path)
 
 
@@ -66,8 +66,8 @@ def check_link(folder: str) -> None:
 
 @contextmanager
 def exclusive(path: str) -> Iterator[None]:
-    """Hold the lock file ``path`` exclusively, after waiting for its holders. The operating system releases a dead
-    process's lock."""
+    """Inside ``with``, hold the lock file ``path`` exclusively, after waiting for its holders. The operating system
+    releases a dead process's lock."""
     with _opened(path) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -75,7 +75,8 @@ def exclusive(path: str) -> Iterator[None]:
 
 @contextmanager
 def shared(path: str) -> Iterator[None]:
-    """Hold the lock file ``path``, perhaps together with other processes, after waiting for an exclusive holder."""
+    """Inside ``with``, hold the lock file ``path``, perhaps together with other processes, after waiting for an
+    exclusive holder."""
     with _opened(path) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield
@@ -83,7 +84,9 @@ def shared(path: str) -> Iterator[None]:
 
 @contextmanager
 def try_exclusive(path: str, seconds: float) -> Iterator[bool]:
-    """Hold the lock file ``path`` exclusively; yields False if others still hold it after ``seconds``."""
+    """Inside ``with``, hold the lock file ``path`` exclusively. Yields True or, if others still hold the lock after
+    ``seconds``, False; the lock is then not held.
+    """
     until = time.monotonic() + seconds
     with _opened(path) as descriptor:
         while True:

@@ -64,7 +64,8 @@ class Expiry:
 
     def expire(self, info: StreamInfo, tails: Mapping[int, Tail], *, past_readers: bool) -> int:
         """Delete the entries whose records a stream's retention doesn't keep, except a partition's last entry, and
-        return the number of deleted records. ``past_readers`` includes records that jobs still have to read.
+        return the number of deleted records. With ``past_readers``, this includes records that jobs still have to
+        read.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.
@@ -121,13 +122,13 @@ class Expiry:
         return lambda of: trimming.expired(of, retention, self._now())
 
     def _limit(self, stream: str, number: int) -> _Limit:
-        """A function for the lowest offset that readers still have to read (None if there are no readers). Call the
-        function only while the partition is locked."""
+        """A function that returns the lowest offset that readers still have to read; None if there are no readers. Call
+        the function only while the partition is locked."""
         return lambda: readers.limit(layout.readers_folder(self._root, stream), number)
 
     def _due_entries(self, info: StreamInfo, number: int, tail: Tail) -> list[tuple[int, int]]:
-        """A partition's entries that the retention doesn't keep, oldest first. The partition's last entry isn't among
-        them. Returns, for each entry, the offset after it and its number of records.
+        """For each entry of a partition that the retention doesn't keep, oldest first: the offset after the entry, and
+        the entry's number of records. The partition's last entry isn't included.
         """
         of = self._partition(info.name, number, tail)
         due, found = trimming.expired(of, info.retention, self._now()), []

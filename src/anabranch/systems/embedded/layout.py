@@ -38,7 +38,7 @@ _PARTITION = re.compile(r"0|[1-9][0-9]*")
 
 class StreamInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The content of ``stream.json``. ``id`` distinguishes the stream from an earlier one of the same name, whose
-    offsets mean nothing in it."""
+    offsets mean nothing in this stream."""
 
     id: str
     name: str
@@ -113,7 +113,7 @@ _DECODE_STREAM = msgspec.json.Decoder(_StreamFile)
 
 
 def decode(raw: bytes, decoder: msgspec.json.Decoder[T], path: str) -> T:
-    """Parse one of the log's JSON files.
+    """Parse one of the log's JSON files with the decoder for its kind. ``path`` is the file's path, for messages.
 
     Raises:
         UnsupportedFormatError: the file has another format version.

@@ -122,7 +122,7 @@ class Log:
         return tails
 
     def entry(self, stream: str, number: int, sequence: int) -> Entry | None:
-        """The entry with this number in a partition's manifest, if it exists."""
+        """The entry with the number ``sequence`` in a partition's manifest; None if there is no such entry."""
         return partition.read(layout.manifest_folder(self._root, stream, number), sequence)
 
     def controls(self, stream: str, number: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:

@@ -140,7 +140,9 @@ def successor(
     segments: Sequence[Segment] = (),
     control: dict[str, Any] | None = None,
 ) -> Entry:
-    """The next entry of a partition, with ``segments``, and with ``mark`` as the marker of ``lane``."""
+    """The next entry of a partition, with ``segments``, and with ``mark`` as the marker of ``lane``. ``at`` is the time
+    of the entry, in Unix milliseconds.
+    """
     writers, floors = _pruned({**{k: v for k, v in tail.writers.items() if k != lane}, lane: mark}, tail.floors)
     return Entry(
         sequence=tail.sequence + 1,

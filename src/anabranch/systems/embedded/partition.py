@@ -43,7 +43,9 @@ def sequences(folder: str) -> set[int]:
 
 
 def read(folder: str, sequence: int) -> Entry | None:
-    """The entry with this number, if it exists."""
+    """The entry with this number; None if there is no such entry. Raises LogError or UnsupportedFormatError if the
+    entry's file is damaged or has another format version.
+    """
     path = path_of(folder, sequence)
     try:
         with open(path, "rb") as file:
@@ -57,8 +59,8 @@ def read(folder: str, sequence: int) -> Entry | None:
 
 
 def look(folder: str, stream_id: str) -> Tail:
-    """The current tail, found by listing the folder. If there are no entries, and none was ever deleted, the tail's
-    ``sequence`` is -1. Raises LogError if the manifest doesn't exist, or has a hole.
+    """A partition's current tail, found by listing the folder. If there are no entries, and none was ever deleted, the
+    tail's ``sequence`` is -1. Raises LogError if the manifest doesn't exist, or has a hole.
     """
     while True:
         begins = start.read(start.of_manifest(folder))
@@ -80,9 +82,9 @@ def look(folder: str, stream_id: str) -> Tail:
 
 
 def forward(folder: str, tail: Tail) -> Tail:
-    """The current tail, found from an earlier one. Without new entries, this costs two ``stat`` calls; with n new
-    entries, O(log n) ``stat`` calls and two reads. If the entries after the earlier tail have been deleted, the folder
-    is listed.
+    """A partition's current tail, found from an earlier one. Without new entries, this costs two ``stat`` calls; with n
+    new entries, O(log n) ``stat`` calls and two reads. If the entries after the earlier tail have been deleted, the
+    folder is listed.
     """
     low = tail.sequence
     if not os.path.exists(path_of(folder, low + 1)):
@@ -145,8 +147,8 @@ def _beyond(folder: str, tail: Tail) -> Tail:
 
 
 def _existing(folder: str, tail: Tail, sequence: int) -> Tail | None:
-    """The tail after an entry, which is made durable first, in case its writer died before doing so. None if the entry
-    was deleted meanwhile.
+    """The tail after the entry with the number ``sequence``. The entry is made durable first, in case its writer died
+    before doing so. None if the entry was deleted meanwhile.
     """
     disk.sync_folder(folder)
     entry = read(folder, sequence)

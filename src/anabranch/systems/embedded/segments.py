@@ -89,7 +89,9 @@ class SegmentWriter:
         self._rows += batch.num_rows
 
     def close(self) -> SegmentRef:
-        """Make the segment and its name durable, so that an entry never names a missing file."""
+        """Make the segment and its name durable, so that an entry never names a missing file. Returns a reference to
+        the segment, for the entry.
+        """
         if self._writer is None or self._sink is None:
             return SegmentRef(file="", rows=0, bytes=0, slot=self._slot, partition=self._partition)
         self._writer.close()

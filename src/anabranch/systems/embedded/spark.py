@@ -25,7 +25,7 @@ FORMAT = "anabranch-embedded"
 
 
 def streamed(spark: SparkSession, system: EmbeddedSystem, reading: Reading) -> DataFrame:
-    """The records of a stream."""
+    """See :meth:`anabranch.systems.reading.spark.SparkSide.streamed`."""
     given = {**options(reading), "root": str(system.log.root)}
     return spark.readStream.format(FORMAT).options(**given).load()
 

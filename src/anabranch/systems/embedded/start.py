@@ -15,7 +15,7 @@ __all__ = ["ALL", "Start", "decode", "encode", "gone", "of_manifest", "of_segmen
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of the first entry that is kept, and the offset at which it begins. Both can only rise.
+    """The number of the first entry that is kept, and the offset at which this entry begins. Both can only rise.
 
     Readers ignore entries below ``sequence`` that still exist. ``controls`` contains each lane's last control record
     from the entries below ``sequence``, in order.
@@ -55,7 +55,7 @@ def read(path: str) -> Start:
 
 
 def decode(raw: bytes, path: str) -> Start:
-    """Parse the file. Raises what :func:`read` raises."""
+    """Parse the content of ``start.json``. Raises what :func:`read` raises."""
     return layout.decode(raw, _DECODER, path)
 
 
@@ -64,7 +64,7 @@ def encode(start: Start) -> bytes:
 
 
 def write(path: str, start: Start) -> None:
-    """Write the file durably. The caller must exclude other writers."""
+    """Write ``start.json`` durably. The caller must exclude other writers."""
     disk.replace(path, encode(start))
 
 

@@ -47,12 +47,12 @@ class Trimmed:
 
 
 def before(offset: int) -> Due:
-    """Selects entries whose records all come before an offset."""
+    """A function that selects the entries whose records all come before ``offset``."""
     return lambda entry: entry.base + entry.rows <= offset
 
 
 def expired(of: Partition, retention: Retention, now: int) -> Due:
-    """Selects entries that a retention doesn't keep. ``now`` is in Unix milliseconds."""
+    """A function that selects the entries that a retention doesn't keep. ``now`` is in Unix milliseconds."""
 
     @cache
     def kept_from() -> int:

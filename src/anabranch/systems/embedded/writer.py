@@ -40,8 +40,8 @@ class LaneWriter:
     ) -> bool:
         """Add segments to a partition, in order of slot, as this lane's ``batch`` there.
 
-        Returns False, and adds nothing, if there is nothing to add, or if the lane has already published this batch or
-        a later one. ``control`` is published even without rows.
+        Returns whether an entry was added. None is added if there is nothing to add, or if the lane has already
+        published this batch or a later one. ``control`` is published even without rows.
 
         Raises:
             FencedError: a newer process has the lane, or the lane is closed. Stop and write nothing more.

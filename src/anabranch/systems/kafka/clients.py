@@ -33,7 +33,7 @@ class _Demoted:
 
 
 def librdkafka(settings: KafkaSettings) -> dict[str, Any]:
-    """Properties of confluent-kafka's clients. Those in ``[systems.kafka] client`` take precedence.
+    """Properties of confluent-kafka's clients. Properties in ``[systems.kafka] client`` take precedence.
 
     Raises:
         ConfigError: a reference can't be resolved, a file can't be read, a server's address isn't valid, or the user or
@@ -51,8 +51,8 @@ def librdkafka(settings: KafkaSettings) -> dict[str, Any]:
 
 
 def java(settings: KafkaSettings) -> dict[str, str]:
-    """Properties of Java's clients, without Spark's prefix ``kafka.``. Those in ``[systems.kafka] spark`` take
-    precedence.
+    """Properties of Java's clients, without Spark's prefix ``kafka.``. Properties in ``[systems.kafka] spark``
+    take precedence.
 
     The truststore is passed as a path, the key and the certificate as contents.
 

@@ -59,7 +59,12 @@ _PASSING = {
 
 
 class Health:
-    """What a client reports about its connections while a call waits for an answer."""
+    """What a client reports about its connections while a call waits for an answer.
+
+    Attributes:
+        refused: the error with which a broker has refused the client; None if none has.
+        last: the text of the last error; empty if there was none.
+    """
 
     def __init__(self) -> None:
         self.refused: KafkaError | None = None
@@ -182,7 +187,9 @@ class Cluster:
         )
 
     def check(self, health: Health, deadline: float) -> None:
-        """Raise an error if the broker has refused the client, or if the deadline has passed."""
+        """Raise an error if a broker has refused the client whose health this is, or if the deadline, on the monotonic
+        clock, has passed.
+        """
         if health.refused is not None:
             raise self.explained(health.refused, "connecting")
         if time.monotonic() > deadline:

@@ -119,9 +119,9 @@ class Holder:
     def produce(
         self, topic: str, records: pa.RecordBatch, partitions: npt.NDArray[Any], check: Callable[[], None]
     ) -> None:
-        """Queue records in the columns of ``RECORD_SCHEMA``. A record that the producer refuses, for example because it
-        is too large, is added to ``lost``, and KafkaException is raised. ``check`` is called from time to time, and may
-        raise an error to stop writing.
+        """Queue records in the columns of ``RECORD_SCHEMA``, each for its partition in ``partitions``. A record that
+        the producer refuses, for example because it is too large, is added to ``lost``, and KafkaException is raised.
+        ``check`` is called from time to time, and may raise an error to stop writing.
         """
         produce, poll = self._producer.produce, self._producer.poll
         rows = _rows(records, partitions)
@@ -152,14 +152,16 @@ class Holder:
         check()
 
     def mark(self, reader: Markers, slot: int, marker: Marker, deadline: float) -> None:
-        """Add a marker to the transaction. Readers of the slot's marker wait until the transaction ends."""
+        """Add a marker to the transaction. Readers of the slot's marker wait until the transaction ends.
+        ``deadline`` is on the monotonic clock.
+        """
         offsets, group = [reader.place(slot, marker)], reader.group_metadata()
         send, producer = self._producer.send_offsets_to_transaction, self._producer
         _retried(lambda left: _bounded(lambda: send(offsets, group, left), min(left, _LONGEST), producer), deadline)
 
     def commit(self, deadline: float) -> None:
-        """Commit the transaction. The outcome is then decided, but readers see the records some milliseconds later. A
-        process that initializes the id or reads the marker waits until then.
+        """Commit the transaction, before ``deadline`` on the monotonic clock. The outcome is then decided, but readers
+        see the records some milliseconds later. A process that initializes the id or reads the marker waits until then.
         """
         try:
             _retried(self._producer.commit_transaction, deadline)
@@ -210,8 +212,8 @@ def _note(lost: list[LostRecord], error: KafkaError | None, message: Message) ->
 
 @contextmanager
 def _unmasked() -> Iterator[None]:
-    """Replace a SystemError by its cause, if that is a KafkaException: confluent-kafka raises a SystemError if a fatal
-    error and a delivery report occur in one call.
+    """Inside ``with``, a SystemError whose cause is a KafkaException is replaced by that cause: confluent-kafka raises
+    a SystemError if a fatal error and a delivery report occur in one call.
     """
     try:
         yield

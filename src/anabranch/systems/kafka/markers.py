@@ -232,7 +232,7 @@ def peeked(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iter
 
 
 def lanes(settings: KafkaSettings, job: str) -> set[str]:
-    """The lanes of a job that have markers."""
+    """The lanes of a job that have markers. Raises AnabranchError if not all consumer groups can be listed."""
     admin = AdminClient(librdkafka(settings))  # must live until the answer is there
     listed = admin.list_consumer_groups(request_timeout=_PATIENCE).result()
     if listed.errors:

@@ -134,7 +134,8 @@ class KafkaPublisher:
 
     def settle(self) -> None:
         """Wait until the records are visible: a transaction counts as committed before the brokers have marked its end
-        in the partitions. Wait at most ``_SETTLING`` seconds, because transactions of other lanes may be open there.
+        in the partitions. Wait at most ``_SETTLING`` seconds, because transactions of other lanes may be open in the
+        same partitions.
         """
         mine = [stream for stream, system in self._lane.systems.items() if system == "kafka"]
 

@@ -33,7 +33,8 @@ FETCHING = {
 
 
 def streamed(spark: SparkSession, system: KafkaSystem, reading: Reading) -> DataFrame:
-    """The committed records of a stream. ``reading.until`` has no effect, because Spark's source has no such option."""
+    """A streaming DataFrame with a stream's committed records. ``reading.until`` has no effect, because Spark's
+    source has no such option."""
     topic = system.topic(reading.stream)
     begin = {str(p): offset for p, offset in sorted(reading.starting.items())}
     settings = {

@@ -174,13 +174,15 @@ class Topics:
         self._wait_everywhere(stream, partitions)
 
     def starts(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
-        """The offset at which each partition begins (default: all partitions)."""
+        """The offset at which each of these partitions (by default, all) begins."""
         return self._offsets(stream, OffsetSpec.earliest(), COMMITTED, partitions)  # type: ignore[no-untyped-call]
 
     def ends(
         self, stream: str, partitions: Iterable[int] | None = None, isolation: IsolationLevel = COMMITTED
     ) -> dict[int, int]:
-        """The last stable offset of each partition (default: all); with ``UNCOMMITTED``, the high watermark."""
+        """The last stable offset of each of these partitions (by default, all); with ``UNCOMMITTED``, the high
+        watermark.
+        """
         return self._offsets(stream, OffsetSpec.latest(), isolation, partitions)  # type: ignore[no-untyped-call]
 
     def at(self, stream: str, unix_ms: int, partitions: Iterable[int]) -> dict[int, int]:

@@ -58,7 +58,8 @@ class SlotWriter:
     epoch: int
 
     def open(self, slot: int, batch: int) -> SlotTransaction:
-        """Take a slot for a batch. Its former owner can't write any more.
+        """Take a slot for a batch, and return the slot's part of the batch, to be written. The slot's former owner
+        can't write any more.
 
         After an error, except FencedError, open the same batch again; it takes effect only once.
 
@@ -134,7 +135,8 @@ class SlotTransaction:
     """A slot's part of a batch. ``commit`` makes all of it visible to readers; without a commit, they never see any of
     it. Not thread-safe.
 
-    Use it in ``with``: if it isn't committed, it is aborted. After an error, except FencedError, open the batch again.
+    Use it in ``with``: if it isn't committed in the block, it is aborted. After an error, except FencedError, open the
+    batch again.
     If the slot has already committed this batch or a later one, ``done`` is true, and nothing is written.
     """
 

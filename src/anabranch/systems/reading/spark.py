@@ -56,7 +56,9 @@ class SparkSide(Protocol):
     """The sources that are written in Python. A session registers them."""
 
     def streamed(self, spark: SparkSession, system: Any, reading: Reading) -> DataFrame:
-        """The records of a stream, in the columns of ``SCHEMA`` or of ``BARE``."""
+        """A streaming DataFrame with the records that ``reading`` describes, in the columns of ``SCHEMA`` or, with
+        ``reading.bare``, of ``BARE``.
+        """
         ...
 
     def plain(self, system: Any, streams: Mapping[int, str]) -> PlainWriter:
@@ -67,12 +69,12 @@ class SparkSide(Protocol):
 
 
 def spark_side(system: System) -> SparkSide:
-    """What a system provides for Spark."""
+    """The module that the system names in ``System.spark``."""
     return cast(SparkSide, importlib.import_module(system.spark))
 
 
 def streamed(spark: SparkSession, system: System, reading: Reading) -> DataFrame:
-    """The records of a stream."""
+    """See :meth:`SparkSide.streamed`. Works with every system."""
     given = {**options(reading), "system": base64.b64encode(pickle.dumps(system)).decode()}
     return spark.readStream.format(FORMAT).options(**given).load()
 
@@ -88,7 +90,7 @@ def options(reading: Reading) -> dict[str, str]:
     - ``partitions``: a JSON list of partition numbers.
     - ``starting``: JSON with the start offset of each partition.
     - ``until``: JSON with the offset before which reading stops, for some partitions.
-    - ``max_rows``: the limit of a batch while the query has no read limit.
+    - ``max_rows``: the largest number of records in a batch while the query has no read limit.
     - ``lane``, ``commits``: the lane's id and commit folder, for tests that kill a process at a crash point.
     - ``bare``: ``true`` to leave out headers and timestamps.
     - ``loss``: ``fail`` to fail if records are gone, ``skip`` to skip them.
@@ -190,7 +192,7 @@ class Reader(DataSourceStreamReader):
         return {"stream": self._stream, "id": self.id(), "positions": told}
 
     def _kept(self, positions: dict[int, int]) -> dict[int, int]:
-        """The positions. Where records are gone and may be skipped, the position of the oldest existing record."""
+        """The positions. Where records are gone and may be skipped, the offset of the oldest existing one instead."""
         if not self._skips_lost:
             return positions
         begins = self.begins()

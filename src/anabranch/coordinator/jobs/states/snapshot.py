@@ -21,7 +21,7 @@ class LaneView(msgspec.Struct, frozen=True, kw_only=True):
     held: bool = False
     """Whether a process may still be running the lane."""
     error: str | None = None
-    """Why the lane failed; None: it hasn't failed."""
+    """Why the lane failed; None if it hasn't failed."""
     starved: bool = False
     """Whether a lane upstream, or a predecessor, has failed, so this lane can't reach the end of its inputs."""
     closing: bool = False
@@ -46,7 +46,7 @@ class Snapshot:
 
     @property
     def failure(self) -> str | None:
-        """The error that the deployment keeps, or else the first error of any lane."""
+        """The error that the deployment keeps, or else the first error of any lane; None if there is no error."""
         return self.error or next((lane.error for lane in self.lanes if lane.error is not None), None)
 
     @property
@@ -75,8 +75,8 @@ class Transition:
 
 
 def interrupted(snapshot: Snapshot, doing: str) -> Transition | None:
-    """The transition, if any, that interrupts a state in which lanes should run. ``doing`` can become part of the
-    reason, as in "the process that was draining it died".
+    """The transition that interrupts a state in which lanes should run; None if nothing interrupts the state. ``doing``
+    is a phrase for the reason: with "was draining", the reason can be "the process that was draining it died".
     """
     if snapshot.start_wanted:
         return Transition(to=DeploymentState.STARTING, why=f"the process that {doing} it died")
