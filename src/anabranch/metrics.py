@@ -47,7 +47,7 @@ _DRAINS = {
     "stages": "Stages of a draining job with lanes that haven't drained.",
     "lanes": "Lanes of a draining job that haven't drained.",
     "records": "Records that a draining job still has to read.",
-    "windows": "Windows of a draining job that are still open, counted over all keys.",
+    "windows": "Rows of state that a draining job still has to emit, for example one for each open window and key.",
 }
 
 

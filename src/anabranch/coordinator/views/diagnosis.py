@@ -360,7 +360,9 @@ def _stuck(status: JobStatus, at: float, change: ChangeProgress | None) -> Itera
                 rule="drain-stuck" if status.drain is not None else "function-slow",
                 subject={"lane": lane.lane.id},
                 summary=f"lane {lane.lane.id}: {report.drain.stuck}",
-                why="it works on it for longer than it may" if report.drain.overdue else "",
+                why="it has taken more than a minute, and the job has no message_timeout"
+                if report.drain.overdue
+                else "",
                 cure=f"see anabranch status {status.job}",
             )
 
