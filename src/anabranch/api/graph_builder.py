@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Any
 
@@ -9,6 +10,9 @@ from anabranch.api import arguments
 from anabranch.api.arguments import caller
 from anabranch.errors import GraphError
 from anabranch.model.graph import Graph, Node
+
+_LONGEST = 95
+"""The longest name that is derived, in characters; a number may follow. (Users may give names of 100 characters.)"""
 
 
 class GraphBuilder:
@@ -43,19 +47,21 @@ class GraphBuilder:
         derived: str,
         function: Any = None,
     ) -> Node:
-        """Add an operator, and return it with its number.
+        """Add an operator to the graph. Returns its node; nodes are numbered from 0 in the order of the calls.
 
         Args:
+            kind: the kind of operator, such as ``where``.
             inputs: the numbers of the nodes whose rows the operator gets.
             args: the operator's arguments; those that are None are left out.
-            name: the name that the user gave; if None, ``derived`` is used.
-            derived: the default name. Each run of characters that a name can't contain is replaced with a dash, and
-                dashes at both ends are removed; ``operator`` if nothing is left. If another operator has the name, a
-                number is appended.
+            name: the name that the user gave; None to make a name from ``derived``.
+            derived: a text. To make a name from it, each run of characters that a name can't contain is replaced with a
+                dash, and dashes at both ends are removed. If nothing is left, the name is ``operator``. The end of a
+                long name is replaced with a hash. If another operator has the name, ``-2`` is appended (or ``-3``, and
+                so on).
             function: the function or processor that the operator calls; None if there is none.
 
         Raises:
-            GraphError: the name isn't allowed, or another operator has it.
+            GraphError: ``name`` isn't allowed, or another operator has it.
         """
         taken = {node.name for node in self._nodes}
         where = caller()
@@ -80,6 +86,8 @@ class GraphBuilder:
 
 def _unique(derived: str, taken: set[str]) -> str:
     base = re.sub(r"[^A-Za-z0-9._-]+", "-", derived).strip("-") or "operator"
+    if len(base) > _LONGEST:
+        base = f"{base[: _LONGEST - 9]}-{hashlib.sha256(base.encode()).hexdigest()[:8]}"
     name, count = base, 1
     while name in taken:
         count += 1

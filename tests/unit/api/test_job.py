@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anabranch import Job
+from anabranch.api import arguments
 from anabranch.api.first_rows import FirstRows
 from anabranch.api.stream import Stream
 from anabranch.errors import GraphError
@@ -99,7 +100,8 @@ def test_a_given_name_stands_and_a_derived_one_gives_way() -> None:
     assert [node.named for node in job.graph.nodes] == [True, False, True, True]
 
 
-@given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=4))
+@given(st.lists(st.text(min_size=1, max_size=40), min_size=1, max_size=12))
+@example(["a_column_with_a_long_name_" + "x" * n for n in range(12)])
 def test_a_derived_name_is_always_one_that_could_be_given(columns: list[str]) -> None:
     job = Job("j")
     stream = job.read("in")
@@ -110,6 +112,18 @@ def test_a_derived_name_is_always_one_that_could_be_given(columns: list[str]) ->
     for name in derived:
         assert all(c.isascii() and (c.isalnum() or c in "._-") for c in name), name
         assert name[0].isalnum(), name
+        arguments.check_name("operator", name)
+
+
+def test_long_names_that_differ_at_their_ends_stay_different() -> None:
+    job = Job("j")
+    columns = [f"a_column_with_a_long_name_{n}" for n in range(12)]
+    stream = job.read("in")
+    stream.partition_by(*columns)
+    stream.partition_by(*columns[:-1], "other")
+    one, other = names(job)[1:]
+    assert len(one) == len(other) == 95
+    assert one != other
 
 
 def test_streams_never_change_so_branches_are_free() -> None:

@@ -167,4 +167,5 @@ def reason(error: Exception) -> str:
     cause = getattr(error, "java_exception", None)
     while cause is not None and cause.getCause() is not None:
         cause = cause.getCause()
-    return str(error if cause is None else cause.toString()).strip().splitlines()[0]
+    said = str(error if cause is None else cause.toString()).strip()
+    return said.splitlines()[0] if said else type(error).__name__
