@@ -55,8 +55,9 @@ def say(line: str, level: str = "") -> None:
     """Print a line for the user on stderr, whatever the log level is. If the log is JSON, the line becomes an event.
 
     Args:
-        level: the event's level. By default, it is "warning" or "error" if the line begins with that word and a colon,
-            and "info" otherwise.
+        line: the text. If it begins with "warning:" or "error:", this word isn't part of an event's text.
+        level: the event's level; by default, the level that this word names or, without such a word, "info". Not used
+            if the log is text.
     """
     if _format[-1] == "text":
         _write(line)

@@ -119,7 +119,7 @@ def distance(within: str) -> int:
 
 
 def joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """The columns of the stream, each with the column of the table that it must equal.
+    """Maps each column of the stream by which rows are joined to the column of the table that it must equal.
 
     Args:
         on: a column that both the stream and the table have, several such columns, or a mapping from columns of the

@@ -13,7 +13,7 @@ __all__ = ["FirstRows"]
 
 
 class FirstRows(Processor):
-    """Passes the first rows of each key.
+    """Passes on the first rows of each key.
 
     Args:
         limit: the largest number of rows that pass for each key.

@@ -12,8 +12,8 @@ ON_DRAIN = -1
 
 @dataclass(frozen=True)
 class DrainedTask:
-    """A task that has drained. All results of the task's stage for the records that the task read have been written,
-    including those of windows and timers. Later stages may still be draining.
+    """A task that has drained: the task has processed all its records, and its stage has written all results of these
+    records, including those of windows and timers. Later stages may still be draining.
 
     Attributes:
         job: the job's name.

@@ -74,10 +74,10 @@ class Job:
         """Call a function for each task that has drained, before the task's container ends. Use this method as a
         decorator.
 
-        The function runs in the container's driver process, after all results of the task's stage for the records that
-        the task read have been written, including those of windows and timers. Later stages may still be draining. If
-        the function raises an exception, or if the container dies before it has reported the drain, the function is
-        called again, so the function should be idempotent.
+        The function runs in the container's driver process. By then, the task has processed all its records, and its
+        stage has written all results of these records, including those of windows and timers. Later stages may still be
+        draining. If the function raises an exception, or if the container dies before it has reported the drain, the
+        function is called again, so it should be idempotent.
 
         Args:
             function: takes one :class:`~anabranch.api.hooks.DrainedTask`, with the names of the job, stage and task.
@@ -131,12 +131,13 @@ class Job:
             event_time: the ``timestamp`` column that says when the event in a record happened. Required for event-time
                 windows and timers, and for :meth:`Stream.join`.
             watermark: how much older a record can be than the newest record of its partition, such as ``"10 minutes"``.
-                Required with ``event_time``.
-            event_time_range: the range of plausible event times: the earliest date, and how long after the end of the
-                day (in UTC) on which the batch was planned an event time can be. The default is
-                ``("1900-01-01", "1 day")``. A record whose event time is outside the range is treated as
-                ``[job] on_error`` says (by default, it becomes a dead letter), and does not move the watermark.
-            broadcast: let every task read the whole stream.
+                Required with ``event_time``. Records that are even older may be late (see :meth:`Stream.window`).
+            event_time_range: a pair that says which event times are plausible. The first part is the earliest date. The
+                second part says how far an event time can be in the future: this long after the end of the day (in UTC)
+                on which the record's batch was planned. The default is ``("1900-01-01", "1 day")``. A record whose
+                event time is outside the range is treated as ``[job] on_error`` says (by default, it becomes a dead
+                letter), and does not move the watermark.
+            broadcast: let every task read the whole stream, so each record is processed once per task.
             start: where to begin in a stream for which the job has no position, ``"earliest"`` or ``"latest"``. This
                 applies to a new job, to a stream that a new version begins to read, and after a reset. A partition that
                 is added to the stream later is read from its beginning.

@@ -15,6 +15,8 @@ __all__ = ["Processor"]
 class Processor:
     """The base class of processors, which process messages one at a time, with state and timers for each key.
 
+    A subclass defines ``on_message`` and, if it uses timers, ``on_timer``.
+
     Declare state as class attributes. Inside ``on_message`` and ``on_timer``, such an attribute is the state of the
     current key. All other attributes should be constants: they don't belong to a key, and changes to them may be lost.
 
@@ -49,7 +51,8 @@ class Processor:
         raise NotImplementedError
 
     def on_timer(self, key: dict[str, Any], at: datetime, timers: Timers) -> Iterable[dict[str, Any]] | None:
-        """Called once for each due timer, after the messages of the batch. A key's earliest timer comes first.
+        """Called once for each due timer, after the messages of the batch. A key's earliest timer comes first. Yields
+        or returns rows, in the same form as ``on_message`` (see :class:`Processor`).
 
         Args:
             key: the columns of the stage key, by name.

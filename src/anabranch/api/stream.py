@@ -87,7 +87,7 @@ class Stream:
 
         Args:
             function: takes a ``pyarrow.RecordBatch`` with up to 10,000 rows of one partition, in order, and returns a
-                RecordBatch or a Table with any number of rows.
+                RecordBatch or a Table with any number of rows. Rows for which it fails become dead letters by default.
             schema: the columns of the result, such as ``"tailnum string, n int"``. Default: the input's.
             name: the operator's name.
 
@@ -114,9 +114,9 @@ class Stream:
         """Replace each message with any number of messages.
 
         Args:
-            function: takes a message as a dict and returns an iterable of rows. The function may be ``async``, and may
-                be a generator or an async generator. If one of the rows is invalid, none of them is used, and the
-                message becomes a dead letter by default.
+            function: takes a message as a dict and returns an iterable of rows, as in :meth:`map`. It may be ``async``,
+                a generator or an async generator. If it raises an exception, or one of the rows is invalid, none of the
+                rows is used, and the message becomes a dead letter by default.
             schema: the columns of the result. Default: the input's.
             name: the operator's name.
 
@@ -129,8 +129,8 @@ class Stream:
         which is faster.
 
         Args:
-            function: takes a message as a dict and returns ``True``, ``False`` or ``None``. The function may be
-                ``async``.
+            function: takes a message as a dict and returns ``True`` to keep it, or ``False`` or ``None`` to drop it.
+                May be ``async``. If it raises an exception, the message becomes a dead letter by default.
             name: the operator's name.
 
         Example: ``flights.filter(lambda flight: flight["dest"] in OURS)``.
@@ -164,13 +164,13 @@ class Stream:
     ) -> Stream:
         """Pair each row with the rows of another stream that have the same stage key and a similar event time.
 
-        Both streams need event time, and key columns of the same names and types. A pair is emitted as soon as both
-        rows have been read. Rows wait in state until the watermark shows that no partner can come any more.
+        Both streams need event time, and key columns of the same names and types. A pair has this stream's columns and
+        then the other's, without the key, but no event time. It is emitted as soon as both rows have been read. Rows
+        wait in state until the watermark shows that no partner can come. Rows older than the watermark are dropped.
 
         Args:
             other: another stream of the same job.
-            within: the largest distance between the two event times, in either direction, such as ``"10 minutes"``.
-                Inclusive.
+            within: the largest distance (inclusive) of the two event times, in either direction, such as ``"1 hour"``.
             how: ``"inner"`` or ``"left"``. With ``"left"``, a row of this stream without a partner is emitted once,
                 with nulls, when the watermark shows that no partner can come any more.
             prefix: a prefix for the names of the other stream's columns, except those of the key.

@@ -50,6 +50,7 @@ class Timers:
     def now(self) -> datetime | None:
         """The current time on the operator's clock: the watermark, or the time at which the batch was planned. None if
         there is no watermark yet, if the watermark isn't after the beginning of 1970, or if the operator has no timers.
+        In the last batch of a drain, a time in the year 9999 (see :attr:`draining`).
         """
         if self.draining:
             return _END
@@ -57,9 +58,10 @@ class Timers:
 
     @property
     def draining(self) -> bool:
-        """Whether this is the last batch of a drain; False if the operator has no timers. In this batch, ``now`` is in
-        the year 9999, every timer fires, and new timers are discarded. Since Python has no later years, ``now`` plus a
-        duration is ``now`` itself; and ``now`` stays in UTC if you convert it to a zone that has reached a later year.
+        """Whether this is the last batch of a drain; False if the operator has no timers. In this batch, every timer
+        fires, new timers are discarded, and ``now`` is in the last second of the year 9999, the last year that Python
+        knows. If ``now`` plus a duration would be in a later year, the sum is ``now`` itself. If ``now`` would be in a
+        later year in another time zone, ``now.astimezone`` leaves it in UTC.
         """
         return self._now >= INFINITY
 

@@ -111,15 +111,16 @@ def plain(containers: int) -> Placing:
 
 
 def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> Seating:
-    """The seat of each task of ``stages``.
+    """Assign the tasks of ``stages`` to the seats in ``where``. These are the criteria, in order of importance:
 
-    Balance comes first: of each stage's tasks, each seat gets the floor or the ceiling of the average number. Then each
-    partition is read in few containers (see :func:`placement.place`), and then, if racks count, the cost decides. If
-    ``rules.first`` is ``traffic``, the cost comes before the number of containers.
+    1. Balance: of each stage's tasks, each seat gets the floor or the ceiling of the average number.
+    2. Each partition is read in few containers (see :func:`placement.place`).
+    3. If racks count, the cost (see :class:`Seating`) is low; otherwise, few tasks move. If racks count, and
+       ``rules.first`` is ``traffic``, this comes before the number of containers.
 
-    There is one exception: if racks count, and if traffic comes first or no two tasks of a stage read the same
-    partition, the strategy ``min_traffic`` balances only two totals over all stages: the number of stateful tasks, and
-    the number of all tasks.
+    The strategy ``min_traffic`` can relax the balance: only two totals over all stages are balanced, the number of
+    stateful tasks and the number of all tasks. It does so if racks count and, in addition, ``rules.first`` is
+    ``traffic`` or no two tasks of a stage read the same partition.
 
     The order of the arguments' elements doesn't matter. If the seats of the result are passed as ``former``, and
     ``non_overlap_cost`` isn't 0, no task moves.
@@ -233,8 +234,9 @@ def _containers_first(stages: Sequence[StageModel], problem: Problem, where: Whe
 
 
 def _bound(problem: Problem) -> float:
-    """A lower bound on the cost of placements that balance each stage. If no partition is read by more than n tasks of
-    a stage, each task accounts for at least 1/n of the cost of what it reads, wherever the other tasks are.
+    """A lower bound on the cost of any placement that balances each stage: the sum of the stages' bounds. Tasks of a
+    stage in one seat can share the traffic cost of a partition. If at most n tasks of the stage read any one partition,
+    a task's part of this cost is at least 1/n, so the solver gets the stage with the traffic cost divided by n.
     """
     from anabranch.assignment.racks import solver
 
@@ -252,8 +254,9 @@ def _bound(problem: Problem) -> float:
 
 
 def _traffic_first(stages: Sequence[StageModel], problem: Problem, where: Where) -> Seating:
-    """The solver's placement, after the tasks of each stage and rack have been distributed anew among the rack's seats:
-    with few moves, and with tasks that read the same partitions in one seat if there is room.
+    """The solver's placement, improved: the tasks that a stage has in a rack are distributed anew among the rack's
+    seats, with few moves, and with tasks that read the same partitions in one seat if there is room. Each seat keeps
+    its number of tasks of the stage, so the balance and the cost stay the same.
     """
     from anabranch.assignment.racks import solver
 

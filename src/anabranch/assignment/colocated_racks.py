@@ -38,18 +38,18 @@ def place(
     traffic_cost: int,
     move_cost: int,
 ) -> tuple[dict[str, str], float]:
-    """The seat of each member, by name, and the total cost.
+    """Place the members. Returns each member's seat, by name, and the total cost.
 
-    A *group* is the tasks that read the same partitions. :func:`placement.place` makes two balanced placements: one
-    with few moves, and one with few racks per group. If one of the two reads a partition in fewer seats on average, the
-    other one is dropped. In each placement that remains, groups with the same numbers of tasks and of partitions
-    exchange the room that they have in seats, such that the total cost is the least. The result is the cheaper
-    placement. A seat with any task of a group reads everything that the group reads.
+    A *group* is the tasks that read the same partitions. A seat with any task of a group reads all partitions of the
+    group. :func:`placement.place` makes two balanced placements: one that moves few tasks, and one that spreads each
+    group over few racks. If partitions are read in fewer seats, on average, under one of them, the other is dropped.
+    Within each remaining placement, groups of the same size (as many tasks, and as many partitions) swap places so that
+    the total cost is as low as possible. The cheapest result is returned.
 
     Args:
         racks: the rack of each seat.
         load: how many tasks of other stages each seat has.
-        traffic_cost: the cost of a partition that a seat reads from another rack.
+        traffic_cost: the cost, per unit of weight, of a partition that a seat reads from another rack.
         move_cost: the cost of a task that moves.
     """
     tasks = [member.task for member in members]
@@ -103,11 +103,17 @@ def _matched(
     traffic_cost: int,
     move_cost: int,
 ) -> list[tuple[list[Member], _Piece, int]]:
-    """Match groups with pieces at the least total cost. Returns each group with its piece and the pair's cost.
+    """Give each group one piece, at the least total cost. Returns each group with its piece and the cost of the pair.
 
-    In the network, a group has an arc to each combination of racks in which a piece is, and to each piece with the
-    former seat of one of the group's tasks. The least cost is the same as with an arc to each piece, because all other
-    pieces in the same racks cost the group the same.
+    In the network, a group has an arc to each piece that contains a former seat of the group's tasks. Among the other
+    pieces, those in the same racks cost the group the same. So for each combination of racks, one arc stands for them.
+
+    Args:
+        groups: groups that read equally many partitions and have equally many tasks.
+        pieces: how many groups get each piece; in total, as many as there are groups.
+        racks: the rack of each seat.
+        traffic_cost: the cost, per unit of weight, of a partition that a seat reads from another rack.
+        move_cost: the cost of a task that moves.
     """
     kinds = sorted(pieces)
     sets = sorted({_racks_of(kind, racks) for kind in kinds})

@@ -13,8 +13,12 @@ __all__ = ["Lineage"]
 
 
 class Lineage:
-    """The former seats of a stage's tasks, by the names that the tasks had then. Buckets of different factors are
-    nested, so the bucket numbers in these names say which former tasks had the keys of a split or merged task."""
+    """Looks up the former seats of a stage's tasks, even if the factor has changed since then. Buckets of different
+    factors are nested, so the bucket numbers in tasks' names say which former tasks had the keys of a task.
+
+    Args:
+        previous: the former seat of each task, by the name that the task had then.
+    """
 
     def __init__(self, previous: Mapping[str, str]) -> None:
         self._seats = previous
@@ -24,8 +28,9 @@ class Lineage:
             self._parts[base].setdefault(factor, {})[bucket] = seat
 
     def seat(self, task: str) -> str | None:
-        """The seat that had ``task``; None if the task is new. If the factor has changed, it is the seat that had the
-        most of the former tasks with this task's keys and, of several such seats, the one with the lowest number.
+        """The former seat of ``task``; None if no seat had the task or any of its keys. If the factor has changed, the
+        result is the seat that had the most of the former tasks with this task's keys. Of several such seats, it is the
+        one with the lowest number.
         """
         if task in self._seats:
             return self._seats[task]

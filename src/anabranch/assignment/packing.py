@@ -12,9 +12,10 @@ __all__ = ["Line"]
 
 
 class Line:
-    """The groups in a line, cut where one seat ends and the next begins.
+    """Places groups of tasks in seats, in few pieces. A *piece* is the tasks of one group that are in one seat.
 
-    A cut is clean if it falls between two groups or at the end of the line. The number of pieces is the number of
+    The groups form a line of tasks, which is divided among the seats: there is a cut at the end of each seat's part. A
+    cut is *clean* if it falls between two groups or at the end of the line. The number of pieces is the number of
     groups plus the number of seats, minus the number of clean cuts. No placement has fewer pieces than the line with
     the most clean cuts. If all groups are equally large, the number of clean cuts depends only on the order of the
     seats' sizes. Groups, and seats of the same size, are taken in such an order that few tasks move.
@@ -62,8 +63,11 @@ class Line:
         return self.placed
 
     def _by_gain(self, seat: str, left: int) -> Iterable[int]:
-        """The numbers of the groups that aren't begun, by falling gain (see :meth:`_gain`). Groups that had no task in
-        this seat are equivalent if they have the same size and the same number of new tasks, so these aren't sorted.
+        """The numbers of the groups of which no task is placed yet, the largest :meth:`_gain` first. Groups with the
+        same gain come in the order of their numbers.
+
+        Groups that had no task in this seat have the same gain if they have the same size and the same number of tasks
+        that aren't in ``homes``. So only groups that had tasks in this seat are sorted; the others are merged in.
         """
         if not self.homes:  # nothing is gained anywhere
             return list(self.groups)
@@ -115,9 +119,9 @@ class Line:
         return min(best, key=lost)
 
     def _gain(self, number: int, seat: str, left: int) -> tuple[int, int, int]:
-        """The gain if ``seat``, with room for ``left`` tasks, takes as much of a group as it can: the number of tasks
-        that stay minus the number of tasks that other seats lose. The result is a tuple, so that of equal gains, the
-        one with more tasks that stay is larger and, if these are equal too, the one of the earlier group.
+        """How good it is if ``seat``, with room for ``left`` tasks, takes as many tasks of a group as it can. Returns
+        three numbers, to be compared in this order, where larger is better: the number of tasks that stay in this seat
+        minus the number of tasks that other seats lose; the number of tasks that stay; minus the group's number.
         """
         held = self.held[number]
         taken = min(left, len(self.groups[number]))
@@ -126,8 +130,12 @@ class Line:
 
 
 def _clean_cuts(seats: Counter[int], floor: int, group_sizes: set[int]) -> dict[tuple[int, int], int]:
-    """The largest possible number of clean cuts, by the number of seats of the floor size, and of the ceiling size,
-    that aren't filled yet. If the groups differ in size, any cut might be clean, so every cut is counted.
+    """The largest possible number of clean cuts (see :class:`Line`) when certain seats are still to be filled. The keys
+    are pairs: how many of these seats have the size ``floor``, and how many the size ``floor + 1``. If the groups
+    differ in size, any cut might be clean, so every cut is counted.
+
+    Args:
+        seats: the total number of seats of each size.
     """
     unit = group_sizes.pop() if len(group_sizes) == 1 else 1
     clean: dict[tuple[int, int], int] = {}

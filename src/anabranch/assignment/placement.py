@@ -23,13 +23,22 @@ def place(
     previous: Mapping[str, str] | None = None,
     load: Mapping[str, int] | None = None,
 ) -> dict[str, str]:
-    """The seat of each task of one stage, by name, in the order of the tasks' indexes.
+    """The seat of each task, by the task's name, in the order of the tasks' indexes.
 
-    Every seat gets the floor or the ceiling of the average number of tasks. The ceiling goes to the seats that had the
-    most tasks and, of seats that had equally many, to those with the fewest tasks of other stages (``load``). Among
-    such placements, partitions are read in few containers: the fewest possible if all groups of tasks that read the
-    same partitions are alike (see :func:`_is_uniform`). Among those, few tasks move from their ``previous`` seats: the
-    fewest possible if no two tasks read the same partition. The order of the arguments' elements doesn't matter.
+    These are the criteria, in order of importance:
+
+    1. Every seat gets the floor or the ceiling of the average number of tasks. The ceiling goes to the seats that had
+       the most tasks and, of seats that had equally many, to those with the lowest ``load``.
+    2. Partitions are read in few containers: the fewest possible if all groups of tasks that read the same partitions
+       are alike (see :func:`_is_uniform`).
+    3. Few tasks move: the fewest possible if no two tasks read the same partition.
+
+    The order of the arguments' elements doesn't matter.
+
+    Args:
+        tasks: the tasks of one stage.
+        previous: the tasks' former seats, by the names that the tasks had then.
+        load: how many tasks of other stages each seat has; 0 for a seat that is missing here.
 
     Raises:
         ConfigError: there are no seats.

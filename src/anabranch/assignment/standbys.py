@@ -53,9 +53,13 @@ def place(
 
 
 def numbered(keepers: Sequence[str], former: Mapping[str, int]) -> dict[int, str]:
-    """Numbers a lane's standbys from 0, and maps each number to the process that maintains the standby. ``keepers`` are
-    these processes. A process keeps its number in ``former`` if that number is less than the number of standbys; of
-    several processes with the same number, the first by name keeps it.
+    """Number a lane's standbys from 0. Returns the process that maintains each standby, by the standby's number.
+
+    Args:
+        keepers: the processes that maintain the lane's standbys, one each.
+        former: the former numbers of processes. A process keeps its number if that is less than the number of standbys;
+            of several processes with the same number, only the first by name keeps it. The other processes get the
+            remaining numbers, in the order of their names.
     """
     found: dict[int, str] = {}
     for keeper in sorted(keepers):

@@ -77,8 +77,8 @@ class LaneCopy:
 def settled(
     partitions: Mapping[Place, PartitionCopy], lanes: Iterable[LaneCopy]
 ) -> tuple[dict[Place, int], dict[str, Batch]]:
-    """How many of the publications in each partition's ``later`` become part of the backup, and the batch from which
-    each lane continues, by the lane's id.
+    """Two results: how many of each partition's ``later`` publications, counted from the first, become part of the
+    backup; and the batch from which each lane continues, by the lane's id.
 
     Raises:
         MovedOnError: the copies can't be made to fit together.
@@ -93,8 +93,9 @@ def settled(
 
 
 def _batch(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: dict[Place, int]) -> Batch:
-    """The batch from which a lane continues. If the backup needs more records for this, raises the counts in
-    ``taken``; then call this again for all lanes. Raises MovedOnError if the copies can't be made to fit together.
+    """The batch from which a lane continues, if the backup takes the first ``taken[place]`` of each partition's
+    ``later`` publications. If this batch requires more publications, increases the counts in ``taken``; the caller must
+    then call this again for all lanes. Raises MovedOnError if the copies can't be made to fit together.
     """
     within = _last_within(lane, partitions, taken)
     if within > lane.planned:

@@ -14,11 +14,13 @@ __all__ = ["Mirror", "copy_all"]
 
 
 class Mirror:
-    """Mirrors the files and folders that ``names`` lists. A file is copied again if its size or its modification time,
-    by the source's clock, has changed.
+    """Keeps a copy of some files and folders up to date. Each :meth:`refresh` copies the files that are new, or whose
+    size or modification time (by the source's clock) has changed, and removes files that are gone from the source.
 
-    In ``names``, put a file that refers to other files before those files. Then, after a refresh, the copy contains
-    every file to which one of its files refers.
+    Args:
+        names: the files and folders, relative to ``source`` and ``target``, in the order in which they are copied. Put
+            a file that refers to other files before those files. Then, after a refresh, the copy contains every file to
+            which one of its files refers.
     """
 
     def __init__(self, source: Tree, target: Tree, names: Sequence[str]) -> None:

@@ -45,7 +45,8 @@ def kept(job: str, tree: Tree) -> JobRows:
 
 
 def at_rest(rows: JobRows, places: Mapping[str, Any], why: str) -> JobRows:
-    """The job's rows as they are restored: no process runs the job.
+    """A copy of a job's rows, as a restore stores them: no process runs the job. An active deployment is stopped,
+    running lanes are planned, and containers have lost their seats. The epoch is raised by :data:`EPOCHS_AHEAD`.
 
     Args:
         places: the settings that say where lanes and streams are now. They replace the settings with which the job was

@@ -63,8 +63,14 @@ def _redirect(token_path: Path, address: str) -> str:
 
 
 def _url(settings: CoordinatorSettings, job: str | None) -> str:
-    """The URL of the coordinator that serves the job. Without a job, that of the configured coordinator, of the one
-    that leads on a store that several machines can reach, or of any on this machine that uses the store."""
+    """The URL of the coordinator that serves ``job``. If ``job`` is None, the URL of the configured coordinator or, if
+    there is none, of the coordinator that leads on the store (if several machines can reach the store), or of any that
+    serves a job of the store on this machine.
+
+    Raises:
+        NotFoundError: there is no such job.
+        ConflictError: there is no such coordinator.
+    """
     if job is not None:
         with connect.client(settings, job) as client:
             return client.url

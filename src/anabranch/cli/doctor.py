@@ -162,9 +162,10 @@ def _store(settings: Settings) -> str:
 
 
 def _of_systems(settings: Settings) -> dict[str, Callable[[Settings], str]]:
-    """Each system's own checks, and a check of its Spark connector if it has one. For a system that has no settings and
-    isn't used by any stream, the connector isn't looked up in a Maven repository, and the system's own checks are made
-    only if it needs folders.
+    """The checks of all systems, by name: each system's own checks, and a check of its Spark connector if it has one.
+
+    A system is *wanted* if it has settings, or if a stream uses it. Only the connector of a wanted system is looked up
+    in a Maven repository. The own checks of a system that isn't wanted are made only if it needs folders.
     """
     found: dict[str, Callable[[Settings], str]] = {}
     systems = Systems(settings)

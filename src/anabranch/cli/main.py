@@ -63,7 +63,7 @@ _ORDER = [
 
 
 class _Verbs(TyperGroup):
-    """The verbs. Each is a function, or a Typer ``app``, in the module with its name.
+    """The verbs. Each is a function, or a Typer ``app``, in the module of the same name.
 
     These modules are imported on demand, because importing all of them takes more than a second.
     """

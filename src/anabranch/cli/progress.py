@@ -48,8 +48,9 @@ def kept(settings: Settings, kept: JobModel | None) -> None:
 
 
 def rejected(report: LaneReport) -> str:
-    """How many dead letters a lane has written (and how many of them are late rows), and how many rows and groups of
-    late rows were dropped, as text that leaves out numbers that are 0; empty if all are 0.
+    """The numbers of rows that a lane rejected, as text, such as ``3 dead, 1 of them late, 2 dropped, 1 late groups``:
+    dead letters, late rows among them, rows that were dropped, and groups of late rows that were dropped. Numbers that
+    are 0 are left out; if all are 0, the text is empty.
     """
     late = sum(report.event_time.late.values())
     dropped = (("dropped", report.event_time.dropped), ("late groups", report.event_time.late_groups))
@@ -186,8 +187,9 @@ def batches(status: JobStatus) -> list[str]:
 
 
 def spent(seconds: Mapping[str, float]) -> str:
-    """A batch's duration, and the share of each phase in it, as text: the longest phase first, phases below 1 % left
-    out. Empty if ``seconds``, the duration of each phase, has no entries or only zeros.
+    """A batch's duration and the share of each phase in it, as text, such as ``of 8 s: functions 75%, reading 25%``.
+    The longest phase comes first; phases below 1 % are left out. ``seconds`` is the duration of each phase; if it has
+    no entries, or only zeros, the text is empty.
     """
     total = sum(seconds.values())
     shares = sorted(seconds.items(), key=lambda each: -each[1]) if total else []

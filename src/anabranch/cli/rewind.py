@@ -42,8 +42,18 @@ def rewind(
 
 
 def wished(to: str, state: str | None, dry: bool = False) -> RewindRequest:
-    """The request to rewind. ``to`` can name a JSON file with offsets by SSP. Raises NotFoundError if the file doesn't
-    exist, and UsageError if it can't be read or has another content, or if ``state`` is invalid."""
+    """The request to rewind.
+
+    Args:
+        to: a JSON file with offsets by SSP, whose name must end in ``.json``; otherwise, ``earliest`` or a time, which
+            isn't checked here.
+        state: ``keep`` or ``clear``; None if it isn't given.
+        dry: whether the rewind is only planned.
+
+    Raises:
+        NotFoundError: the file doesn't exist.
+        UsageError: the file can't be read, has another content, or names no SSP; or ``state`` is invalid.
+    """
     if state is not None and state not in set(StateHandling):
         raise UsageError(f"--state can't be {state!r}", f"give {' or '.join(StateHandling)}")
     place = _positions(Path(to)) if to.endswith(_SUFFIX) else to

@@ -45,8 +45,10 @@ def scale(
 
 
 def followed(client: Client, job: str, change: ScaleResult | RewindResult, timeout: float | None) -> str:
-    """Print how many lanes a change closes and starts, and wait until it is done, unless ``timeout`` is None. Returns
-    the text to print afterwards. Raises the errors of :func:`wait`, and ConflictError if the change was undone.
+    """Print how many lanes a change closes and starts. Then, if ``timeout`` isn't None, wait until the change is done.
+    Returns the end of the sentence that reports the change: that all lanes run or, without waiting, an empty text.
+
+    Raises the errors of :func:`wait`, and ConflictError if the change was undone.
     """
     progress.say(f"job {job}: {len(change.closing)} lane(s) are closed, {len(change.lanes)} follow them")
     if timeout is None:

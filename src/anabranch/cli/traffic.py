@@ -20,8 +20,12 @@ _STYLE = "body{font-family:sans-serif;margin:2em}figure{display:inline-block;mar
 
 def show(console: Console, before: Traffic | None, after: Traffic | None, why_not: str = "") -> None:
     """Print how many partitions each rack reads from each rack, before and after a change, and how many are read across
-    racks. ``before`` is None for a job that isn't started yet. If racks aren't known (``after`` is None), print only
-    ``why_not``.
+    racks.
+
+    Args:
+        before: the traffic before the change; None for a job that isn't started yet.
+        after: the traffic after the change; None if racks aren't known. Then no traffic is printed.
+        why_not: why racks are ignored when tasks are placed. Printed first, unless it is empty.
     """
     if why_not:
         console.print(f"racks are ignored when tasks are placed: {why_not}")

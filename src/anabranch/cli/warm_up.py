@@ -14,10 +14,12 @@ _ENDS_WITHIN = 10.0
 
 
 class WarmUp:
-    """A warm-up, which :meth:`begin` starts. At the end of the ``with`` block, it is asked to end early. A session on a
-    cluster isn't warmed up.
+    """Warms up a Spark session in a thread: :meth:`begin` starts a job (see :func:`anabranch.cli.warming.warm`). Use
+    this in a ``with`` block, at whose end the job is asked to end early. A session on a cluster isn't warmed up.
 
-    ``is_done`` is True when the warm-up has ended, successfully or not.
+    Attributes:
+        begun: whether :meth:`begin` was called.
+        is_done: whether the warm-up has ended, successfully or not.
     """
 
     def __init__(self, spark: Any) -> None:

@@ -12,12 +12,16 @@ __all__ = ["AutoscaleSettings"]
 
 
 class AutoscaleSettings(Section):
-    """Lets the coordinator choose a job's factor, from ``min`` to ``max``, so that, if possible, Python functions work
-    on each bucket for at most the share ``target_busy`` of the time, and a backlog is worked off within
-    ``target_lag_seconds``. After a change, the factor stays the same for ``cooldown``, but is raised earlier if a
-    backlog would take longer. In a deployment's first generation, ``cooldown`` doesn't keep the factor from being
-    raised. After a change was undone, the factor stays the same for ten times ``cooldown``, even if a backlog takes
-    longer.
+    """Lets the coordinator choose a job's factor so that two targets are met, if possible.
+
+    Attributes:
+        min: the smallest factor that is chosen; a power of two.
+        max: the largest factor that is chosen; a power of two.
+        target_busy: the first target: Python functions work on each bucket for at most this share of the time.
+        target_lag_seconds: the second target: a backlog is worked off within this time.
+        cooldown: how long the factor stays the same after a change. It can be raised earlier if a backlog would take
+            longer than ``target_lag_seconds``, and in a deployment's first generation. After a change was undone, it
+            stays the same for ten times ``cooldown``, without these exceptions.
     """
 
     min: int = 1

@@ -22,11 +22,12 @@ PREFIX = "ANABRANCH__"
 
 
 def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str, Any] | None = None) -> Settings:
-    """Read the settings and make their paths absolute.
+    """Read the settings from the configuration file and from environment variables, which take precedence. Relative
+    paths become absolute: they are resolved from the file's folder or, without a file, from the working folder.
 
     Args:
-        file: the configuration file, which must exist; None to look for ``anabranch.toml``.
-        beside: a job file, whose folder is searched for ``anabranch.toml`` before the working folder is.
+        file: the configuration file, which must exist; None to look for ``anabranch.toml``, which need not exist.
+        beside: a job file. Its folder is searched for ``anabranch.toml`` before the working folder is.
         over: sections of settings that take precedence over the file and the environment.
 
     Raises:

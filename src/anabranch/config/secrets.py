@@ -68,7 +68,7 @@ def without_passwords(text: str) -> str:
 
 
 def without_login(url: str) -> str:
-    """``url`` with ``***`` in place of all that may be a login, even if the URL is malformed."""
+    """``url`` with ``***`` in place of everything that may be a login, even if the URL is malformed."""
     return _TO_THE_LAST_AT.sub(r"\1***@", url)
 
 

@@ -13,7 +13,8 @@ _SECRET = re.compile(r"secret|password|token|access[._-]?key", re.IGNORECASE)
 
 
 class SparkSettings(Section):
-    """Settings of Spark sessions: the ``master`` of containers' sessions, the memory, and further properties."""
+    """Settings of Spark sessions: the ``master`` that containers use, the memory of the driver's JVM, and further
+    properties."""
 
     master: str | None = None
     memory: str = "2g"

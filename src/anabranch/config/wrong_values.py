@@ -16,8 +16,9 @@ _TABLES = frozenset({"dict_type", "model_type"})
 
 
 def explanation(setting: str, first: ErrorDetails) -> str:
-    """What is wrong with a setting's value. The value is shown only if it is a number, a text or null, no name in
-    the setting's path suggests a secret, and it isn't a text in the place of a table.
+    """What is wrong with a setting's value, according to Pydantic's error ``first``. The value is shown only if it is a
+    number, a text or null, no name in the setting's path suggests a secret, and it isn't a text in the place of a
+    table.
     """
     why = without_passwords(first["msg"].removeprefix("Value error, "))
     value = first.get("input")

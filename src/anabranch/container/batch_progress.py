@@ -55,9 +55,9 @@ class ProgressSample:
     """A batch's progress at a moment.
 
     Attributes:
-        worked: the seconds for which functions have worked on each bucket, by the numbers of task (at factor 1) and
-            bucket.
-        tasks: the largest number of Spark tasks in which a function has been running at the same time.
+        worked: for how many seconds functions have worked on each bucket. A key is the number of a task at factor 1,
+            and the number of the bucket.
+        tasks: the largest number of Spark tasks in which functions of one operator have been running at the same time.
     """
 
     progress: BatchProgress
@@ -239,10 +239,12 @@ class Tracker:
         return 1.0 if known is None and operator.late and operator.rows and under_way else known
 
     def _behind(self, operator: Operator) -> float:
-        """The seconds that an operator after the sources' Spark stage needs for its remaining rows, at the speed of its
-        running Spark tasks. (Finished Spark tasks don't count, because they may have been much faster.) 0 for any other
-        operator; also 0 if the remaining rows or the speed aren't known, or if Spark tasks report the rows received
-        from each partition (see :meth:`_slowest`).
+        """The seconds that an operator needs for its remaining rows, at the speed of its running Spark tasks. (Finished
+        Spark tasks don't count, because they may have been much faster.)
+
+        0 if the operator publishes rows, or runs in the Spark stage that reads the sources; if its remaining rows or
+        its speed aren't known; or if its Spark tasks report the rows received from each partition (see
+        :meth:`_slowest`).
         """
         ratio = self._ratio(operator) if operator.late and operator.label != PUBLISHING else None
         if ratio is None or any(task.told.received for task in operator.tasks):
@@ -258,8 +260,10 @@ class Tracker:
         return 1.0 if end <= first else min(1.0, max(0, received.offset + 1 - first) / (end - first))
 
     def _by_received(self, operator: Operator, received: Sequence[tuple[TaskCounts, Received]]) -> float:
-        """An operator's progress, from 0 to 1. The total number of its rows is estimated, for each partition, from the
-        rows received so far, and from the share of the partition's planned records that has been received.
+        """An operator's progress, from 0 to 1: the share of its rows that it has processed. Its total number of rows is
+        estimated as the sum over partitions: the rows received from the partition, divided by the share of the
+        partition's planned records that has been received. A partition from which nothing was received yet is assumed
+        to give as many rows per planned record as the others.
         """
         expected: dict[Partition, float] = defaultdict(float)
         seen = covered = 0.0
@@ -310,9 +314,9 @@ class Tracker:
         return part / max(now - self._since, _SURE_AFTER), now - begun >= _WINDOW
 
     def _buckets(self, functions: Sequence[Operator]) -> dict[str, int]:
-        """The number of rows, by bucket, that were processed by the slowest operator: of the operators with functions,
-        the one that has processed the fewest rows. If there are more than ``_MOST_BUCKETS`` buckets, only those with
-        the fewest rows.
+        """How many rows of each bucket the slowest operator has processed, by the bucket's text form. The slowest
+        operator is the one of ``functions`` that has processed the fewest rows. Contains only the ``_MOST_BUCKETS``
+        buckets with the fewest rows, in ascending order of rows; {} without functions.
         """
         if not functions:
             return {}

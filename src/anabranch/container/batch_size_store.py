@@ -40,9 +40,14 @@ class BatchSizeStore:
         self._noted = monotonic()
 
     def note(self, rows: int, *, ends: bool = False) -> None:
-        """Record that a batch of the lane can have up to ``rows`` records. The size is written only if it differs
-        enough from the last size that was written and, except in the lane's last call (``ends``), only if the last
-        write was more than a few seconds ago. Until then, only lanes of this process know the size.
+        """Record that a batch of the lane can have up to ``rows`` records. Errors of the storage are ignored.
+
+        The size is ignored if it is nearly the last written one. It isn't written yet if this object was made, or has
+        written a size, within the last few seconds. In this case, only lanes of this process know the size until a
+        later call.
+
+        Args:
+            ends: whether this is the lane's last call, in which a size is written without delay.
         """
         key, size = _key(self._lane_folders, self._lane), {self._lane.factor: StoredSize(rows, _partitions(self._lane))}
         low, high = sorted((rows, self._rows))

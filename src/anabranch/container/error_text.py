@@ -65,7 +65,7 @@ class Failure:
         reasons: lines that say what led to the failure, or where it was noticed.
         cure: what the user can do.
         remedy: what may help without the user.
-        awaits: what the lane waits for, if waiting is the remedy.
+        awaits: what the lane waits for, if waiting is the remedy; otherwise empty.
         unless_full: the failure to report instead if no disk is full; None if that needn't be checked.
     """
 
@@ -187,10 +187,14 @@ def _kinds() -> Iterator[_Kind]:
 
 
 def failure(error: BaseException, home: str = "") -> Failure:
-    """The failure to report for an error. A stack frame in the job's folder, ``home``, shows which line of the job's
-    code failed.
+    """The failure to report for an error.
 
-    If the job's own code has failed, waiting can help only if a disk is full: see :attr:`Failure.unless_full`.
+    If the error's text names a known problem outside the job, such as a full disk, the remedy is to wait. But if the
+    job's own code has failed, waiting can help only if a disk is full: see :attr:`Failure.unless_full`.
+
+    Args:
+        home: the job's folder. If the error has a stack frame in this folder, the frame shows which line of the job's
+            code failed.
     """
     failed = _failure(error, home)
     if isinstance(error, DamagedError | FencedError | UsageError):

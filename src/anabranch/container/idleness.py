@@ -23,8 +23,13 @@ class Idleness:
         self._seen: dict[str, tuple[int, float]] = {}
 
     def carry(self, idle: Collection[str], positions: Positions, ends: Positions) -> dict[str, int]:
-        """Mark as idle the SSPs that were ``idle`` when the lane last ended, unless they are known to have new records:
-        that is, unless their ``ends`` are beyond their ``positions``. Returns the marked SSPs with their positions.
+        """Mark SSPs as idle when a lane starts, because they were idle when the lane last ended. Returns the marked
+        SSPs with their positions.
+
+        Args:
+            idle: the SSPs that were idle when the lane last ended. Those of them without a position aren't marked.
+            ends: the end offsets, as far as they are known. SSPs with an end offset beyond their position aren't
+                marked.
         """
         still = {ssp: positions[ssp] for ssp in idle if ssp in positions and positions[ssp] >= ends.get(ssp, -1)}
         self._seen |= {ssp: (at, -self._patience) for ssp, at in still.items()}

@@ -93,8 +93,12 @@ class Inputs:
         return {ssp.partition: read.get(ssp.partition, self._starting.get(ssp, 0)) for ssp in mine}
 
     def check(self, folder: Folder) -> None:
-        """Check the streams. The query also checks them, but a lane with nothing left to read may end before its query
-        does so.
+        """Check that the lane's streams are the ones that it has read so far, and have lost no records that the lane
+        has read or has yet to read. The query also checks the streams, but a lane with nothing left to read may end
+        before its query does so.
+
+        Args:
+            folder: the lane's folder, which has the ids of the streams, and the lane's positions.
 
         Raises:
             NotFoundError: a stream is gone.

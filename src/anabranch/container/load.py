@@ -26,6 +26,7 @@ class _Sample:
     """The figures at one time.
 
     Attributes:
+        at: the time, in seconds on any clock.
         seconds: how long batches ran since the previous sample.
         ends: the sum of the inputs' end offsets.
         done: how many records the lane's attempt had read.

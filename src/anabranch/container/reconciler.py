@@ -52,6 +52,8 @@ class Container:
     """One container of a job.
 
     Args:
+        job: the job whose lanes the container runs.
+        coordination: how the container reaches its coordinator.
         period: the longest time between two turns of the loop, in seconds.
         replaced: the replacements of this process so far; None if the process can't be replaced.
         trace: records the details of the error with which a lane has failed.
@@ -89,8 +91,8 @@ class Container:
         self._hook = DrainHook(job.functions, lambda: [keeper.lane for keeper in tuple(self._keepers.values())])
 
     def run(self, registration: Registration, leaving: threading.Event | None = None) -> None:
-        """Take a seat, and start and stop lanes until the coordinator says that nothing is left to run, or ``leaving``
-        is set.
+        """Take a seat, and start and stop lanes until the coordinator says that nothing is left to run and all lanes
+        have ended, or until ``leaving`` is set. All lanes are then stopped.
 
         Raises:
             FencedError: the seat was lost, for example because a newer process has taken it; everything was stopped.
@@ -101,7 +103,11 @@ class Container:
         self.serve(DirectHeartbeats(self._coordination, seat_lease), leaving)
 
     def serve(self, heartbeats: Heartbeats, leaving: threading.Event | None = None) -> None:
-        """Like :meth:`run`, but with a seat that was taken before.
+        """Start and stop lanes as :meth:`run` does, but with a seat that was taken before.
+
+        Args:
+            heartbeats: exchanges heartbeats for this seat.
+            leaving: if this event is set, all lanes are stopped, and the call returns.
 
         Raises:
             FencedError: the seat was lost; everything was stopped.
@@ -165,8 +171,9 @@ class Container:
         self.standbys.want(answer.copies)
 
     def _not_too_early(self, answer: HeartbeatResponse) -> Iterator[WantedLane]:
-        """The wanted lanes. A lane that should close is kept running while its successors are being prepared, to
-        shorten the pause in output. Its batches are brief from then on, so that it can end soon afterwards.
+        """The wanted lanes. If a lane that runs here should close while its successors are still being prepared, here
+        or in other containers, it is yielded with ``closing=False``: it keeps running for now, which shortens the pause
+        in output. Its batches are brief from then on, so that it can end soon afterwards.
         """
         self._closing = []
         for each in answer.wanted:

@@ -1,9 +1,9 @@
 """Decides whether a failed lane gets another attempt, and whether its process is replaced. Pure: no clock, no threads,
 no Spark.
 
-If the Java process is broken, further attempts in it can't help. So if a lane fails repeatedly, for an unknown reason
-or because of the Java process, both processes, Java and Python, are replaced, if possible, before the lane counts as
-failed. Lanes then continue as after a crash.
+If a lane fails repeatedly because of the Java process, or for an unknown reason, further attempts in the same process
+may not help. Both processes, Java and Python, are then replaced, if possible, before the lane counts as failed. All
+lanes of the process continue as after a crash.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ def step(remedy: Remedy, *, attempts_left: bool, processes_left: bool) -> Step:
 
 @dataclass(frozen=True)
 class Restarts:
-    """How many times in a row a process was replaced.
+    """The replacements of a process so far.
 
     Attributes:
+        number: how many there were in a row without progress of the failed lane between them.
         batches: the highest batch that each lane was known to have committed at the last replacement (-1: none).
         why: the reason for the last replacement.
     """
@@ -53,8 +54,11 @@ class Restarts:
     why: str = ""
 
     def after(self, lane: str, batches: Mapping[str, int], why: str) -> Restarts | None:
-        """The replacements so far and the next one, which counts as the first in a row if the failed lane has made
-        progress since the last replacement; None if there would be too many in a row.
+        """The record of replacements for the process that replaces this one; None if this would be more than ``MOST``
+        replacements in a row without progress.
+
+        If the failed lane has committed a batch since the last replacement, the next replacement counts as the first in
+        a row.
 
         Args:
             lane: the failed lane; empty if the Java process has ended, in which case progress of any lane counts.

@@ -29,6 +29,7 @@ class SeatLease:
     """A container's lease of its seat. Not thread-safe.
 
     Args:
+        me: the coordinator's answer to the request for the seat.
         registered_at: when the seat was requested, on ``clock``.
         clock: seconds on a clock that keeps running while the machine sleeps.
         stops_because: why the container stops before its lease ends if it can't reach its coordinator; empty if it

@@ -47,12 +47,16 @@ class TimeSpent:
     def look(
         self, operators: Iterable[Operator], now: float, step: str, stepped: float
     ) -> tuple[dict[str, float], str]:
-        """The seconds of each phase until ``now``, and the current phase.
+        """The seconds that the batch has spent in each phase until ``now``, and the current phase. The current phase is
+        the driver's step or, while the driver is computing, the phase that took most of the last ``_RECENT`` seconds.
 
-        The driver's times are known: ``stepped`` is when it reached its current ``step``. The time of Spark tasks is
-        divided according to their reports. Time that a Spark task spends in Java counts as state if the task gets rows
-        that were brought together by key, and otherwise as reading. Time before publishing in which no Spark task
-        runs counts as reading, too.
+        Publishing and committing take the time that the driver spends in these steps. The time before is divided by the
+        reports of Spark tasks. Time that a Spark task spends in Java counts as state if the task gets rows that were
+        brought together by key, and otherwise as reading. Time in which no Spark task runs counts as reading, too.
+
+        Args:
+            step: what the driver is doing: "computing", "publishing" or "committing".
+            stepped: when the driver began this step, on the same clock as ``now``.
         """
         if step != COMPUTING:
             self._steps.setdefault(step, stepped)

@@ -11,10 +11,11 @@ PACE = 0.9
 
 
 def now(reached: int, elapsed: float, wall: int) -> int:
-    """A lane's time in Unix ms. If the lane's time is ahead of the machine's clock, because the clock was set back or
-    the lane ran on another machine, the lane's time passes more slowly until the clock has caught up.
+    """A lane's processing time in Unix ms: the time on the machine's clock, or a later time if the lane's time is ahead
+    of this clock. The lane's time then passes more slowly, at ``PACE``, until the clock has caught up.
 
-    So closed windows stay closed, and no open window closes early.
+    The lane's time can be ahead because the clock was set back, or because the lane ran on another machine. It never
+    goes back, so closed windows stay closed, and no open window closes early.
 
     Args:
         reached: the lane's last time, in Unix ms.

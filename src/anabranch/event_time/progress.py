@@ -165,7 +165,8 @@ def joined(several: Iterable[tuple[Progress, Collection[str]]]) -> Progress:
 
 
 def cleared(left: Progress, ssps: Iterable[str], writers: Iterable[str]) -> Progress:
-    """The initial event time of a lane that takes nothing over from its predecessor.
+    """The initial event time of a lane that takes nothing over from its predecessor. It has no watermark. It contains
+    only how far the control records of each SSP were read, and which lanes' reports no longer count.
 
     Args:
         left: the event time with which the predecessor ended.

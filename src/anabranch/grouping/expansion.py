@@ -42,19 +42,23 @@ def base_partitions(stage: StageModel) -> dict[str, int]:
 
 
 def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: int, containers: int) -> StageModel:
-    """The stage with new inputs and a new factor.
+    """The stage as it is after a change of its inputs, its factor or the number of containers.
 
-    No former generations are needed, because the stage itself records under which partitions its state was first
-    written. Unless the grouper is ``all``, unchanged inputs give the same tasks at factor 1, each divided by the new
-    factor.
+    In a stateful stage, each partition goes to the task that has the state of the partition's keys, according to
+    ``stage.base``. A stateless stage is grouped like a new stage, but with ``cogroup``, it keeps its number of tasks
+    (at factor 1) if that is possible. So if the inputs stay the same, the tasks at factor 1 stay the same, too, unless
+    the grouper is ``all``: then there is one task for each container.
 
     Args:
+        inputs: the stage's inputs after the change, with their partition counts.
         before: the stage's current factor.
+        factor: the factor after the change.
+        containers: the number of containers after the change.
 
     Raises:
-        ConflictError: a stream has fewer partitions than before; or, in a stateful stage, its partition count isn't a
-            multiple of the count that it had when state was first written, or of the number of ``cogroup`` tasks (at
-            factor 1); or, with ``ssp``, the order of the inputs has changed.
+        ConflictError: a stream has fewer partitions than before; with the grouper ``ssp``, the order of the inputs has
+            changed; or, in a stateful stage, a stream's partition count isn't a multiple of the count that the stream
+            had when state was first written or, with ``cogroup``, of the number of tasks (at factor 1).
     """
     known = partitions(stage)
     for each in inputs:

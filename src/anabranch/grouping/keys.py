@@ -38,15 +38,16 @@ class SingleGroup:
 
 
 def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> SeparatedKey | None:
-    """The first two streams in ``keyed`` whose records of the same key can be in different tasks; None if there are no
-    such streams.
+    """The first pair of streams in ``keyed`` whose records of the same key can be in different tasks; None if there is
+    no such pair.
 
-    Only the contents of the tasks matter, so this works for a user's own grouper and for an expanded job, too. If
-    producers write each key to partition ``hash(key) mod n`` of a stream with n partitions, partitions p and q of two
-    streams can share a key if p = q modulo the GCD of the two partition counts.
+    This assumes that producers write each key to partition ``hash(key) mod n`` of a stream with n partitions. Then
+    partition p of one stream and partition q of another stream can have a key in common if p = q modulo the GCD of the
+    two partition counts.
 
     Args:
-        keyed: streams with the same key columns.
+        tasks: the stage's tasks, formed by any grouper.
+        keyed: the streams to compare. They have the same key columns, and aren't broadcast.
     """
     owners: defaultdict[tuple[str, str, int, int], set[str]] = defaultdict(set)
     for task in tasks:

@@ -27,11 +27,16 @@ def group(request: Request) -> tuple[Task, ...]:
 
 
 def check_order(stage: str, previous: Sequence[str], inputs: Sequence[str]) -> None:
-    """Check that the previous generation's inputs, apart from those that are no longer read, are in the same order as
-    before, because tasks are numbered in this order. New inputs must come last.
+    """Check that a stage's old inputs are in the same order as before, and that new inputs come last. This is necessary
+    because tasks are numbered in the order of the inputs.
+
+    Args:
+        previous: the inputs in the previous generation. Those that are no longer read don't count.
+        inputs: the inputs in the next generation.
 
     Raises:
-        ConflictError: the order has changed; the message names the first stream that is in another place.
+        ConflictError: the order has changed, or a new input comes before an old one. The message names the first input
+            that is in another place.
     """
     kept = [name for name in previous if name in inputs]
     for was, now in zip(kept, inputs, strict=False):

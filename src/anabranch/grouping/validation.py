@@ -13,8 +13,11 @@ _CURE = "correct the grouper's function: every bucket of every SSP belongs to ex
 
 
 def check(request: Request, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
-    """Return ``tasks`` if every bucket of the stage's SSPs is in exactly one of them, no task has other SSPs, each has
-    the request's stage and broadcast SSPs, and the tasks have distinct names and are numbered in order, from 0.
+    """Return ``tasks`` unchanged, if a user's grouper formed them correctly:
+
+    - Each bucket of each SSP that isn't broadcast is in exactly one task, and no task has other SSPs.
+    - Each task has the request's stage, and exactly the request's broadcast SSPs.
+    - Each task has a name of its own, and its ``index`` is its place in ``tasks``, counted from 0.
 
     Raises:
         GraphError: one of these conditions isn't met; the message names the SSP or the task at fault.

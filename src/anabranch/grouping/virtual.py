@@ -13,9 +13,14 @@ __all__ = ["cut"]
 
 
 def cut(request: Request, bases: Iterable[tuple[TaskName, Sequence[SSP]]]) -> tuple[Task, ...]:
-    """The tasks of a stage, numbered in order (``index``). ``bases`` are its tasks at factor 1, with their whole SSPs.
+    """The tasks of a stage, in the order of their numbers (``index``).
 
-    No tasks are made from a base task without SSPs. The numbers that its tasks would have had stay unused.
+    Each base task is divided into as many virtual tasks as the factor says, one for each bucket. With factor f, those
+    of the base task at place n of ``bases`` have the numbers from n * f to n * f + f - 1. If a base task has no SSPs,
+    no tasks are made from it, and their numbers stay unused.
+
+    Args:
+        bases: the stage's tasks at factor 1, each with its name and its whole SSPs.
     """
     stage, broadcast = request.stage, request.broadcast
     tasks: list[Task] = []

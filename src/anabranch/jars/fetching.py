@@ -24,9 +24,13 @@ _CURE = f"name another Maven repository: --repository URL, or {VARIABLE}"
 
 
 def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) -> Path:
-    """Fetch the jars of a set, unless the cache has them, and return their folder. A new folder appears in the cache
-    only once it is complete. An existing folder gets only the jars that it lacks, because another process may be using
-    the folder.
+    """Fetch the jars of a set into the cache, unless all of them are there already, and return the set's folder.
+
+    A new folder appears in the cache only once it is complete. If the folder exists, but lacks jars, only these are
+    added, because another process may be using the folder.
+
+    Args:
+        say: called with a line of text before anything is fetched.
 
     Raises:
         AnabranchError: a jar can't be fetched or has the wrong checksum (in both cases, no jar was added to the cache),

@@ -105,13 +105,15 @@ def pack(home: Path) -> Artifact:
 
 
 def fingerprint(home: Path) -> str:
-    """A hash of the Python files below a folder, including files that git ignores. Used for code that is already
-    installed.
+    """A hash of the names and contents of the ``*.py`` files below a folder, for code that is already installed where
+    the job runs. The same files give the same hash on every machine.
+
+    Files that git ignores are included. Hidden files and folders, Python environments and ``__pycache__`` aren't.
 
     Raises:
         NotFoundError: ``home`` isn't a folder.
-        UsageError: the folder has no Python files, a file's name isn't allowed on other machines, or a link leads
-            elsewhere.
+        UsageError: the folder has no Python files, a file's name isn't allowed on other machines, or a link leads to a
+            file that isn't part of the job's code.
         AnabranchError: a file can't be read.
     """
     if not home.is_dir():

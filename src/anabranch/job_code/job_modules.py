@@ -75,7 +75,7 @@ class JobCode:
     Attributes:
         name: the name of the job file's module; '' if there is no job file.
         home: the folder from which modules are imported.
-        file: the job file, relative to ``home``.
+        file: the job file, relative to ``home``. ``sha256`` is the hash of its content.
         sources: a file with the text of the modules that the user's process has run; '' if modules are read from disk.
         path: further folders from which the user's process imports modules.
     """
@@ -257,10 +257,10 @@ def _read_code(dumped: str) -> JobCode:
 
 def importing(code: JobCode) -> ModuleType:
     """The module of a job file, imported if necessary. What the module prints during the import goes to stderr, because
-    stdout is used for data.
+    stdout is used for data. If :func:`enter_from_environment` has found code of the same name, that code is used
+    instead of ``code``, whose paths are those of the user's process.
 
-    ``code`` contains the paths of the user's process; a worker uses other paths if its environment gives them for the
-    same code. Without ``sources``, raises UsageError if the job file has changed since the job was started.
+    Raises UsageError if the code has no ``sources``, and the job file isn't the file with which the job was started.
     """
     with _entering:
         here = _given.get(code.name, code)

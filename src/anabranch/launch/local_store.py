@@ -11,8 +11,11 @@ __all__ = ["present_model"]
 
 
 def present_model(store_url: str, job: str) -> tuple[JobModel | None, bool]:
-    """The model of a job's current generation (None if the job is new or was reset), and whether the job was drained or
-    reset. For a store on a server, the result is None and False.
+    """The model of a job's current generation, and whether the job was drained or reset, according to the store at
+    ``store_url``.
+
+    The model is None if the job was reset. The result is (None, False) if the store doesn't exist, doesn't know the
+    job, or is on a server.
     """
     if address.is_on_server(store_url):
         return None, False

@@ -54,15 +54,15 @@ def prepare_tables(prepared: Prepared) -> None:
 
 
 def checked(plan: Plan, settings: Settings, lanes: Mapping[str, Lane], drained: bool) -> set[str] | None:
-    """Check the outputs of a job that is about to start. Returns the streams and tables that the job wrote before;
-    None if the job starts anew.
+    """Check the outputs of a job that is about to start. Returns the streams and tables that the job wrote before; None
+    if the job is new, or was drained or reset.
 
     Args:
         lanes: all lanes that the job has ever had, by id.
         drained: whether the job was drained or reset.
 
     Raises:
-        StateError: as for :func:`check_writers` and, if the job continues, :func:`check`.
+        StateError: as for :func:`check_writers` and, if the result isn't None, :func:`check`.
     """
     check_writers(plan, settings, lanes)
     if drained or not lanes:
@@ -90,10 +90,14 @@ def check(plan: Plan, settings: Settings, known: Collection[str]) -> None:
 
 
 def check_writers(plan: Plan, settings: Settings, known: Collection[str]) -> None:
-    """Check that no output of the job contains records of a lane of this job that the store doesn't know.
+    """Check that all lanes of this job that have written records to its outputs are known to the store. Unknown lanes
+    are those of a job with the same name in another store, or in a store that was lost.
+
+    Args:
+        known: the ids of all lanes of this job that the store knows.
 
     Raises:
-        StateError: an output contains records of a lane of this job that isn't in ``known``.
+        StateError: an output contains records of a lane that isn't in ``known``.
     """
     systems = Systems(settings, plan.model.job)
     written: dict[str, list[str]] = {}

@@ -38,8 +38,11 @@ class Prepared:
     """A job that can be started: it is planned, and the schema after each operator is known.
 
     Attributes:
-        known: as returned by :func:`anabranch.launch.outputs.checked`; None if outputs that don't exist are created,
-            because the job starts anew or another version of it is deployed.
+        schemas: the schemas after the operators, by the operator's id.
+        formats: the formats of the job's streams; streams that are missing are JSON.
+        known: the streams and tables that the job wrote before, as returned by
+            :func:`anabranch.launch.outputs.checked`. None if missing outputs are created, because the job starts anew,
+            or another version of it is deployed.
     """
 
     file: JobFile
@@ -78,7 +81,8 @@ def plan(
     """Plan the job for the streams as they are now.
 
     Args:
-        known: the model of the job's current generation, if any.
+        known: the model of the job's current generation, if any. It says which streams the job has read through
+            patterns, and how many partitions each stream had when state was first written.
         kept: for a start after a drain, the drained job's model, whose factor and number of containers the plan keeps.
         replaces: whether this version replaces the running one. If so, or if ``kept`` is given, an input that is bound
             to a pattern and already has streams gets no new ones.
@@ -122,8 +126,9 @@ def plan(
 
 
 def check_tables(graph: Graph, systems: Systems) -> None:
-    """Raises ConfigError if the settings bind an input or a dead-letter stream to a table, or if a table's settings are
-    wrong. Raises NotFoundError if a stream that the job uses as a table doesn't exist.
+    """Raises ConfigError if the settings bind an input, or the dead-letter stream of an input, to a table, or if the
+    settings of a table that the job writes are wrong. Raises NotFoundError if a stream that the job joins as a table
+    doesn't exist.
     """
     for stream in stages.read_streams(graph):
         if systems.is_table(stream) or systems.is_table(stages.dead_letters_of(stream)):
@@ -203,7 +208,8 @@ def start_message(
         until_caught_up: whether the job ends when it has caught up.
         program: what containers need to run the job; None if the job runs in this process.
         reset_state: whether a drained job begins without state.
-        settings: the settings that the fingerprint describes; None for those with which the job was planned.
+        settings: the settings from which the job's fingerprint is made; None for those with which the job was planned.
+            (A version that replaces a running one is planned with the running job's factor and number of containers.)
     """
     lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))
     return StartRequest(

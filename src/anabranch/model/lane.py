@@ -70,6 +70,10 @@ class AfterDrain(Document, frozen=True, kw_only=True):
 class Lane(Document, frozen=True, kw_only=True):
     """One streaming query for one group of a stage and a fixed set of tasks (docs/contributing/architecture.md).
 
+    If the lane's only predecessor never had a folder, and the lane isn't ``afresh``, it takes over the predecessor's
+    ``drained``; its ``rewind``, unless the lane has a ``rewind`` of its own; and, if the lane is stateful, its
+    ``afresh``.
+
     Attributes:
         group: the group that the lane runs: ``outputs-`` followed by the kind of its outputs, or the name of a stateful
             operator or of a ``foreach_batch``.
@@ -83,8 +87,8 @@ class Lane(Document, frozen=True, kw_only=True):
         beside: maps each co-writer, including the lane itself, to the lanes whose event time the co-writer reports: its
             predecessors and, for each predecessor that has had no batch of its own, also the lanes for which this
             predecessor would have reported.
-        outputs: the streams and tables that the lane writes. A stream has the partition count that the lane uses for
-            its whole life.
+        outputs: maps each stream that the lane writes to the stream's partition count, which the lane uses for its
+            whole life. Also contains the tables that the lane writes, with a number that means nothing.
         systems: the systems of those outputs that aren't in the embedded log.
         dead_letters: for each input stream from which the lane may write dead letters, the dead-letter stream.
         reports: the sources whose unreadable records this lane writes to their dead-letter streams. Of several lanes
@@ -97,15 +101,14 @@ class Lane(Document, frozen=True, kw_only=True):
             the lane has.
         added: the whole partitions that no predecessor has read. In each of them, the lane begins at the start that the
             ``read`` of the partition's stream declares.
-        afresh: whether no predecessor has done the lane's work before. If so, the lane begins without state. In each
-            SSP, the lane begins where the most advanced of its predecessors ended.
+        afresh: whether no predecessor has done the lane's work before. If so, the lane begins without state and, in
+            each SSP, at the highest offset at which a predecessor ended.
         rewind: where and with which state the lane begins, if a rewind, or the undoing of a rewind, has made it;
             otherwise None.
         drained: for one of the first lanes of the deployment after a drain or a reset, what the lane takes over. Such a
-            lane has no predecessors, and its ``starting`` and ``inherits`` are known when the lane is made. (A later
-            lane whose only predecessor never had a folder takes over the predecessor's ``drained``; its ``rewind``,
-            unless the lane has a ``rewind`` of its own; and, if the lane is stateful, its ``afresh``.)
+            lane has no predecessors, and its ``starting`` and ``inherits`` are known when the lane is made.
         starting: where the lane begins; known once all lanes in ``waits_for`` are closed.
+        opened: whether ``starting`` and ``inherits`` were determined from closed predecessors.
         inherits: the epoch under which each predecessor's folder was made. A predecessor that never had a folder is
             replaced by the entries of its own ``inherits``. Known at the same time as ``starting``.
         first_batch: the lane's first own batch. If the lane's folder was copied, earlier batches in the folder belong

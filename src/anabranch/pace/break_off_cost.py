@@ -19,13 +19,15 @@ differ by this much.)"""
 
 
 def is_worth_it(left: float, spent: float, *, gradual: bool, decided: bool | None = None) -> bool:
-    """Whether breaking a batch off saves enough time, compared with waiting ``left`` seconds for the batch's end.
-    Breaking off takes ``BROKEN_OFF`` seconds, and loses the ``spent`` seconds since the batch began.
+    """Whether breaking a batch off saves enough time: more than 0.5 seconds or, if the batch is gradual, 1.5 seconds.
+
+    Waiting for the batch's end takes ``left`` seconds. Breaking off takes ``BROKEN_OFF`` seconds, and loses the
+    ``spent`` seconds since the batch began.
 
     Args:
         gradual: whether the batch is gradual; see the beginning of this module.
         decided: an earlier decision about the same batch: whether it is broken off; None if there is none. The decision
-            stands unless this would cost more than ``_CLOSE`` seconds, because ``left`` is only an estimate.
+            changes only if the other choice has become better by more than one second, because ``left`` is an estimate.
     """
     gain = left - spent - _least(gradual)
     return gain > (0.0 if decided is None else -_CLOSE if decided else _CLOSE)
@@ -45,14 +47,15 @@ def likelihood(whole: float, spent: float, unsure: float, *, gradual: bool) -> f
 
 
 def mean_loss(whole: float, delay: float, *, gradual: bool) -> float:
-    """The seconds that are lost on average if a change is made at a random moment of a batch. In the batch's first
-    part, breaking off loses the seconds since the batch began, and ``BROKEN_OFF`` seconds. Later, the batch isn't
-    broken off, and nothing is lost.
+    """The seconds that are lost on average if a change is made at a random moment of a batch.
+
+    In the first part of a batch, while breaking off is worthwhile, the batch is broken off. This loses the seconds
+    since the batch began, and ``BROKEN_OFF`` seconds. Later, the batch is finished, and nothing is lost.
 
     Args:
         whole: the seconds that the whole batch takes.
-        delay: the seconds from the change until the lane is told to end. If the batch ends before then, nothing is
-            lost.
+        delay: the seconds from the change until the lane is told to end. The batch goes on meanwhile. If it ends before
+            then, nothing is lost.
     """
     last = (whole - _least(gradual)) / 2
     return (last - delay) * ((last + delay) / 2 + BROKEN_OFF) / whole if last > delay else 0.0

@@ -89,10 +89,12 @@ class Pace:
     """The limit for the records of the next batch, and the measurements from which it is computed.
 
     Attributes:
+        limit: the most records that the next batch may have.
         ran: the last batches that the limit depends on, the oldest first.
         before: the last batch that had records; None if there is none.
+        estimates: the last estimates of the fixed time, in seconds, the oldest first.
         age: the number of batches since the last estimate of the fixed time.
-        shortest: the durations of the last batches. The fixed time can't exceed any of them.
+        shortest: the durations of the last batches, in seconds. The fixed time can't exceed any of them.
     """
 
     aim: BatchTarget
@@ -135,11 +137,13 @@ class Pace:
         return replace(counted, limit=counted._tried(ran) or counted._next())
 
     def failed(self, rows: int, told: BatchRun | None = None) -> Pace:
-        """The pace after a batch of ``rows`` rows that took longer than allowed: the next batch gets at most a
-        quarter as many rows, but at least one.
+        """The pace after a batch that took longer than allowed. The next batch gets at most a quarter of the batch's
+        rows, but at least one. If this is below the lowest limit, it becomes the lowest limit.
 
-        ``told`` contains the number of rows that were finished when the batch was broken off, and the seconds until
-        then; None if unknown.
+        Args:
+            rows: the number of rows of the batch that failed.
+            told: the rows that were finished when the batch was broken off, and the seconds until then; None if
+                unknown.
         """
         told = BatchRun(rows, self.aim.allowed) if told is None else told
         slow = replace(self, aim=replace(self.aim, least=1)).after(told)
@@ -156,14 +160,16 @@ class Pace:
     def _tried(self, ran: BatchRun) -> int:
         """The number of rows for a test batch that shows the fixed time; 0 if no test batch is due or possible.
 
-        If the fixed time is near the target, a batch looks as if its records were slow, and without test batches,
-        batches would get fewer and fewer records, which wouldn't make them much shorter. If the fixed time was
-        estimated too high, batches look short; once batches can't grow any more, only a test batch can correct the
-        estimate.
+        A test batch is due after ``_patience`` batches of about the same size. None is due if the last batch read all
+        waiting records, or was short and the limit can still grow.
 
-        The test batch gets at most half as many records as the last batch, which costs little. If half would be less
-        than the lowest limit, the test batch gets twice as many, or the lowest limit if that is more; if this exceeds
-        the highest limit or would take too long, there is no test batch.
+        Without test batches, a wrong fixed time would remain wrong. If it is near the target, but unknown, records look
+        slow, and batches would get fewer and fewer records, which wouldn't make them much shorter. If it was estimated
+        too high, batches look short even when they can't grow any more.
+
+        The test batch gets at most half as many rows as the last batch, which costs little. If half is less than the
+        lowest limit, it gets twice as many instead, or the lowest limit if that is more. If this exceeds the highest
+        limit, or if twice the last batch's time is too long, no test batch is possible.
         """
         grows = self._is_short(ran) and (self.limit < self.aim.most or math.isinf(self.aim.target))
         if not ran.bound or grows or self.age < self._patience:

@@ -23,8 +23,8 @@ class SourceShare:
 
     @property
     def is_hungry(self) -> bool:
-        """Whether the source may have had more records than it was allowed to contribute. Its rows can then fall short
-        of ``most`` by one for each partition, because the share of a partition is rounded down.
+        """Whether the source may have had more records than it was allowed to contribute: whether it contributed
+        ``most`` rows, or at most one less for each partition, because a partition's share is rounded down.
         """
         return self.rows >= max(1, self.most - self.partitions)
 
@@ -35,12 +35,19 @@ def is_bound(taken: Mapping[str, SourceShare]) -> bool:
 
 
 def shares(limit: int, most: int, taken: Mapping[str, SourceShare]) -> dict[str, int]:
-    """How many records each source can contribute to the next batch: at most ``most`` each, and normally at most
-    ``limit`` in total.
+    """How many records each source can contribute to the next batch, by the source's name.
 
-    A source that contributed all of its waiting records to the last batch is expected to need no more than twice as
-    many for the next one. The other sources share the rest evenly; what these can't use is divided evenly among all
-    sources. Each source can contribute at least one record, even if the total then exceeds ``limit``.
+    The limit is divided evenly, but what a source isn't expected to need goes to the sources that need more; what none
+    of them needs is divided evenly among all. A source that contributed all of its waiting records to the last batch is
+    expected to need at most twice as many for the next one, and other sources ``most``.
+
+    Each source gets at least one record, at least an eighth of an even share, and at most ``most``. The total is at
+    most ``limit``, unless there are more sources than that.
+
+    Args:
+        limit: the most records in the next batch.
+        most: the most records from one source.
+        taken: what each source contributed to the last batch, by the source's name.
     """
     count = len(taken)
     if not count:

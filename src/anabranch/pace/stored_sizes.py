@@ -29,16 +29,21 @@ class StoredSize:
 
 
 def first(known: Mapping[int, StoredSize], factor: int, partitions: int, *, quick: bool) -> int:
-    """The number of records in a lane's first batch; 0 if no size is stored.
+    """The number of records in a lane's first batch, at least 1; 0 if no size is stored.
 
-    The size stored for the lane's factor or, if there is none, for the nearest factor is divided by :data:`FIRST_PART`.
-    If it was stored for a lower factor than the lane's, it is multiplied by :data:`HIGHER` instead, or by the quotient
-    of the factors if this is less. If the lane has a lower factor or fewer partitions than the lane that stored the
-    size, the size is reduced in proportion.
+    The number is computed from the size that is stored for the lane's factor or, if there is none, for the nearest
+    factor:
+
+    - If the lane has a lower factor or fewer partitions than the lane that stored the size, the size is reduced in
+      proportion.
+    - If the size was stored for a lower factor than the lane's, it is multiplied by :data:`HIGHER`, or by the quotient
+      of the factors if this is less. Otherwise, it is divided by :data:`FIRST_PART`. If ``quick``, neither is done.
 
     Args:
-        quick: whether the lane calls no functions of the job, which could have become slower. If so, the size is only
-            reduced in proportion to the factors and partitions, and isn't otherwise divided or multiplied.
+        known: the stored sizes, by factor.
+        factor: the lane's factor.
+        partitions: the number of the lane's partitions.
+        quick: whether the lane calls no functions of the job, which could have become slower.
     """
     if not known:
         return 0

@@ -11,9 +11,14 @@ __all__ = ["spread"]
 
 
 def spread(tasks: Sequence[Task], lanes: int, factor: int) -> list[list[Task]]:
-    """Divide tasks evenly among at most ``lanes`` lanes, with each partition in few lanes. Returns the tasks of each
-    lane. If the tasks have a broadcast input, all virtual tasks of the same task (at factor 1) go to the same lane,
-    because a lane reads a broadcast record only once for all of its tasks.
+    """Divide a seat's tasks evenly among at most ``lanes`` lanes, with each partition in few lanes. Returns the tasks
+    of each lane, without empty lanes.
+
+    If the tasks have a broadcast input, all virtual tasks of the same task (at factor 1) go to the same lane, because a
+    lane reads a broadcast record only once for all of its tasks.
+
+    Args:
+        factor: the factor of the tasks.
     """
     if lanes == 1 or len(tasks) < 2:
         return [list(tasks)] if tasks else []

@@ -32,7 +32,8 @@ def found(
     known: JobModel | None = None,
     new: bool = True,
 ) -> dict[str, Matched]:
-    """The streams of each input that is bound to a pattern, by the job's name for the input.
+    """The streams of each input that is bound to a pattern, by the job's name for the input. A pattern takes in neither
+    streams that the job reads by their names, nor streams that the job writes or creates.
 
     Args:
         patterns: the patterns to which settings bind inputs, by the job's names for the inputs.

@@ -218,9 +218,15 @@ def timed(graph: Graph) -> set[int]:
 
 
 def untimed_refused(graph: Graph, stage: Stage) -> set[int]:
-    """The boundaries at the end of the stage that refuse rows without event time. User code of the stage may have made
-    such rows, and Spark would silently leave them out of windows of event time and of a ``join``. So a boundary refuses
-    them only if it comes after a ``transform`` of the stage, or after an operator with a function that processes rows.
+    """The ids of the boundaries at the end of the stage that refuse rows without event time.
+
+    Spark silently leaves such rows out of windows of event time and of a ``join``. So a boundary refuses them if both
+    conditions hold:
+
+    - The stage may make such rows: the boundary comes after a ``transform`` of the stage, or after an operator with a
+      function that processes rows.
+    - All rows behind the boundary go to such a window or to a ``join``, and no ``where``, ``transform`` or function
+      comes before that, which could remove the rows or give them an event time.
     """
     needing = {node.id for node in graph.nodes if is_windowed(node) or node.kind == "join"}
     for node in reversed(graph.nodes):

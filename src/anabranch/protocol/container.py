@@ -84,9 +84,11 @@ class Heartbeat(Document, frozen=True, kw_only=True):
 
 
 class BatchDecision(Document, frozen=True, kw_only=True):
-    """What the prediction of a change's pause assumes about the batch that a closing lane was running.
+    """Whether a closing lane is expected to break off its running batch, according to the prediction of the change's
+    pause.
 
-    If the lane's own judgement is a close call, the lane follows this decision, so that the prediction comes true.
+    The lane follows this decision unless its own estimate clearly favors the other choice. So the prediction normally
+    comes true.
     """
 
     batch: int

@@ -21,9 +21,9 @@ class StreamCut(Document, frozen=True, kw_only=True):
     Attributes:
         id: distinguishes the stream from other streams of the same name.
         last: for each partition, the number of its last entry in the backup.
-        ends: for each partition, the offset after the records of this entry.
-        starts: for each partition, the offset of its oldest record.
-        begins: for each partition, where it begins, in the system's stored form.
+        ends: for each partition, one past the offset of the last record in the backup.
+        starts: for each partition, the offset of its oldest record that wasn't deleted.
+        begins: for each partition, the content of the system's file that says where the partition begins.
     """
 
     id: str

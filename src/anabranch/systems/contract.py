@@ -95,10 +95,10 @@ class StreamFault:
 
 
 class System(Protocol):
-    """A place for named, partitioned, ordered logs. Inherit from this class, because its methods that aren't abstract
-    have defaults.
+    """A place for named, partitioned, ordered logs. A system of your own must inherit from this class, whose methods
+    have defaults unless they are abstract.
 
-    What a method returns must be up to date, because other programs can create streams, too. An abstract method that
+    What a method returns must be up to date: other programs can create and change streams, too. An abstract method that
     gets a stream's name raises NotFoundError if there is no such stream, unless its docstring says otherwise. A system
     object must be thread-safe and picklable (Python workers get it), and must not connect before it is used.
     """
@@ -240,9 +240,12 @@ class System(Protocol):
 
     @abstractmethod
     def controls(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
-        """The control records of an intermediate stream after ``cursor`` that apply to a reader at ``position`` of a
-        partition. A control record applies once the reader has read all records before it. Also returns the new cursor,
-        from which the next call continues. The first cursor is -1.
+        """The next control records of an intermediate stream that apply to a reader of a partition, in order, and the
+        cursor for the next call. A control record applies once the reader has read all records before it.
+
+        Args:
+            cursor: the cursor that the previous call returned; -1 in the first call.
+            position: the reader's position in the partition.
         """
         ...
 
@@ -271,7 +274,8 @@ class System(Protocol):
         return
 
     def retain(self, stream: str, retention: Retention | None, *, past_readers: bool = False) -> int:
-        """Delete the records that a stream's retention doesn't keep, and return their number.
+        """Set a stream's retention, if one is given, and delete the records that the stream's retention doesn't keep.
+        Returns the number of deleted records.
 
         Args:
             stream: the stream's name.
@@ -306,13 +310,16 @@ class System(Protocol):
     @abstractmethod
     def fence(self, lane: Lane, epoch: int, new: bool | None) -> None:
         """Make a lane's outputs refuse every epoch lower than ``epoch``: once this returns, no process with a lower
-        epoch can publish for the lane. The coordinator, which has no Spark, calls this, and calls it again after an
-        error, so it must be idempotent.
+        epoch can publish for the lane. Must be idempotent, and must work without Spark: the coordinator calls this, and
+        calls it again after an error.
 
-        ``new`` says whether no batch of the lane was ever planned; None if that is unknown.
+        Args:
+            new: whether no batch of the lane was ever planned; None if that is unknown.
 
         Raises:
             ConflictError, FencedError: a process with a higher epoch has the lane.
+            StateError: the lane is new but an output has one of its batches, or the lane isn't new and a marker is
+                missing. (Not every system checks this.)
         """
         ...
 
@@ -323,9 +330,12 @@ class System(Protocol):
         return
 
     def withdraw(self, lane: Lane, epoch: int, new: bool | None) -> int:
-        """Withdraw a lane's right to write until the lane takes over its outputs again. Called only after the lane's
-        query has ended in this process. Returns the last batch that is then in an output, at least in part; -1 if there
-        is none or it is unknown (the caller also calls :meth:`published`).
+        """Withdraw a lane's right to write, even from the process that has the lane under ``epoch``, until the lane
+        takes over its outputs again. By default, does nothing. Called only after the lane's query has ended in this
+        process. For ``new``, see :meth:`fence`.
+
+        Returns the last batch that is then in an output, at least in part; -1 if there is none or it is unknown (the
+        caller also calls :meth:`published`).
         """
         return -1
 

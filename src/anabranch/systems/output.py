@@ -39,7 +39,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
         slot: the slot's number; the Spark task's number if the publisher isn't ``slotted``.
         rows: the number of records. For a table, the first part has the Spark task's number of rows, and the others
             have 0.
-        ref: what the driver must publish; empty if the worker has published it.
+        ref: tells the publisher what the driver must publish; empty if the worker has published it.
         total: how many records the slot has ever written; 0 if the publisher isn't ``slotted``.
     """
 

@@ -59,12 +59,18 @@ class Readers(Protocol):
         ...
 
     def hold(self, stream: str, job: str, positions: Mapping[int, int]) -> None:
-        """Make a job a reader of a stream, with these positions, or lower ones that it already has. Once this returns,
-        the reader is durable and earlier deletions have ended, so all remaining records from these positions on stay.
-        (If the process may not store the reader, and the stream has no retention, a warning is enough.)
+        """Make a job a reader of a stream. If the job is a reader already, the lower position counts in each partition.
+
+        Once this returns, the reader is stored durably, and no retention is deleting records without regard to it: all
+        records that still exist at or after the reader's positions stay.
+
+        Args:
+            positions: the positions by partition. For a partition that is missing, a reader keeps its position; the
+                position of a new reader is 0.
 
         Raises:
-            LogError: the reader can't be stored.
+            LogError: the reader can't be stored. If the reason is that the process has no right to write there, and the
+                stream has no retention, a warning may be logged instead.
         """
         ...
 

@@ -203,10 +203,16 @@ def columns(store: FileStore, ref: FileRef) -> pa.Schema:
 
 
 def merged(store: FileStore, refs: Sequence[FileRef], target: int) -> list[FileRef]:
-    """Merge consecutive small files into files of at most about ``target`` bytes, and return references to all files
-    that then contain the rows. All files must have the same columns.
+    """Merge consecutive small files into files of about ``target`` bytes at most, and return references to the files
+    that then contain the rows, in the same order. The files that were merged aren't deleted.
 
-    At most ``target`` bytes are rewritten. The files that were merged aren't deleted.
+    A file of more than half of ``target`` stays as it is. At most ``target`` bytes are rewritten in total: small files
+    that would exceed this total stay as they are, too.
+
+    Args:
+        store: where the files are.
+        refs: the files, which must all have the same columns.
+        target: a number of bytes.
     """
     found: list[FileRef] = []
     run: list[FileRef] = []

@@ -47,6 +47,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         number: the entry's number, counted from 0.
+        epoch: the epoch of the process that has committed the batch; for a fence, the fence's epoch.
         batch: the lane's last committed batch; -1 if there is none.
         files: the files of this batch. Empty for a fence: a fence is written only after the last batch's files were
             moved to the table's folder.
@@ -71,8 +72,8 @@ class ParquetFolder:
 
     A batch is committed when its entry is in the lane's log. Then the lane's owner moves the batch's files from
     ``_anabranch/staged`` to ``<path>``. If the owner fails to do this, the next fence of the lane, or the next replay
-    of the batch, does it. An entry is a new file with the next number, which only one process can create. A former
-    owner that comes too late finds a fence's entry, whose epoch is higher than its own.
+    of the batch, does it. An entry is a new file with the next number, which only one process can create. So a former
+    owner that tries to commit after a fence finds the fence's entry, whose epoch is higher than its own, and fails.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:

@@ -276,8 +276,8 @@ class PostgresqlTable:
         )
 
     def _check_key(self, connection: psycopg.Connection[Any]) -> None:
-        """If the output has a key, check that the table has a unique index on exactly the key's columns, because ``on
-        conflict`` needs one. The index may include other columns (``include (b)``). No such index may be deferrable.
+        """If the output has a key, raise ConflictError unless the table has a unique index on exactly the key's columns
+        and no such index is deferrable: ``on conflict`` needs this. Columns in ``include (b)`` don't count.
         """
         query = """
             select array_agg(a.attname::text), i.indimmediate from pg_index i
@@ -352,9 +352,9 @@ class PostgresqlTable:
                 self._clear("drop table if exists {}", name)
 
     def _clear(self, statement: str, stage: str) -> None:
-        """Clear or drop a staging table, unless it stays locked or doesn't exist, for example because a fence has
-        removed it. Rows that stay do no harm: a commit inserts only rows of the attempts that it names.
-        """
+        """Clear or drop the staging table ``stage`` by an SQL statement with ``{}`` for its name. Does nothing if the
+        table stays locked, or doesn't exist (a fence may have removed it). Rows that stay do no harm: a commit inserts
+        only rows of the attempts that it names."""
         with (
             session.told(str(self)),
             contextlib.suppress(psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable),

@@ -89,7 +89,8 @@ def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str,
     ``shown`` is the table's name in messages, and ``table`` the table's name in SQL.
 
     Raises:
-        ConflictError: a column doesn't fit. The message names the first such column, and says how to fix it.
+        ConflictError: the table lacks a column of the rows or has it with a type that doesn't fit, or the rows lack a
+            column that is ``needed``. The message names the first such column, and says how to fix it.
     """
     for name, written in wanted.items():
         kind = written.as_string()

@@ -69,12 +69,14 @@ class Work(msgspec.Struct, frozen=True):
 class Count(msgspec.Struct, frozen=True):
     """The finished rows of a bucket, and the seconds that they took.
 
-    In reports with the label :data:`PUBLISHING`, counts have no bucket, and their ``partition`` is a slot, or -1 if
-    there are no slots.
+    In reports with the label :data:`PUBLISHING`, ``partition`` is a slot, or -1 if there are no slots. The seconds for
+    opening and closing the output count for ``partition`` 0. In these reports, and in those with the label
+    :data:`READING`, ``task`` and ``source`` are 0, and ``bucket`` is -1.
 
     Attributes:
         task: the number of the task at factor 1.
         source: the number of the lane's source from which the rows come; -1 for rows from state.
+        bucket: the bucket's number; -1 at factor 1.
         offset: the offset of the last finished row's record; None if it isn't known, or if rows don't arrive in the
             order of their records.
         received: how many rows have arrived; 0 if arriving rows aren't counted by bucket.
@@ -104,6 +106,8 @@ class TaskReport(msgspec.Struct, frozen=True):
 
     Attributes:
         run: the id of the query's run.
+        batch: the batch's number; -1 if unknown.
+        stage: the id of the Spark stage.
         label: the operator, or a label such as :data:`READING`.
         partition: the number of the Spark task in its Spark stage.
         attempt: the number of the Spark task's attempt. The newest attempt has the highest number.
@@ -111,6 +115,7 @@ class TaskReport(msgspec.Struct, frozen=True):
         seconds: for how many of these seconds it has worked for the operator.
         counts: the counts that have changed since the last report; all counts in the first report through a
             connection.
+        received: the rows that have arrived at the operator, one item for each source and partition.
         work: the message on which a function has been working longest, if for a second or more.
         ended: whether the Spark task has finished its work for the operator.
     """
@@ -130,9 +135,13 @@ class TaskReport(msgspec.Struct, frozen=True):
 
 
 class TaskCounts(msgspec.Struct, frozen=True):
-    """An attempt's newest report about an operator, and all its counts. ``at`` is when the report was received, in
-    seconds on the driver's monotonic clock. ``fresh`` is false if the Spark task has finished its work for the
-    operator, or no longer reports.
+    """What the driver knows of the work of one attempt of a Spark task for an operator.
+
+    Attributes:
+        told: the attempt's newest report about the operator.
+        counts: all counts of this attempt, even those that the newest report leaves out.
+        at: when the report was received, in seconds on the driver's monotonic clock.
+        fresh: false if the Spark task has finished its work for the operator, or no longer reports.
     """
 
     told: TaskReport

@@ -54,10 +54,15 @@ _NO_MORE = _NoMore()
 
 
 class Message:
-    """The row on which a function is working. ``index`` is its index among the rows of the function's current call.
+    """The row on which a function is working.
 
-    ``offset`` and ``place`` return the offset and the origin of the row with a given index. ``since`` is when the work
-    on the row began, in seconds on a monotonic clock.
+    Attributes:
+        label: the operator's label.
+        offset: returns the offset of the record from which a row comes, for the row's index among the rows of the
+            function's current call.
+        place: returns where a row comes from, for the same index.
+        index: this row's index.
+        since: when the work on this row began, in seconds on the monotonic clock.
     """
 
     def __init__(self, label: str, offset: Callable[[int], int], place: Callable[[int], Work]) -> None:

@@ -153,8 +153,8 @@ def _resource(service: str) -> Resource:
 
 
 def _end(provider: Any) -> None:
-    """Shut the provider down. This exports what hasn't been exported yet. Wait no longer than ``_ENDS_WITHIN``, and
-    raise no error."""
+    """Shut the provider down, which exports whatever hasn't been exported yet. Wait at most ``_ENDS_WITHIN`` seconds,
+    and raise no error."""
     ending = threading.Thread(target=provider.shutdown, name="exports the last figures", daemon=True)
     ending.start()
     ending.join(_ENDS_WITHIN)

@@ -19,7 +19,11 @@ _WIDTHS = {"int": 4, "bigint": 8}
 
 
 def encode(fields: Sequence[Field], row: Mapping[str, Any]) -> bytes | None:
-    """The message key of a row; None if the only key column is null. Columns that the row lacks count as null.
+    """The message key of a row; None if the only key column is null.
+
+    Args:
+        fields: the key columns, in order.
+        row: the row's values, by column. Columns that the row lacks count as null.
 
     Raises:
         UsageError: the only key column is a string, binary, int or bigint, and its value doesn't fit this type; or a

@@ -39,6 +39,9 @@ class Kill:
     it is committed; then kills all lanes.
 
     The job can be killed when every lane is held or idle, and no lane will write more records that another lane reads.
+
+    Attributes:
+        pending: once the job is killed, the batches that were planned but not committed.
     """
 
     def __init__(self, spark: SparkSession, systems: Systems, root: str, lanes: Mapping[str, Lane]) -> None:
@@ -54,8 +57,9 @@ class Kill:
         self.pending: tuple[Pending, ...] = ()
 
     def reached(self, step: str, lane: str, batch: int) -> None:
-        """If a lane has published its last batch, hold the lane until the job is killed or the kill is cancelled. This
-        is the callback for :func:`crash_points.watched`, and runs on the lane's own thread.
+        """If a lane has published the batch that reaches the end of its inputs, hold the lane until the job is killed,
+        the kill is cancelled, or the lane's inputs have more records. This is the callback for
+        :func:`crash_points.watched`, and runs on the lane's own thread.
 
         Raises:
             KilledError: the job was killed while this lane was held.

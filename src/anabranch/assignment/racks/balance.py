@@ -24,13 +24,16 @@ rounded down to a multiple of 1 / ``_FINEST``, but not to 0."""
 
 @dataclass(frozen=True)
 class Slopes:
-    """How much a further standby in a container adds to the distance of the loads from the containers' shares: this is
-    what the standby *costs*. It depends on the number of standbys that the container has got in this step. A container
-    can also have standbys from earlier steps. Each attribute has one number per container.
+    """What a further standby in a container *costs*: how much it adds to the distance of the loads from the containers'
+    shares. Standbys are placed in steps. The cost depends on how many standbys the container has got in this step and
+    in earlier ones.
+
+    Each attribute has one number per container. ``lower``, ``upper`` and ``most`` count only the standbys of this step.
 
     Attributes:
-        lower: from this number of standbys on, a further standby costs nothing.
-        upper: from this number of standbys on, a further standby costs something again.
+        lower: up to this number of standbys, a further one brings the container closer to its share, so its cost is
+            negative.
+        upper: from ``lower`` up to this number of standbys, a further one costs nothing. Beyond, its cost is positive.
         beyond: by how many the standbys from earlier steps exceed the ceiling of the container's share.
         most: the largest number of standbys that the container can get in this step.
         weight: the factor of the container's term of the distance: 1 / slots, scaled to a whole number.
@@ -112,13 +115,19 @@ def nearest(slopes: Slopes, count: int) -> Bounds:
 def groups_nearest(
     slopes: Slopes, place_of: Whole, sizes: Whole, open_: Whole, copies: int
 ) -> tuple[Bounds, Whole, Whole]:
-    """Like :func:`nearest`, but for groups of tasks, ``sizes`` tasks in each. A task's ``copies`` standbys are all in
-    different places. ``place_of`` is the place of each container; ``open_`` (group, place) says where a group's tasks
-    can have standbys.
+    """Like :func:`nearest`, but limits the places in which tasks can have standbys. All standbys of a task are in
+    different places. A *group* is the tasks with the same possible places.
+
+    Args:
+        place_of: the place of each container.
+        sizes: the number of tasks in each group.
+        open_: 1 where the tasks of a group (row) can have standbys in a place (column), otherwise 0.
+        copies: the number of standbys of each task.
 
     Returns:
-        The bounds of loads, and the lower and upper bounds of the number of each group's standbys in each place. Loads
-            are closest to the shares if and only if they satisfy all of these bounds.
+        The bounds of the containers' loads, and the lower and the upper bounds of the number of standbys that a group
+            (row) has in a place (column). Loads are closest to the shares if and only if they satisfy all of these
+            bounds.
     """
     groups, places = open_.shape
     count = int(sizes.sum())

@@ -37,8 +37,9 @@ class Question:
         upper: the greatest number of standbys of a task in each place.
         new: the number of racks and tag values that the first standby in a place adds to the spread of its task; 0 if
             ``lower`` and ``upper`` already ensure the spread.
-        warm: the rows, containers and values of the existing standbys. A value says how much it is worth to keep a
-            standby; keeping more standbys is always worth more than keeping fewer with higher values.
+        warm: the existing standbys, as three parallel arrays: the task's row, the container, and a value that says how
+            much it is worth to keep the standby. Keeping more standbys is always worth more than keeping fewer standbys
+            with higher values.
     """
 
     it: Instance

@@ -12,12 +12,12 @@ __all__ = ["fit"]
 def fit(
     copies: Mapping[int, int], barred: Mapping[int, Set[int]], loads: Mapping[int, int]
 ) -> dict[int, list[int]] | None:
-    """The containers of each task, or None if there is no solution.
+    """For each task, the containers of its standbys, all of them different. None if there is no solution.
 
     Args:
-        copies: how many containers each task needs.
+        copies: how many standbys each task has in these containers.
         barred: the containers that each task can't have.
-        loads: how many tasks each container takes. The sum must be that of ``copies``.
+        loads: how many standbys each container takes. The sum must be that of ``copies``.
     """
     room = dict(loads)
     fullest = [(-left, container) for container, left in room.items() if left]

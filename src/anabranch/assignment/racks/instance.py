@@ -19,11 +19,19 @@ _LARGEST = 2**60
 
 
 class Traffic:
-    """What each task would read from other racks in each rack: the task's ``total`` minus what is ``covered`` by
-    replicas in that rack.
+    """How much each task would read from other racks if it were in a given rack: the task's ``total`` minus what the
+    replicas in that rack cover. Tasks and racks are numbers.
 
-    ``tasks``, ``racks`` and ``covered`` are parallel arrays, sorted by task and rack. For a pair of a task and a rack
-    that isn't in the arrays, nothing is covered.
+    Args:
+        partitions: the partitions that each task reads.
+        rack_numbers: the number of each rack, by name.
+        scale: a factor that makes all weights whole numbers. All weights here are multiplied by it.
+
+    Attributes:
+        total: the weight of all that each task reads.
+        sum: the sum of ``total``.
+        tasks, racks, covered: parallel arrays, sorted by task and rack: a task, a rack, and the weight of what the task
+            reads that has a replica in the rack. For a pair that isn't here, this weight is 0.
     """
 
     def __init__(self, partitions: Sequence[Sequence[Partition]], rack_numbers: dict[str, int], scale: int) -> None:

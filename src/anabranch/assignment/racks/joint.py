@@ -4,9 +4,9 @@ for its standbys.
 The active tasks must be balanced, and the standbys spread and balanced at least as well as if the active tasks were
 placed first. Of all such plans, the cheapest is wanted. A task and its standbys exclude each other from containers, and
 often from racks, so this isn't a flow problem. A branch-and-bound search looks for the plan; if the search ends early,
-it still gives a bound on the cost. An *option* is a pair: an active task, or the standbys of a task, and a container
-(or a group of equivalent containers) for them. With more than :data:`MOST_OPTIONS` options, there is no search, and the
-active tasks are placed first.
+it still gives a bound on the cost. An *option* is a container (or a group of equivalent containers) for an active task
+or for any of a task's standbys. With more than :data:`MOST_OPTIONS` options, there is no search, and the active tasks
+are placed first.
 """
 
 from __future__ import annotations
@@ -49,9 +49,13 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Rules:
-    """How far the loads of standbys can be from the containers' shares, and how far tasks must be spread (0 if spread
-    comes first for no standby). Both come from the sequential plan that the job would have if nothing ran yet, so they
-    don't depend on where tasks run now.
+    """The balance and the spread that a plan must have: at least those of the sequential plan that the job would have
+    if nothing ran yet. So they don't depend on where tasks run now.
+
+    Attributes:
+        slopes: the containers' shares of standbys.
+        far: the largest allowed distance of the containers' loads of standbys from these shares.
+        spread: the least allowed spread, summed over the tasks; 0 if cost comes before spread for all standbys.
     """
 
     slopes: Slopes

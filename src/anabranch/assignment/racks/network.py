@@ -21,9 +21,9 @@ class Network:
     """Nodes with supply or demand, and arcs with bounds and costs.
 
     Args:
-        spreads: for each kind of cost, in the order of importance, an upper bound on the difference between the totals
-            of any two flows. (The first bound isn't used.) A kind of cost decides only among the flows for which all
-            preceding costs are least.
+        spreads: for each kind of cost, in the order of importance, an upper bound on the difference between any two
+            flows' total costs of this kind. (The first bound isn't used.) A kind of cost decides only among the flows
+            for which all preceding costs are least.
     """
 
     def __init__(self, *spreads: int) -> None:

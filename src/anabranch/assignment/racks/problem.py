@@ -63,7 +63,20 @@ class Task(_Record, frozen=True, kw_only=True):
 
 
 class Problem(_Record, frozen=True, kw_only=True):
-    """What to assign, and by which rules. ``reliable_standbys`` takes precedence over ``standby_order``.
+    """What to assign, and by which rules.
+
+    Attributes:
+        standbys: how many standbys each stateful task has, at most as many as there are other containers.
+        strategy: ``min_traffic`` balances all tasks together, with little traffic across racks; ``balance_subtopology``
+            also balances the tasks of each stage; ``none`` ignores traffic.
+        loads: which containers get one task more if the tasks can't be divided evenly: with ``flexible``, those where
+            this costs least; with ``fixed``, the first ones by id, as in KIP-925.
+        mode: whether all tasks are placed before the standbys (``sequential``) or together with them (``joint``).
+        traffic_cost: the cost of a unit of weight that is read from another rack.
+        non_overlap_cost: the cost of a task or standby that moves.
+        standby_order: what comes first for standbys: spread (``reliability``) or ``cost``.
+        reliable_standbys: for how many standbys of each task spread comes first; cost does for the others. If this is
+            given, ``standby_order`` is ignored.
 
     Raises:
         ConfigError: there is no container; two containers or two tasks have the same name; a task names a partition
@@ -111,6 +124,8 @@ class Answer(_Record, frozen=True, kw_only=True):
     """The assignment, its cost, and a lower bound on the cost of any assignment by the same rules.
 
     Attributes:
+        active: the container of each task.
+        standby: the containers of each task's standbys; empty if the task has none.
         cost: what the strategy minimizes: ``traffic_cost`` * ``traffic`` + ``non_overlap_cost`` * ``moved``. If
             racks aren't known, or with the strategy ``none``, only moves count.
         traffic: the weight of partitions that are read from other racks; None if racks aren't known.

@@ -24,8 +24,8 @@ class Program:
         self._variables: list[mathopt.Variable] = []
 
     def variables(self, count: int, upper: int, costs: Iterable[int] | None = None, whole: bool = True) -> range:
-        """Add ``count`` variables with values from 0 to ``upper``, and return their numbers. ``costs`` are the costs of
-        a unit of each variable (all 0 by default); ``whole`` says whether only whole numbers are allowed as values."""
+        """Add ``count`` variables with values from 0 to ``upper``, and return their numbers. ``costs`` has, for each
+        variable, the cost of a unit (by default 0). If ``whole`` is True, only whole numbers are allowed as values."""
         begin = len(self._variables)
         for _ in range(count):
             self._variables.append(self._model.add_variable(lb=0, ub=upper, is_integer=whole))
@@ -41,8 +41,9 @@ class Program:
             row.set_coefficient(self._variables[variable], factor)
 
     def least(self) -> tuple[list[int] | None, int | None]:
-        """The best solution that was found, and a lower bound on the cost of any solution. Either is None if the
-        solver found none; both are None if the costs are too large for the solver."""
+        """The best solution that was found, as the values of all variables by number, and a lower bound on the cost of
+        any solution. Either is None if the solver found none; both are None if the costs are too large for the solver.
+        """
         from ortools.math_opt.python import mathopt
 
         if sum(map(abs, self.costs)) > _EXACT:

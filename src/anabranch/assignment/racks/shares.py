@@ -37,9 +37,14 @@ def between(count: int, slots: Whole) -> Bounds:
 def first_counts(
     stateful: Mapping[int, int], stateless: Mapping[int, int], slots: Whole, by_stage: bool
 ) -> list[Whole]:
-    """The numbers of stateful tasks and of all tasks in each container according to KIP-925: the first containers get
-    the remainder, as far as all shares can be satisfied at once. ``stateful`` and ``stateless`` contain the number of
-    tasks of each stage.
+    """Two arrays: each container's number of stateful tasks, and its number of all tasks. Both are balanced. As in
+    KIP-925, the first containers get the tasks that remain after an even division, as far as all required balances can
+    be satisfied at once.
+
+    Args:
+        stateful: the number of stateful tasks of each stage.
+        stateless: the number of stateless tasks of each stage.
+        by_stage: whether the tasks of each stage must be balanced, too.
     """
     count = len(slots)
     net = Network(count * count, count * count)

@@ -106,8 +106,9 @@ def _shape(values: Whole) -> tuple[int, ...]:
 
 
 def at_least(it: Instance, tasks: Whole, copies: int, active: Whole | None = None) -> int:
-    """The cost of the traffic if each task's standbys could use the containers with the least traffic, without regard
-    to other tasks. If ``active`` is given, a standby can't use the container of its active task.
+    """A lower bound on the cost of the standbys' traffic: the cost if each task's ``copies`` standbys used the
+    containers with the least traffic, without regard to other tasks. If ``active``, the container of each of ``tasks``,
+    is given, a task's standbys can't use that container.
     """
     sizes = np.tile(np.bincount(it.rack_of, minlength=len(it.racks)), (len(tasks), 1))
     if active is not None:
@@ -126,9 +127,9 @@ def movable(it: Instance, tasks: Whole, copies: int) -> int:
 
 
 def _warm(it: Instance, tasks: Whole, taken: Whole, copies: int) -> tuple[Whole, Whole, Whole]:
-    """The existing standbys that could stay: their rows, containers and values (see :class:`Question`). In the result
-    of :func:`place`, the standbys for which spread comes first precede the others. So a task's first ``copies``
-    standbys have higher values, and nothing moves when the answer becomes part of the next problem.
+    """The existing standbys in containers that their task hasn't ``taken``, in the form of :attr:`Question.warm`. The
+    first ``copies`` standbys in a task's ``standby_on`` have a higher value than its others. So no standby moves if the
+    result of :func:`place` becomes part of the next problem: there, standbys for which spread comes first precede.
     """
     pairs = [
         (row, container, len(tasks) * copies + 1 + (place < copies))

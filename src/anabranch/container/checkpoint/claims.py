@@ -37,7 +37,11 @@ _lock = threading.Lock()
 
 
 def take(spark: SparkSession, folder: str, unless: Callable[[], bool]) -> None:
-    """Take a lane's folder: see :meth:`Ownership.take`.
+    """Take a lane's folder for this process, or check that this process still has it. This may wait for the folder's
+    owner; see :meth:`Ownership.take`.
+
+    Args:
+        unless: returns whether to stop waiting for the owner.
 
     Raises:
         ConfigError: the storage isn't known to keep two processes from taking the same folder, or fails to do so.

@@ -1,6 +1,4 @@
-"""Copies the folder of a stopped lane, but leaves out foreign state, which belongs to tasks of other lanes. The copy is
-next to the original.
-"""
+"""Copies the folder of a stopped lane, but leaves out foreign state, which belongs to tasks of other lanes."""
 
 from __future__ import annotations
 
@@ -32,8 +30,14 @@ class StoredState:
 
 
 def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> StoredState:
-    """Read the folder of a stopped lane. Unless the lane will continue in a copy anyway, take the folder first, to
-    keep other processes out, and remove leftovers.
+    """Read the folder of a stopped lane.
+
+    Before this, the folder is locked for this process, and leftovers are removed. Both are skipped if the lane will
+    continue in a copy of the folder (``lane.abandoned``).
+
+    Args:
+        uri: the URI of the folder.
+        keys: the number of columns of the lane's stage key.
 
     Raises:
         ConflictError: another process has the folder.
@@ -56,13 +60,18 @@ def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> StoredState:
 
 
 def rewrite(spark: SparkSession, found: StoredState, target: str) -> StateSize:
-    """Copy a folder without its foreign state, and return the size of the copy's state.
+    """Copy a lane's folder without its foreign state, which belongs to tasks of other lanes. Returns the size of the
+    copy's state.
 
     The original isn't changed, and nothing refers to the copy yet.
 
+    Args:
+        found: the folder to copy.
+        target: the URI of the copy.
+
     Raises:
         ConflictError: the target exists, or another process is making it.
-        StateError: the copy doesn't contain the expected state.
+        StateError: the copy didn't contain the expected state, and was removed.
     """
     lane, batch, keys = found.lane, found.batch, found.keys
     made = copying.bare(found.folder, target)

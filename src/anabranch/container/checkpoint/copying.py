@@ -35,17 +35,20 @@ def clone(
     new: Iterable[NewStream] = (),
     again: bool = False,
 ) -> Folder:
-    """A copy of a folder, with another query id. If the folder has a usable standby, the standby becomes the copy, and
-    only files that are missing or outdated there are copied.
+    """Copy a folder. The copy has another query id, and is locked for this process.
+
+    If the folder has a usable standby, the standby becomes the copy, and only files that are missing or outdated there
+    are copied.
 
     Args:
+        target: the URI of the copy.
         keeping: the partitions of each stream that the copy keeps; None for all.
-        adding: by stream, partitions that weren't read before, with their start offsets.
+        adding: partitions that weren't read before: for each stream, their start offsets by partition.
         new: streams that weren't read before.
         again: whether to replace a copy that this process has made before and that no lane uses; see :func:`note_used`.
 
     Raises:
-        ConflictError: the target exists, or another process is making the same copy.
+        ConflictError: the target exists and isn't replaced, or another process is making the same copy.
     """
     with _copied(folder, target, ORDER, standbys(folder), again=again) as copy:
         if keeping is not None:

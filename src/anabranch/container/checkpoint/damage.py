@@ -33,16 +33,17 @@ def check(folder: Folder, lane: Lane) -> None:
 
 
 def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
-    """If the last batches are incomplete, for example after a power cut, go back to the last batch from which the lane
-    can continue without losing or repeating records; see :func:`soundness.resumption`. Returns where the lane then
-    continues, or None if no batch is incomplete. If the query's id is unreadable, the query gets a new one. Call this
-    only if no query is running in the folder.
+    """Repair a lane's folder if its last batches are incomplete, for example after a power cut. The lane then continues
+    from the last batch from which it can do so without losing or repeating records; see :func:`soundness.resumption`.
+    If the query's id is unreadable, the query gets a new one. Call this only if no query is running in the folder.
+
+    Returns where the lane continues; None if no batch was incomplete.
 
     Args:
         published: the last batch that is in an exactly-once output or a table, at least in part, -1 if none.
 
     Raises:
-        DamagedError: files are damaged, and forgetting batches would lose or repeat records.
+        DamagedError: files are damaged, and forgetting batches would lose or repeat records. The folder wasn't changed.
     """
     files = checkpoint(folder, lane)
     faults = soundness.faults(files)

@@ -273,9 +273,15 @@ class Tree:
 
 
 def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> int:
-    """For each of the names, in their order, make the target's file or folder equal to the source's, but don't copy
-    temporary files. Returns how many files were copied. ``lives`` says whether other processes use the trees meanwhile.
-    Even if none does, Spark may delete files with old versions of a state for some time after its query has ended.
+    """Make the target's files equal to the source's, except for temporary files. Returns how many files were copied.
+
+    A file is copied if the target has no current copy of it; see :meth:`File.is_copy_of`. A file that the source
+    doesn't have is removed from the target. It isn't an error if a source file disappears meanwhile: even after a query
+    has ended, Spark may delete files with old versions of its state for some time.
+
+    Args:
+        names: the files and folders to update, in this order.
+        lives: whether other processes use the trees meanwhile; see :meth:`Tree.copy`.
 
     Raises:
         OSError: the target has a folder where a file should be.

@@ -220,8 +220,9 @@ class Folder:
             self.tree.remove(name, durable=True)  # successors continue from the batch before
 
     def clear_broken(self, former: Folder) -> None:
-        """Remove from this folder, which is a copy of ``former``, what a batch that was broken off in ``former`` has
-        left. If no batch is planned, also forget where the query began. Call this only if no query has run in the copy.
+        """Remove from this folder, which is a copy of ``former``, the state of a batch that was broken off in
+        ``former``. If no batch is planned here, remove all state, and forget where the query began, even if no batch
+        was broken off. Call this only if no query has run in the copy.
         """
         if self.planned() < 0:
             self.begin_anew()
@@ -270,8 +271,11 @@ class Folder:
 
     def clear_leftovers(self, *, anew: bool) -> None:
         """Remove what killed processes have left, so Spark can start a query here and run a pending batch from its
-        beginning. Call this only if no process runs a query in the folder. ``anew`` says that the lane has written
-        nothing, so it starts over if no batch was planned.
+        beginning. Call this only if no process runs a query in the folder.
+
+        Args:
+            anew: whether the lane has never written anything. If it has planned no batch either, all its state is
+                removed.
         """
         found = leftovers.classify(self.tree.all_files())
         if not anew:

@@ -44,16 +44,18 @@ class LaneFolders:
         """Take a lane's folder.
 
         A new lane gets a new folder, or a copy of a predecessor's folder if it takes over the predecessor's state. Any
-        other lane gets its existing folder, or a copy of it if the owner was lost. A copy that an earlier attempt in
-        this process has made is replaced if :meth:`note_used` wasn't called for it. In the lane's existing folder, or
-        the copy of it, leftovers of killed processes are removed, and damage is repaired if this neither loses nor
-        repeats a record.
+        other lane gets its existing folder, or a copy of it if the former owner may still write to it
+        (``lane.abandoned``). A copy that an earlier attempt in this process has made is replaced if :meth:`note_used`
+        wasn't called for it. In the lane's existing folder, or the copy of it, leftovers of killed processes are
+        removed, and damage is repaired if this neither loses nor repeats a record.
 
         Args:
+            epoch: the lane's current epoch. A folder that is made now gets this epoch.
             unless: returns whether to stop waiting for a process that has the folder.
             checked: whether this process has taken over the outputs of a new lane, and found no batch of the lane in
                 them.
-            ahead: whether the lane's query was already started in the folder.
+            ahead: whether the lane's query was already started in the folder. If so, the folder isn't emptied or
+                repaired.
 
         Raises:
             StateError: the folder or the predecessor's folder is gone, damaged or out of date, or the outputs contain a
@@ -108,9 +110,13 @@ class LaneFolders:
         copying.note_used(folder)
 
     def explained(self, failed: Failure) -> Failure:
-        """The failure to report for ``failed``. If a full disk has caused it, a reason is added for each full disk on
-        which anabranch writes, because most errors of full disks name no file. If none is full, the result is
-        ``failed.unless_full``, unless that is None."""
+        """The failure to report instead of ``failed``. It is ``failed`` itself if ``failed`` doesn't wait for a full
+        disk.
+
+        Otherwise, it is ``failed`` with one more reason for each disk to which anabranch writes and that is full now,
+        because most errors of full disks name no file. If none is full, it is ``failed.unless_full``, or ``failed`` if
+        that is None.
+        """
         if failed.awaits != surroundings.DISK.name:
             return failed
         folders = (str(folder.path) for system in self.systems.all for folder in system.folders())

@@ -30,7 +30,7 @@ class Kind(enum.Enum):
     OURS = "a file that anabranch had not written whole"
     SPARKS = "a file that Spark had not written whole"
     CHECKSUM = "a checksum without its file"
-    UNPLANNED = "a file of a batch that was never planned"
+    UNPLANNED = "a file, although no batch was planned"
     UNCOMMITTED = "a file of a batch that was not committed"
     """The batch is run again. If the file stayed, Spark might keep it although the batch now has other results."""
 

@@ -24,12 +24,15 @@ Positions = Mapping[int, int]
 
 @dataclass(frozen=True)
 class Entry:
-    """The content of a file ``offsets/N``: metadata, and one offset per source, in the order of the query's plan (None
-    if the source hasn't been read yet).
+    """The content of a file ``offsets/N``: the plan of batch N.
 
-    The offset of a stream has the stream's name in ``stream``, and positions in ``positions``. In Spark's Kafka source,
-    however, the offset is ``{topic: {partition: offset}}``. The offset for event time has neither a stream nor
-    positions.
+    An offset of a stream is an object with the stream's name in ``stream``, and the positions by partition in
+    ``positions``. In Spark's Kafka source, however, it is ``{topic: {partition: position}}``. The offset of the
+    event-time source has neither a stream nor positions.
+
+    Attributes:
+        metadata: Spark's own data about the batch, such as its watermark and its processing time.
+        sources: the offset of each source, in the order of the query's plan; None if the source hasn't been read yet.
     """
 
     metadata: dict[str, Any]

@@ -57,8 +57,11 @@ class Outputs:
 
     def note(self, folder: Folder, *, last: bool = False) -> None:
         """Store in the lane's folder where the lane's outputs end. Tables, and streams that are reached over a network,
-        are included only every few seconds, but always with ``last``, when no other batch follows for now. If a system
-        doesn't answer, nothing is stored.
+        are looked up only every few seconds; until then, their last known ends are kept. If a system doesn't answer,
+        nothing is stored.
+
+        Args:
+            last: whether no other batch follows for now. If so, all outputs are looked up.
         """
         far = last or self._clock() >= self._asked + _FAR_EVERY
         streams = [stream for stream in self._streams if far or not self._of(stream).remote]

@@ -46,10 +46,11 @@ log = logs.get_logger()
 
 
 class Claim(Document, frozen=True, kw_only=True):
-    """The owner of a folder.
+    """A claim of a folder, which names the process that made it.
 
     Attributes:
         process: a random name for the process.
+        host: the name of the process's machine, for messages.
         machine: an identifier that is the same for all processes whose process ids can be compared; '' if unknown.
         pid: the id of the process that writes to the folder.
         started: when that process was started, as the operating system says it; '' if unknown.
@@ -95,9 +96,11 @@ class Ownership:
     """The folders of one job that one process owns. Thread-safe.
 
     Args:
+        files: access to the files of the storage.
         folder: the folder with the folders of the job's lanes.
         me: the claim that this process makes.
         clock: returns the seconds of a clock that keeps running while the process is frozen.
+        pause: waits for a number of seconds.
         has_ended: returns whether the process of a claim is known to have ended, so that it can't be writing any more.
     """
 
@@ -126,9 +129,15 @@ class Ownership:
         self._count = 0
 
     def take(self, folder: str, unless: Callable[[], bool] = lambda: False) -> None:
-        """Take a folder, or check that this process still has it. If the owner is silent, this takes ``EXPIRES``
-        seconds. If the owner then shows a sign of life before the new claim is made, it takes ``LEASE`` more seconds.
-        ``unless`` returns whether to stop waiting for the owner.
+        """Take a folder. If this process has taken it before, only check that this process still owns it.
+
+        A folder that nobody owns, or whose owner has released it or has ended, is taken at once. Otherwise, the owner
+        is watched, and the folder is taken if the owner gives no sign of life for ``EXPIRES`` seconds. If the owner
+        gives one just before the new claim is made, the call waits ``LEASE`` more seconds, until the owner's lease has
+        ended.
+
+        Args:
+            unless: returns whether to stop waiting for the owner.
 
         Raises:
             FencedError: another process has the folder, and is alive; or it has taken the folder from this process.

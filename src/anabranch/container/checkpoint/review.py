@@ -88,12 +88,13 @@ def local_files(root: str, lane: Lane) -> LaneFiles | None:
 def of_lane(
     found: LaneFiles, systems: Systems, published: Callable[[Lane], int]
 ) -> tuple[list[Finding], Resumption | None]:
-    """The problems of a stopped lane, and the Resumption with which its folder can be repaired. The Resumption is None
-    if no batch has to be forgotten or run again, if the folder can't be repaired, or if it isn't known which batches
-    the outputs contain.
+    """Check a stopped lane. Returns its problems, and the Resumption with which its folder can be repaired. The
+    Resumption is None if no batch has to be forgotten or run again, if the folder can't be repaired, or if it isn't
+    known which batches the outputs contain.
 
     Args:
-        published: returns the last batch of a lane that is in an exactly-once output or a table, -1 if none.
+        published: returns the last batch of a lane that is in an exactly-once output or a table, -1 if none. Raises
+            AnabranchError if this isn't known.
     """
     lane, part = found.lane, f"lane {found.lane.id}"
     if found.files is None:

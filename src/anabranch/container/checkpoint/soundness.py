@@ -202,14 +202,19 @@ def faults(checkpoint: Checkpoint) -> list[Fault]:
 
 
 def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption | None:
-    """The latest batch from which the lane can continue without losing or repeating anything; None if there is none,
-    or if it lies more than ``_FARTHEST`` batches back.
+    """Where the lane can continue without losing or repeating anything; None if nowhere, or if the batch would lie more
+    than ``_FARTHEST`` batches back.
 
-    The lane can't continue from a batch if an exactly-once output contains any part of a later batch. A batch can be
-    run again even if part of it is in such an output, because the output knows which part it contains.
+    The result names the latest batch with an intact plan that meets one of these conditions: its commit and the state
+    after it are intact, so the lane continues after it; or the batch before it and the state before it are intact, so
+    the batch can be run again. No earlier batch than ``published`` is named, because the lane would repeat output. (The
+    batch ``published`` itself can be run again, because the outputs know which part of it they contain.) If the lane
+    has planned only batch 0, this batch meets no condition, and nothing is published, the lane starts from its
+    beginning.
 
     Args:
-        first: the lane's first batch; earlier batches belonged to another lane.
+        first: the lane's first batch. The batch before it belonged to another lane: the lane can continue after it, but
+            can't run it again.
         published: the last batch that is in an exactly-once output or a table, at least in part, -1 if none.
     """
     last = max(checkpoint.planned, checkpoint.committed)

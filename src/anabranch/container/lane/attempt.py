@@ -57,6 +57,9 @@ class Attempt:
         starting: the lane's start offsets, by whole SSP; {} before they have been looked up.
         until: the offsets at which the lane ends, by whole SSP; {} before they have been looked up, and None if the
             lane keeps running. See :meth:`QueryBuilder.until <anabranch.container.lane.building.QueryBuilder.until>`.
+        folder_taken: the lane's folder, once the lane has taken it.
+        query: the query that was made last.
+        started: Spark's object for the query that was started last.
     """
 
     lane_folders: LaneFolders

@@ -35,9 +35,13 @@ class Boundary:
         self._queries = queries
 
     def reach(self, started: StreamingQuery, turn: Callable[[], None] | None = None) -> None:
-        """End the query after the running batch, or after the one that is being planned. A closing lane with brief
-        batches may run one more, during which its successors' queries are prestarted. A batch of a closing or leaving
-        lane may be broken off. A query with the real-time trigger is stopped at once.
+        """End the lane's query at a batch boundary: after the running batch, or after the one that is being planned.
+
+        There are exceptions. A closing lane with brief batches may run one more batch, during which its successors'
+        queries are prestarted. A query with the real-time trigger is stopped at once. A batch of a closing or leaving
+        lane may be broken off: it then stays pending if the lane leaves; if the lane closes, it is forgotten, or
+        finished if part of it is visible. Any other batch that is pending after the query's end is finished, unless
+        everything must end at once.
 
         Args:
             turn: called repeatedly while waiting, instead of a check of the query's progress. With ``turn``, a batch is

@@ -63,7 +63,11 @@ def verdict(
     gradual: bool,
     decided: bool | None = None,
 ) -> Verdict:
-    """What to do with a batch that can be broken off. All times are in seconds.
+    """What to do with a running batch that can be broken off, because its lane must end. All times are in seconds.
+
+    The batch is broken off if the user accepts the loss, or if it is worth it: see
+    :func:`anabranch.pace.break_off_cost.is_worth_it`. If ``left`` is unknown, the batch is broken off once both
+    ``spent`` and ``waited`` exceed ``_OVERDUE`` or, if ``usual`` is unknown too, ``_PATIENCE``.
 
     Args:
         left: the time until the batch ends; None if unknown.
@@ -71,8 +75,8 @@ def verdict(
         waited: the time since the lane was told to end.
         now: whether the user accepts the loss.
         usual: the usual duration of a batch; 0.0 if unknown.
-        gradual: see :mod:`anabranch.pace.break_off_cost`.
-        decided: see :func:`anabranch.pace.break_off_cost.is_worth_it`.
+        gradual: whether parts of the batch become visible before its end: see :mod:`anabranch.pace.break_off_cost`.
+        decided: an earlier decision whether to break off this batch; None if there is none.
     """
     if now:
         return Verdict.BREAK
@@ -101,7 +105,8 @@ def is_brief(usual: float, left: float | None) -> bool:
     """Whether a closing lane should run one more batch after the running one, because batches are short. The
     successors' queries can then be started during that batch; the running batch may end too soon for this.
 
-    True if the usual duration is known and less than ``BRIEF``, unless the running batch is known to need longer.
+    True if the usual duration is known and less than ``BRIEF``, unless the running batch is known to need at least that
+    long.
 
     Args:
         usual: the usual duration of a batch in seconds; 0.0 if unknown.
@@ -135,6 +140,8 @@ class BreakOff:
         judge: returns the :func:`verdict`, given the batch's number and the first four arguments of ``verdict``.
         tell: called with what keeps the lane from ending; with an empty message once nothing does.
         stays: called at most once, when it is decided that no other batch begins and the last one isn't broken off.
+        broken: whether the batch was broken off according to ``wanted``. It stays False if the query is stopped because
+            of ``hurry``.
     """
 
     gate: Gate

@@ -69,8 +69,12 @@ class QueryBuilder:
             return preanalysis.foreseen(query)
 
     def prestarted(self, lane: Lane, starting: Offsets, foreseen: PreanalyzedQuery | None) -> PrestartedQuery | None:
-        """Start the query of a lane that will start soon, at these offsets; partitions that no lane has read before are
-        read from their beginning. Returns None if ``foreseen``, the analysis in advance, is missing or doesn't fit.
+        """Start the query of a lane that will start soon. Returns None if the query can't be prestarted, because
+        ``foreseen`` is missing or doesn't fit.
+
+        Args:
+            starting: the start offsets that are known, by whole SSP. The others are determined as in :meth:`starting`.
+            foreseen: the lane's query as Spark has analyzed it in advance; see :meth:`foreseen`.
         """
         starting = self.starting(lane, starting)
         folder = self.lane_folders.at(lane, lane.epoch)
@@ -89,11 +93,14 @@ class QueryBuilder:
 
     def starting(self, lane: Lane, begins: Offsets) -> Offsets:
         """A lane's start offsets, by whole SSP. An SSP that isn't in ``begins`` starts at its beginning if it belongs
-        to an intermediate stream, or if no lane has read its partition before (``fresh``); otherwise where its ``read``
-        declares.
+        to an intermediate stream, or if no lane has read its partition before (``lane.fresh``); otherwise where its
+        ``read`` declares.
 
-        If the lane hasn't run yet, streams whose offsets are chosen here keep their current records until the lane has
-        read them, if their system knows the readers of its streams, as the embedded log does.
+        Before offsets of a lane that hasn't run yet are chosen here, systems that know the readers of their streams,
+        such as the embedded log, are made to keep all current records of these streams until the lane has read them.
+
+        Args:
+            begins: the start offsets that are already known, by whole SSP.
 
         Raises:
             LogError: the job couldn't be recorded as a reader of a stream.

@@ -50,8 +50,8 @@ def planned(entry: Entry, watermark: int, reached: Progress | None, now: int) ->
 
 @dataclass(frozen=True)
 class Drain:
-    """Drains one lane by planning batches in its folder. No query of the lane may be running, or its query must be
-    held.
+    """Drains one lane, when it is called, by planning batches in the lane's folder. Call this only if no query of the
+    lane is running, or if the running query is held.
 
     Args:
         clock: the file with the lane's event time.

@@ -79,7 +79,8 @@ def operator_error(text: str, first: str, nodes: Sequence[Node], ranges: Ranges)
     Args:
         text: the complete text of Spark's error.
         first: the reason in one line.
-        ranges: the batch's first offset and end offset, by SSP.
+        nodes: the lane's operators, one of which may have caused the failure.
+        ranges: the first offset and the end offset, by SSP, of the batch that failed. The error's message names them.
     """
     sql = [found.strip() for found in _SQL.findall(text)]
     lines = [found.strip() for found in _DATAFRAME.findall(text)]

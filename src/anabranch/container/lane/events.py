@@ -61,7 +61,9 @@ class Run:
     Attributes:
         folder_epoch: the epoch of the folder that the coordinator knows for the lane, 0 for none.
         owner_lost: whether the owner of this folder was lost. If so, the lane gets a copy of the folder.
+        upstream_ended: whether all lanes that write the lane's inputs have ended.
         decision: see :class:`anabranch.protocol.container.WantedLane`.
+        drain: how the lane must drain; None if it needn't.
         rested: whether the pause before the next attempt is over.
         thread_ended: whether the thread of the last attempt has ended.
     """

@@ -174,9 +174,14 @@ class Prestarter:
         return None if beginning is None else beginning.result()
 
     def take_fitting(self, lane: Lane, wanted: Callable[[], tuple[LaneQuery, Offsets]]) -> PrestartedQuery | None:
-        """The prestarted query of a lane, like :meth:`take`, if it can be used in place of the query that ``wanted``
-        returns, at the start offsets that ``wanted`` returns with it. If it can't, it is abandoned, and the result is
-        None. If ``wanted`` raises an error, the prestarted query is abandoned, and the error is passed on."""
+        """The prestarted query of a lane, like :meth:`take`, if it fits the lane. If it doesn't, it is abandoned, and
+        the result is None.
+
+        Args:
+            wanted: returns the query that the lane needs, and its start offsets. The prestarted query fits if it can be
+                used in place of this query, and starts at these offsets. If ``wanted`` raises an error, the prestarted
+                query is abandoned, and the error is passed on. Isn't called if there is no prestarted query.
+        """
         ahead = self.take(lane)
         if ahead is None:
             return None

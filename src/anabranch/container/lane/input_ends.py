@@ -21,6 +21,7 @@ class InputEnds:
     for a while.
 
     Args:
+        lane: the lane's id, for the log.
         look: looks up the current end offsets, by whole SSP.
         until: returns the offsets beyond which the lane doesn't read, by whole SSP; None if the lane keeps running.
 

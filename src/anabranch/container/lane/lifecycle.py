@@ -97,6 +97,7 @@ class LifeState:
     """The state of a lane's life, and the orders that it has received.
 
     Attributes:
+        phase: what the lane is doing.
         folder_epoch: the epoch of the lane's folder; 0 as long as the lane has none.
         attempt: the number of the current attempt, from 1 on.
         decision: what the coordinator has decided about the batch that the lane was running when it was told to close.
@@ -105,6 +106,7 @@ class LifeState:
         drain: how the lane must drain; None if it needn't.
         reads_sources: whether the lane reads streams that the job doesn't write itself. False until this is looked up,
             which happens only if the lane must drain.
+        drained: whether the lane has drained.
         unwanted: whether the coordinator doesn't want the lane here. If so, it gets no other attempt here.
         container_ends: whether the container is ending. If so, the lane gets its next attempt, if any, in another
             container.

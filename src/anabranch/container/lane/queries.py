@@ -81,8 +81,10 @@ class Queries:
             prestarted.abandon()
 
     def make(self) -> LaneQuery:
-        """Make the query for the current content of the folder. If the clock was set back, the plan of a pending batch
-        is corrected. If the batch took too long, it is planned again with fewer rows, if possible."""
+        """Make the query for the current content of the folder. A pending batch is corrected first: if the clock was
+        set back before the batch was planned, its processing time is changed; if the batch took too long when it last
+        ran, it is planned again with fewer records, if possible.
+        """
         query = self._made()
         self.mend_time(query)
         self._shrinker.shrink(query)

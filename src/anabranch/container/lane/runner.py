@@ -56,6 +56,8 @@ class LaneRunner:
     """Runs one attempt of a lane in a separate thread, and maintains the lane's report.
 
     Args:
+        epoch: the lane's current epoch.
+        build: makes a query of the lane.
         starting: looks up the lane's start offsets, by whole SSP. It is called in the lane's own thread.
         until: looks up the offsets at which the lane ends, by whole SSP, in the same thread; None to keep running. See
             :meth:`QueryBuilder.until <anabranch.container.lane.building.QueryBuilder.until>`.
@@ -63,6 +65,7 @@ class LaneRunner:
         taken: returns whether this process has already taken over the lane's outputs, when it prepared the lane.
         wake: called when the report contains news for which the container or the coordinator waits.
         drained: called once the lane has drained.
+        handover: what the runner needs for the hand-over within this container; by default, there is none.
         trace: records the details of the error with which the lane has failed.
         life: the lane's life, which all of its attempts here share; by default, a new one.
 

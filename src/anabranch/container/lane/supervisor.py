@@ -55,8 +55,11 @@ class LaneSupervisor:
     """Keeps a lane running as long as it is wanted. Not thread-safe.
 
     Args:
+        wanted: the lane, and the first orders for it.
         make: makes a runner, without starting it.
+        retries: decides whether, and after which pause, the lane gets another attempt after a failure.
         replaceable: returns whether this process can be replaced now if the lane needs a new one.
+        patience: how long the lane waits for its surroundings; by default, without limit.
     """
 
     def __init__(
@@ -151,9 +154,15 @@ class LaneSupervisor:
         self._runner.prepare_to_close()
 
     def stop(self, at_once: bool = False) -> None:
-        """End the lane, which isn't wanted here any more, at the next batch boundary, by breaking off a long batch, or
-        with ``at_once`` immediately. A lane that has failed gets no other attempt here. It counts as failed, unless it
-        waits for its surroundings: then it continues at the next start of the job."""
+        """End the lane, because it isn't wanted here any more: at the next batch boundary, or by breaking off a long
+        batch.
+
+        If the lane has failed and awaits another attempt, it gets none here. It then counts as failed, unless it waits
+        for its surroundings: in this case, it continues at the next start of the job.
+
+        Args:
+            at_once: whether to end the lane immediately, and not at a batch boundary.
+        """
         self._life.tell(Leave(unwanted=True, at_once=at_once))
 
     def leave(self) -> None:

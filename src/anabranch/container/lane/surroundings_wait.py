@@ -89,10 +89,13 @@ class SurroundingsWait:
         return pause
 
     def look(self, report: LaneReport) -> bool:
-        """End the wait, if there is one, once the lane has committed a batch, has ended, or has run for a while without
-        a failure. If the lane still has something to do then, it no longer counts as waiting; but if it fails before it
-        commits a batch, the same wait continues. Returns whether the lane counted as waiting before this call, but no
-        longer does."""
+        """Check, by the lane's newest report, whether a wait is over. Returns whether the lane counted as waiting
+        before this call, but no longer does.
+
+        The wait is over once the lane has committed a batch or has ended, or once it has run for ``_RUNS_WELL`` seconds
+        and has nothing to do. A lane that has run for this time but still has something to do only stops counting as
+        waiting: if it fails before it commits a batch, the same wait continues.
+        """
         if self._wait is None or report.phase not in (LanePhase.RUNNING, LanePhase.ENDED):
             return False
         if self._runs_since is None:

@@ -80,6 +80,7 @@ class Audit:
     the others are counted.
 
     Args:
+        path: the file.
         note: adds an event to a job; raises AnabranchError if the job doesn't exist, or the event can't be added now.
         clock: a monotonic clock in seconds, with which minutes are measured.
     """

@@ -72,12 +72,16 @@ class Tokens:
 
 
 class Access:
-    """Refuses requests from other sites' pages, requests that address the coordinator by a foreign name or have a wrong
-    ``Content-Type``, and, if the token of ``operate`` is set, requests without a token whose role allows them. Passes
-    all others on. The health check and the dashboard's files contain no data, and need no token.
+    """Refuses some requests, and passes all others on to ``app``. A request is refused for one of these reasons:
+
+    - It comes from another site's page, addresses the coordinator by a foreign name, or has a wrong ``Content-Type``.
+    - The token of ``operate`` is set, and the request has no token whose role allows it. (The health check and the
+      dashboard's files contain no data, and need no token.)
 
     Args:
+        names: the coordinator's own names.
         operations: all operations of the coordinator. The role ``read`` allows only those that aren't private.
+        trail: where requests are recorded; None if they aren't recorded.
     """
 
     def __init__(

@@ -23,14 +23,17 @@ __all__ = ["apply", "check", "explain", "plan", "run"]
 
 
 def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
-    """Move the tasks to suit the racks of the job's containers and of its inputs' replicas. If all tasks are in place,
-    no lane closes; at most, the racks are recorded.
+    """Move the tasks of a running job to the seats that suit the racks of its containers and of its inputs' replicas
+    best. Returns the effects. With ``request.dry``, nothing is changed.
+
+    If all tasks are in place, no lane closes. The job then gets a new generation only if the racks of its seats have
+    changed, to record them.
 
     Raises:
         NotFoundError: there is no such job.
         ConflictError: the job doesn't run, is being changed, has a failed lane, or doesn't allow this change while it
             runs; or as for :func:`off_lock.change`.
-        AnabranchError: racks must be taken into account, and a system doesn't answer.
+        AnabranchError: a system doesn't answer, and the job's settings place tasks by racks.
     """
     context.locate(job)
     registry = context.registry
@@ -57,7 +60,14 @@ def check(running_job: RunningJob) -> None:
 
 def plan(running_job: RunningJob, present: Generation, request: str) -> NextGeneration:
     """The next generation of a job, with the tasks in the seats that they should have. If no task moves, the generation
-    has no new lanes. ``request`` is the request's id; empty if it has none.
+    has no new lanes.
+
+    Args:
+        present: the job's current generation.
+        request: the request's id; empty if it has none.
+
+    Raises:
+        ConflictError: as for :func:`check`.
     """
     check(running_job)
     its = {lane.id: lane for lane in running_job.lanes}
@@ -93,7 +103,7 @@ def explain(context: Context, job: str) -> Assignment:
     Raises:
         NotFoundError: there is no such job.
         ConflictError: this coordinator doesn't serve the job.
-        AnabranchError: racks must be taken into account, and a system doesn't answer.
+        AnabranchError: a system doesn't answer, and the job's settings place tasks by racks.
     """
     context.locate(job)
     with context.registry.locked(job) as running_job:

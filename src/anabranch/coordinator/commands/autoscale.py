@@ -25,9 +25,12 @@ _ADVISED_AFTER = 30.0
 
 
 def autoscale(registry: JobRegistry, job: str) -> None:
-    """Give a running job the factor that the autosizer chooses, if the job is scaled automatically. If the factor is
-    refused, no factor is tried again in the same generation. If no factor helps enough, an event gives advice, once per
-    generation.
+    """Let the autosizer choose the factor of a running job, and give the job this factor. Does nothing if the
+    coordinator doesn't serve the job, if the job isn't scaled automatically, or if this was called for the job within
+    the last second.
+
+    If the factor is refused, an event says so, and no factor is tried again in the same generation. If no factor helps
+    enough for some time, an event gives advice, once per generation.
     """
     with registry.locked_all() as jobs:
         verdict = _wanted(registry, jobs[job]) if job in jobs else None

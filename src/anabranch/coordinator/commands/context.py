@@ -49,8 +49,12 @@ class Context:
         return counted, list(patterns.of_model(present.model).values())
 
     def locate(self, job: str, counts: Iterable[str] = ()) -> None:
-        """Look up the racks of the partitions of all streams that the job reads, and of the streams in ``counts``, and
-        keep them in the running job. Does nothing if the rack of none of the job's seats is known.
+        """Look up the racks of the replicas of all streams that a job reads, and keep them in the running job. Does
+        nothing if no seat of the job has a known rack. If a system doesn't answer, and the job's settings don't place
+        tasks by racks, no replicas are kept.
+
+        Args:
+            counts: more streams to look up, as ``system/stream``.
 
         Raises:
             NotFoundError: there is no such job.

@@ -49,8 +49,13 @@ def change(
     request: DeployRequest | RollbackRequest,
     planned: Callable[[CurrentDeployment], NextDeployment],
 ) -> DeployResult:
-    """Make a plan without locking the job, and apply the plan if it is still valid; otherwise make a new one. A dry run
-    applies nothing, and no plan is made if the request has already been carried out.
+    """Replace a job's version, for a deploy or a rollback. A request that was carried out before changes nothing, and
+    the answer names the current deployment. With ``request.dry``, nothing is changed.
+
+    The job isn't locked while a plan is made. If the job has changed by the time the plan is ready, a new plan is made.
+
+    Args:
+        planned: makes a plan for the current deployment.
 
     Raises:
         ConflictError: the job had changed each time a plan was ready, or another process holds the lock of the job,

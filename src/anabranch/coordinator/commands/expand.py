@@ -22,7 +22,8 @@ __all__ = ["apply", "check", "follow_inputs", "look", "plan", "run"]
 
 
 def run(context: Context, job: str, request: ExpandRequest) -> ScaleResult:
-    """Adapt the job, if there are new partitions or streams.
+    """Adapt a running job to partitions that were added to its inputs, and to new streams that match its patterns.
+    Returns the effects. Nothing is changed if there is nothing new, or with ``request.dry``.
 
     Raises:
         NotFoundError: there is no such job.

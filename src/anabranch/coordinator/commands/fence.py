@@ -13,8 +13,12 @@ __all__ = ["apply", "check", "run"]
 
 
 def run(context: Context, container: str, why: str = "") -> None:
-    """Take a container's seat away. The container's lanes are fenced (see
-    :meth:`anabranch.coordinator.coordinator.Coordinator.fences`); then other containers get these lanes.
+    """Expel a container: take its seat away. The lanes for which the container may still write are then fenced (see
+    :meth:`anabranch.coordinator.coordinator.Coordinator.fences`). Once they are fenced, another process can take the
+    seat.
+
+    Args:
+        why: the user's reason, for the event; empty if no reason is given.
 
     Raises:
         NotFoundError: there is no such container.

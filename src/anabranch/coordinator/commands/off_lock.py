@@ -73,13 +73,18 @@ def change(
     plan: Callable[[RunningJob, Generation], P | None],
     apply: Callable[[RunningJob, Generation, P | None], R],
 ) -> R:
-    """Plan a change of a job without locking the job, and apply the plan. If the request has already been carried out,
-    no plan is made, and ``apply`` gets None.
+    """Plan a change of a job without locking the job; then lock the job, and apply the plan. If the job has changed
+    meanwhile, another plan is made, up to ``TRIES`` plans in all. Returns the result of ``apply``, to which
+    :func:`response` has added what the plan was based on.
+
+    If the request has already been carried out, no plan is made, and ``apply`` gets None.
 
     Args:
-        plan: returns the plan, or None if nothing needs to be done. It may run for a long time, and must only read its
-            arguments.
-        apply: applies the plan to the locked job or, in a dry run, to the snapshot.
+        plan: returns the plan for a job and its current generation, or None if nothing needs to be done. It may run for
+            a long time, and must only read its arguments.
+        apply: given the locked job, its current generation and the plan, carries out the plan, if there is one, and
+            returns the result. In a dry run, ``apply`` gets the snapshot rather than the locked job, and must not
+            change anything.
 
     Raises:
         ConflictError: the job had changed each time a plan was ready. Also raises the errors of

@@ -20,8 +20,8 @@ def run(context: Context, job: str) -> int:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job is already running or was reset, or its code isn't stored, because it ran in one process
-            with its coordinator.
+        ConflictError: the job is already running; it was reset; or its code isn't stored (a job that runs in one
+            process with its coordinator doesn't store it).
     """
     registry = context.registry
     with registry.locked_all() as jobs:

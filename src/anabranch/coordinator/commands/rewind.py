@@ -21,9 +21,12 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str, request: RewindRequest) -> RewindResult:
-    """Rewind the job: lanes close, and their successors begin at the given offsets.
+    """Rewind the job: the lanes that read the given partitions close, and their successors begin at the given offsets.
+    If the request clears state, the lanes downstream are also replaced. Returns the effects of the rewind, which a dry
+    run only predicts.
 
-    If a partition hasn't been read up to the given offset yet, the job continues there from its current position.
+    If a partition hasn't been read up to its given offset yet, the job continues there from its current position. If
+    the request has already been carried out, nothing happens, and the result contains only the current generation.
 
     Raises:
         NotFoundError: the job doesn't exist, or doesn't read one of the partitions; or a stream no longer exists.

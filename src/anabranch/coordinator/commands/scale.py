@@ -18,10 +18,11 @@ __all__ = ["apply", "check", "is_scalable", "plan", "run"]
 
 
 def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
-    """Change the factor or the number of containers: lanes close, and others continue from them.
+    """Change the factor or the number of containers: lanes close, and others continue from them. Returns the effects of
+    the change, which a dry run only predicts.
 
-    If the job already has this factor and number of containers, nothing happens. But if the request has ``now``, a
-    change that is under way stops waiting for batches.
+    If the job already has this factor and number of containers, no change begins. If the request then has ``now``, and
+    isn't a dry run, a change that is already under way breaks off the closing lanes' batches rather than wait for them.
 
     Raises:
         NotFoundError: there is no such job.
@@ -74,13 +75,14 @@ def plan(
     who: str = "user",
     reason: str = "",
 ) -> NextGeneration | None:
-    """The next generation of a job; None if nothing changes. Raises the errors of :func:`check` and
-    :func:`anabranch.planning.transition.rescale.rescaled`.
+    """The next generation of a job; None if the request asks for the present factor and number of containers. Raises
+    the errors of :func:`check` and :func:`anabranch.planning.transition.rescale.rescaled`.
 
     Args:
+        present: the current generation.
         alone: see :func:`check`.
-        who: who wants the change.
-        reason: why the change is wanted; empty if no reason is given.
+        who: who wants the change, for the event.
+        reason: why the change is wanted, for the event; empty if no reason is given.
     """
     factor = present.factor if request.factor is None else request.factor
     containers = present.containers if request.containers is None else request.containers

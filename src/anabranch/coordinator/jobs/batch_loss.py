@@ -34,12 +34,14 @@ _UNSURE = 0.2
 
 @dataclass(frozen=True)
 class BatchLoss:
-    """What a change loses of a lane's running batch.
+    """How much longer a change's pause is expected to be because a lane's running batch is broken off.
 
     Attributes:
-        seconds: the expected loss.
-        decision: whether the batch is expected to be broken off; None if no batch is long enough for this to matter.
-        delay: the seconds from the change until the batch has been broken off, if it is.
+        seconds: the expected seconds from the lane's last output until the batch has been broken off; 0.0 if no batch
+            is expected to be broken off. If the time of the change is unknown, this is a mean.
+        decision: the batch, and whether it is expected to be broken off; None if this isn't predicted, for example
+            because the batch is short or will be over before the lane is told to end.
+        delay: the seconds from the change until the batch has been broken off, if it is; 0.0 without a ``decision``.
     """
 
     seconds: float = 0.0
@@ -83,8 +85,8 @@ def _noticed_after(report: LaneReport) -> float:
 
 def without_output(report: LaneReport, now: float) -> float:
     """For how many seconds, at ``now`` (in seconds since 1970), a lane has written nothing although there were records
-    to read. Clocks of machines can differ, so the result is at least the age that the running batch has in the
-    report (0.0 if no batch is running), and at most two seconds more.
+    to read; 0.0 if no batch is running and no records wait. The result is at least the age of the running batch in the
+    report (0.0 if none is running), and at most two seconds more, because the clocks of machines can differ.
     """
     at = report.progress.batch_progress
     if at is None and not _waiting(report):

@@ -78,12 +78,20 @@ def stages(lanes: Iterable[Lane]) -> dict[str, tuple[str, ...]]:
 
 
 def following(drain: DrainProgress, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> DrainProgress | None:
-    """The progress of a drain after its next step; None if no step is due, for example because lanes have yet to
-    report.
+    """The progress of a drain after its next step; None if no step is due, or if the start offsets of any lane are
+    unknown.
 
-    First, all lanes that read streams from outside the job report where they stopped. Each partition is then read up to
-    the position of the most advanced lane and, in the mode "latest", at least up to the end offset that it had when the
-    drain was accepted. When all lanes have read up to these offsets, event time ends.
+    The first step sets ``until``. It is due when all open lanes that read source partitions (see :func:`sources`) have
+    halted: they have reported that they have read everything that they must read so far. For each source partition,
+    ``until`` is the highest position or start offset of any of these lanes; in the mode "latest", it is at least the
+    end offset that the partition had when the drain was accepted.
+
+    The second step sets ``last``, which means that event time ends. It is due when all these lanes have read up to the
+    offsets in ``until``, and have halted there.
+
+    Args:
+        lanes: the lanes of the deployment, and the open lanes of former deployments.
+        reports: the latest reports, by lane id.
     """
     known = list(lanes)
     mine = {str(ssp) for ssp in sources(known)}

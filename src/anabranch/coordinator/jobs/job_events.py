@@ -86,12 +86,12 @@ def moved(
     error: str | None = None,
     seconds: float | None = None,
 ) -> Event:
-    """The event that a job has gone from one state to another. The event may be the end of a change.
+    """The event that a job has gone from one state to another. If ``before`` is CHANGING, the event also records how
+    the change ended: it is done if the job now runs, without an error; otherwise, it has failed.
 
     Args:
-        error: the error that the job keeps, if any. A change that ends with an error, or before all new lanes run, has
-            failed.
-        seconds: how long the change took, if it is done.
+        error: the error that the job keeps, if any.
+        seconds: how long the change took; None if it isn't done, or if no change ends.
     """
     change = None
     if before is DeploymentState.CHANGING:

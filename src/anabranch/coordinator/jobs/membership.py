@@ -88,7 +88,9 @@ class Membership:
     def hear(self, beat: Heartbeat) -> HeartbeatResponse:
         """Process what a container reports, and return what it should run.
 
-        A container that reports a lane of another seat or deployment, or an unknown lane, is told to stop.
+        A container is told to stop if it holds no seat under the heartbeat's epoch, or if it reports an unknown lane or
+        a lane of another seat or deployment. If processes can be expelled, and the container still holds its seat
+        according to the store, but its job has ended, the container is told that it is done.
 
         Raises:
             UsageError: the container's id or its report isn't valid.
@@ -149,8 +151,9 @@ class Membership:
 
     @property
     def invalid_heartbeats(self) -> int:
-        """How many heartbeats and calls of :meth:`holds_seat` came, since this coordinator started, from processes that
-        neither have a seat of a served job nor stand by for one, or that have a seat under another epoch.
+        """How many invalid heartbeats have come since this coordinator started. Heartbeats and calls of
+        :meth:`holds_seat` are invalid if the process neither has a seat of a served job nor stands by for one.
+        Heartbeats of a process that has its seat under another epoch are also invalid.
         """
         return self._unseated_beats
 

@@ -59,9 +59,11 @@ class NextDeployment:
 def deployed(
     present: CurrentDeployment, start: StartRequest, again: int, drop_state: Collection[str], request: str
 ) -> NextDeployment:
-    """The deployment that replaces a job's version by another version.
+    """The next deployment of a job, in which another version continues from the present deployment.
 
     Args:
+        present: the deployment to replace.
+        start: the other version, as a request to start it.
         again: the first deployment of the version, if the job returns to a former version; 0 for a new version.
         drop_state: the operators whose state may be dropped.
         request: the request's id; empty if it has none.
@@ -69,6 +71,7 @@ def deployed(
     Raises:
         ConflictError: the version can't continue from the current state (the message names the reasons), or the job
             runs in one process with its coordinator.
+        StateError: the parts of the new deployment don't fit together, which is a bug.
         UsageError: an operator in ``drop_state`` keeps no state now, or would also keep state in the new version.
     """
     program = present.stored.program

@@ -132,11 +132,16 @@ def hear(job: RunningJob, process: Process, news: Sequence[LaneReport], beat: He
 
 
 def _offered(job: RunningJob, process: Process, news: Sequence[LaneReport], seen: int) -> set[str]:
-    """The lanes that a process has, according to its reports.
+    """The ids of the lanes that a process may be running, or may have been told to run, after a heartbeat: the next
+    value of ``process.offered``.
 
-    A lane that isn't wanted any more stays in the result until the process reports that the lane has ended or failed.
-    But if the process has seen the current revision and doesn't report the lane, the lane is left out, because the
-    process never started it.
+    A lane stays in the result until the process reports that the lane has ended or failed. But if the process has seen
+    the current revision, a lane that isn't wanted any more and isn't reported as live is left out, because the process
+    never started it.
+
+    Args:
+        news: the heartbeat's reports that must be processed.
+        seen: the revision that the process has seen.
     """
     live = {report.lane for report in news if report.phase in LIVE_PHASES}
     offered = (process.offered | live) - {report.lane for report in news if report.phase in LAST_PHASES}

@@ -45,11 +45,12 @@ class Process:
 
     Attributes:
         lease_ends: when the process's lease ends, on this coordinator's clock.
-        offered: the lanes that the process may be running, or may have been told to run.
+        offered: the ids of the lanes that the process may be running, or may have been told to run.
         heard: the number of the last heartbeat that this coordinator has processed; -1 for none.
-        prepared: the coming lanes whose preparation has ended.
         doomed: whether the process is being expelled, so that heartbeats no longer renew its lease. The store may
             already have recorded the loss of the seat.
+        copies: the latest reports about the standbys that the process has.
+        prepared: the ids of the coming lanes whose preparation has ended.
     """
 
     record: ContainerRecord
@@ -162,11 +163,14 @@ class Seats:
         resting: the last registration of each process that stands by, by execution.
         returning: when processes returned their seats in order to replace themselves with new processes, by execution.
             An entry is kept until the new process asks for a seat, or is overdue.
+        offers: the current offer for each seat.
+        revision: the highest revision of any offer so far.
         begun: when this coordinator began to serve the deployment, or told the job's launcher to try again.
         sure_from: the time by which all live processes must have reported.
         patient: whether closing lanes still wait until other processes have prepared the lanes' successors.
         watched_until: until when processes are asked for the watermark of each SSP, because somebody is looking at
             partitions.
+        launching: the state that a launcher has last reported for the job; None if there is none.
     """
 
     expels: bool = False
@@ -236,10 +240,12 @@ class AutoscaleState:
     """What the autosizer remembers about a job.
 
     Attributes:
-        advised: the last generation in which the autosizer gave advice.
-        refused: the last generation in which the autosizer's factor was refused.
-        scalable: whether the job can have factors other than 1, in the deployment and generation that were last
-            examined.
+        looked_at: when the autosizer last looked at the job, on this coordinator's clock.
+        findings: the results of all looks so far.
+        advised: the last generation in which the autosizer gave advice; 0 for none.
+        refused: the last generation in which the autosizer's factor was refused; 0 for none.
+        scalable: whether the job can have a factor above 1, by deployment and generation. Only the last examined
+            generation has an entry.
     """
 
     looked_at: float = 0.0
@@ -259,11 +265,13 @@ class Progress:
         unchanged_since: the same moment on this coordinator's clock.
         changing_since: when the job last entered the state CHANGING, on this coordinator's clock.
         rescale_seconds: how many seconds the last change took; None if this coordinator hasn't seen a change end.
-        pause: the change whose pause is being measured.
+        pause: the change whose pause is being measured; None if there is none.
+        shown: what has been measured of the job's changes so far.
         hasty: whether the change that is under way breaks off the running batches of closing lanes, even if part of
             their output is then written twice.
         stays: the deployment and the generation of the last change for which an event says that it can't be undone.
         at_once: whether the job is stopped without waiting for batch boundaries.
+        drain: the progress of the drain, as stored; None if there is no drain.
         drains_since: when the drain was requested, on this coordinator's clock; None if it wasn't requested from this
             coordinator.
         drains_for: how many seconds the drain was expected to take.
@@ -330,6 +338,8 @@ class Inputs:
     Attributes:
         look_from: when the inputs should be checked again, on this coordinator's clock.
         counts: the inputs' partition counts, by ``system/stream``.
+        replicas: the racks of each partition's replicas, the leader's first, by ``system/stream`` and partition. None
+            stands for a replica without a rack. Streams without known racks are left out.
         warning: why the job can't be adapted to its inputs, or why their partitions can't be counted; otherwise empty.
     """
 

@@ -92,14 +92,14 @@ class Experience:
         return its.state_bytes / self.state_speed + its.replay_seconds * self.replaying
 
     def slowness(self, kind: Kind) -> float:
-        """The expected overhead of a change of this kind, as a multiple of the assumed overhead; 1.0 if no change has
-        been measured.
+        """The expected overhead of a change of this kind, as a multiple of the assumed overhead: the multiple that was
+        measured for this kind; 1.0 if no change of any kind has been measured.
 
-        If no change of this kind has been measured, the result is derived from the geometric mean over similar kinds:
-        for a kind that happens within containers, the other such kinds; for any other kind, the other kinds that don't
-        happen within containers. If no similar kind has been measured, the mean is over all measured kinds. The result
-        is the mean itself if this kind and the similar kinds happen within containers. Otherwise, it is the square root
-        of the mean: changes that involve several containers differ much from each other and from other changes.
+        If only other kinds have been measured, the result is derived from their multiples. Only similar kinds count, if
+        any have been measured: two kinds are similar if both happen within containers (see ``_WITHIN``), or if neither
+        does. The result is the geometric mean of the multiples if this kind happens within containers and similar kinds
+        have been measured. Otherwise, it is the square root of this mean, because changes that involve several
+        containers differ much from each other and from other changes.
         """
         if kind in self.overhead or not self.overhead:
             return self.overhead.get(kind, 1.0)
@@ -109,10 +109,13 @@ class Experience:
         return math.exp(mean if alike and kind in _WITHIN else mean / 2)
 
     def after(self, change: MeasuredChange, pause: float, lost: float = 0.0) -> Experience:
-        """This experience, including another change. The difference between pause and prediction is attributed to what
-        was expected to take the longest: replaying changes of state, copying state, or the overhead. ``lost`` is the
-        part of the pause that a broken-off batch accounts for. This part is left out, because it says nothing about
-        other changes.
+        """This experience, including a change that has paused output for ``pause`` seconds. The difference from the
+        predicted pause is attributed to what was expected to take the longest: replaying changes of state, copying
+        state, or the overhead.
+
+        Args:
+            lost: the seconds of ``pause`` that are due to a broken-off batch. They are left out, because they say
+                nothing about other changes.
         """
         off = (pause - lost) - (change.foretold - change.lost)
         before, usual = self.slowness(change.kind), usual_overhead(change.kind, change.stateful)

@@ -65,12 +65,13 @@ def check_whole(start: StartRequest, known: Collection[str]) -> None:
 def after_drain(
     start: StartRequest, deployment: int, known: Mapping[str, Lane], former: JobModel | None = None
 ) -> StartRequest:
-    """Like :func:`numbered`, but the deployment begins where the drain of the previous one ended; after a reset, it
-    begins like the first deployment of a job.
+    """Like :func:`numbered`, but the deployment begins where the drain of the previous one ended; if
+    ``start.reset_state`` is true, it begins like the first deployment of a job.
 
     Args:
         known: all lanes that the job has ever had, by id.
-        former: the model of the previous deployment, if ``start`` was planned anew.
+        former: the model of the previous deployment, if ``start`` was planned anew; None if ``start`` is from
+            :func:`again`.
 
     Raises:
         ConflictError: as for :func:`anabranch.planning.transition.after_drain.begun`.

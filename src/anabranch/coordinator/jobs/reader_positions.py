@@ -35,12 +35,14 @@ log = logs.get_logger()
 def still_to_read(
     lanes: Collection[Lane], known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
 ) -> Positions | None:
-    """The lowest offsets that the lanes of a job still have to read; None if there are no lanes. Streams that no lane
-    reads are left out, and so are partitions for which the position of at least one lane is unknown.
+    """The lowest offsets that a job still has to read, according to its open lanes or, if no lane is open, to the lanes
+    without successors; None if there are no lanes. Streams that none of these lanes reads are left out, and so are
+    partitions for which the position of at least one of them is unknown.
 
     Args:
         lanes: the lanes of the deployment, and the open lanes of former deployments.
         known: all lanes of the job, by id.
+        reports: the latest reports, by lane id.
     """
     followed = {name for lane in known.values() for name in lane.predecessors}
     reading = open_lanes(lanes) or [lane for lane in lanes if lane.id not in followed]

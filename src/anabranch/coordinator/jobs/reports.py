@@ -61,9 +61,12 @@ _rest = attrgetter(
 def applied(lane: Lane, report: LaneReport) -> Lane:
     """The lane as it should be stored after a report; the same object if the report changes nothing.
 
-    A lane that has ended gets the state PLANNED again; if it runs again, it continues from its final positions. But a
-    lane that was closing or has drained gets the state CLOSED, which is permanent, unless it left work unfinished (see
-    :class:`anabranch.protocol.lane_report.AttemptReport`): it then gets the state CLOSING, and must run again.
+    A closed lane never changes. A planned lane that runs gets the state RUNNING. A lane that has failed gets the state
+    FAILED, with the error.
+
+    A lane that has ended gets the state PLANNED if it wasn't closing and hasn't drained; if it runs again, it continues
+    from its final positions. Otherwise, it gets the state CLOSED or, if it left work unfinished (see
+    :class:`anabranch.protocol.lane_report.AttemptReport`), the state CLOSING, and must run again.
 
     Raises:
         UsageError: the key of a position isn't an SSP.

@@ -39,7 +39,8 @@ def program_due(job: RunningJob) -> int:
 
 def relieved(job: RunningJob) -> bool:
     """Whether lanes of former deployments may close. During a change, if a launcher starts the containers, these lanes
-    wait until there are enough containers for their successors. Without a launcher, they don't wait, because the
+    wait until the current deployment has at least as many processes as seats. The processes counted are those that hold
+    a seat for this deployment, and warm processes that stand by. Without a launcher, the lanes don't wait, because the
     successors' containers may be started only after the former ones have ended.
     """
     if job.seats.launching is None or job.state is not DeploymentState.CHANGING:
@@ -50,8 +51,9 @@ def relieved(job: RunningJob) -> bool:
 
 
 def unprepared(job: RunningJob) -> frozenset[str]:
-    """The lanes that, for a limited time, keep running until processes in other seats have prepared their successors.
-    They don't wait for a process that has to start first, or that runs another version of the job.
+    """The ids of the closing lanes that must keep running for now, because a process in another seat hasn't prepared
+    one of their successors yet. A lane doesn't wait for a process that has to start first, or that runs another version
+    of the job. No lane waits if the change is hasty, or has been under way for ``_PREPARED_WITHIN`` seconds.
     """
     if not job.seats.patient or job.progress.hasty or job.state is not DeploymentState.CHANGING:
         return frozenset()

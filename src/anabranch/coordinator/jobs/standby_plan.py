@@ -38,14 +38,16 @@ def told(
     count: int,
     moving: Mapping[str, Sequence[str]],
 ) -> dict[str, tuple[StandbyOrder, ...]]:
-    """What each process should do with standbys, by the process's EXECUTION_ENV_CONTAINER_ID (its *execution*).
+    """What each process should do with standbys: the orders, sorted by lane, epoch and number, by the process's
+    EXECUTION_ENV_CONTAINER_ID (its *execution*). All processes in ``members`` are included.
 
     Args:
+        lanes: all lanes of the job, by id.
         runners: for each stateful lane that runs and has a folder, the execution of its process.
         members: the processes, by execution.
         count: how many standbys each lane outside ``moving`` should have.
-        moving: for each lane that should close, the processes that should maintain its standbys, because its successors
-            will run there.
+        moving: for each lane that should close, the executions of the processes that should maintain its standbys,
+            because its successors will run there.
     """
     former: dict[str, dict[str, int]] = {}
     for name, member in members.items():
@@ -108,6 +110,14 @@ def _left(
 ) -> list[StandbyOrder]:
     """The order to hold or remove a standby that a process has, in a list. The list is empty if the lane is unknown, or
     if this or another process should maintain the lane's standby with this number.
+
+    The standby is removed if it is a copy of a former folder of the lane, if the lane should have only standbys with
+    other numbers, or if the lane is closed and no successor still has to continue from its folder. Otherwise, the
+    process holds it.
+
+    Args:
+        keepers: for each lane that should have standbys, the process that should maintain each of them, by number.
+        awaited: the lanes from whose folders successors have yet to continue.
     """
     lane = lanes.get(has.lane)
     copy = StandbyOrder(lane=has.lane, epoch=has.epoch, number=has.number, to=StandbyAction.REMOVE)

@@ -69,7 +69,7 @@ class Demand:
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """A live process on this machine. Times are on the launcher's clock."""
+    """A live process on this machine. Times are on the coordinator's clock."""
 
     execution: str
     started: float
@@ -164,11 +164,17 @@ def shown(crew: Crew, demand: Demand, logs: str) -> LaunchStatus:
 
 
 def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float) -> Plan:
-    """What the launcher should do next for a job. ``ended`` says how processes ended since the last call, by execution.
+    """What the launcher should do next for a job. The result contains the crew for the next call.
 
     A process counts even before the coordinator first hears from it, and while it replaces itself, because Spark takes
-    time to start. It no longer counts if it was told to end, or if it should end by itself, because all processes must
-    end or because the coordinator has stopped hearing from it.
+    time to start. It no longer counts if it was told to end, or if it should end by itself: all processes must end, or
+    the coordinator has stopped hearing from it.
+
+    Args:
+        crew: the crew that the last call returned, with the processes that were started since then (see
+            :func:`joined`).
+        ended: how processes ended since the last call, by execution.
+        now: the current time, on the coordinator's clock.
     """
     if demand.begun != crew.begun:
         crew = replace(crew, begun=demand.begun, failures=0, failed_at=-math.inf, reason="", gave_up=False)

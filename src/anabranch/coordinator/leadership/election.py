@@ -17,13 +17,14 @@ class Election:
     """A candidate for leading. Even if a process is paused for a long time, two candidates don't lead at the same time,
     provided that their clocks run at about the same rate, and that no newer anabranch migrates the store meanwhile.
 
-    A leader measures its lease from the moment before it claims the lead, or renews the lease, in the store. Another
-    candidate measures from the moment after it first saw the last renewal, and claims the lead if there is no further
-    renewal for longer than the lease. It doesn't wait if nobody has ever led, or if the leader has resigned.
+    A leader measures its lease from the moment before it stores a claim or a renewal. Another candidate measures from
+    the moment after it first saw the last claim or renewal. It claims the lead if there is no further renewal for
+    longer than the lease and ``grace`` together; it claims the lead at once if nobody has ever led, or if the leader
+    has resigned.
 
     Args:
-        store: the store. From now on, its writes fail unless this candidate was the last to claim the lead. Other
-            code must not use this object to claim the lead or to resign.
+        store: the store. From now on, its writes fail unless this candidate was the last to claim the lead. Other code
+            must not use this object to claim the lead or to resign.
         holder: this candidate's URL.
         clock: a clock in seconds that keeps running while the machine sleeps.
         lease: how many seconds the lease lasts after it was claimed or renewed.

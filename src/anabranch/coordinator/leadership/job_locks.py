@@ -39,7 +39,8 @@ class JobLocks:
                 raise
 
     def take(self, job: str) -> bool:
-        """Take a job's lock. Returns whether this call took the lock.
+        """Take a job's lock. Returns whether this call took the lock; False if this object already holds it, or if no
+        locks are taken for the store.
 
         Raises:
             ConflictError: another process holds the lock.

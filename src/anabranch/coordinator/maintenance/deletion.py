@@ -15,9 +15,10 @@ def delete(folder: Path, so_far: str, cure: str, *, levels: int = 0) -> None:
     leads, and remove the link.
 
     Args:
-        so_far: what has been done before, for the error's message.
-        cure: what to do after the error's cause is gone.
-        levels: how many levels below the folder may also be links to folders. Other links are only removed.
+        so_far: what has been done before, as the beginning of the error's message.
+        cure: the command to run once the error's cause is gone, for the error's message.
+        levels: on how many levels below the folder, links to folders are treated like ``folder`` itself. Other links
+            are only removed.
 
     Raises:
         AnabranchError: something can't be deleted. A part may have been deleted.

@@ -38,6 +38,9 @@ def alone(settings: CoordinatorSettings, job: str, say: Callable[[str], None]) -
     If the store is on a server, and its last coordinator ended without resigning, waits until the coordinator's lease
     and the grace period are over.
 
+    Args:
+        say: called with a message before such a wait.
+
     Raises:
         NotFoundError: there is no store; or the store is on a server, and no coordinator has ever led there.
         ConflictError: the job is being served; or the store is on a server, and a coordinator leads there.
@@ -163,12 +166,14 @@ def lanes(store: Store, job: str) -> list[Lane]:
 
 
 def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The folders of a stopped job that will never be read again: folders of closed lanes from which no open lane still
-    has to continue, and former folders of open lanes. Only folders of known lanes are returned.
+    """The folders of a stopped job that will never be read again, as a sorted part of ``there``: folders of closed
+    lanes from which no open lane still has to continue, and former folders of open lanes. Only folders of known lanes
+    are returned.
 
     Args:
         known: all lanes that the job has ever had, none of them in the middle of a change: see :func:`lanes`.
-        there: the existing folders, as pairs of a lane's id and a name within that lane's folder.
+        there: the existing folders, as pairs of a lane's id and a name within that lane's folder. Only names that are
+            numbers (epochs) can be returned.
     """
     needed = {(lane, str(epoch)) for lane, epoch in needed_folders(known)}
     of_lanes = {(lane, name) for lane, name in there if lane in known and name.isdecimal()}

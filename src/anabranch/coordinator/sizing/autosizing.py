@@ -76,11 +76,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Assessment:
-    """The result of a look at a job.
+    """The result of a look at a job that has the factor ``factor``.
 
     Args:
         unknown: why nothing can be concluded. If this isn't empty, the fields below have their defaults.
-        needs: the need of each lane in ``loads``.
+        needs: the need of each lane in ``loads``, in the same order.
         seen: the experience with factors that each need is based on.
         span: for how many seconds there are figures of every lane.
         pause: how many seconds a change would pause the output.
@@ -129,10 +129,10 @@ class Findings:
 
     Args:
         of: the deployment and the number of seats. If either changes, all findings are dropped.
+        generation: the job's generation at the last look; ``factor`` is the job's factor then.
         fell: when the factor last fell; minus infinity if no fall has been seen.
-        arriving: how many records per second arrived for all lanes together at the last look that was conclusive.
-        too_small: the last factor that proved too small soon after a fall; None if there is none, or if it no longer
-            counts.
+        arriving: how many records per second arrived for all lanes together at the last conclusive look.
+        too_small: the last factor that proved too small soon after a fall, while this counts; otherwise None.
         changed: when the generation of the last change was first seen or, if later, when the job was last seen in a
             state other than running. Minus infinity if no change has been seen.
         rising: since when looks have found the factor too small; None if they don't.

@@ -78,9 +78,10 @@ class LaneLoad:
             that is better evidence.
         usually_hot: how many seconds per record functions took on their busiest bucket in the last half minute.
         rest: how many seconds per record everything else takes, without the fixed part of a batch.
-        skew: as in :class:`anabranch.protocol.lane_report.LoadReport`.
-        hottest: ``slowest`` of :class:`anabranch.protocol.lane_report.LoadReport`.
-        sequential: as in :class:`anabranch.protocol.lane_report.LoadReport`.
+        skew: the time that functions took for the SSP ``hottest``, as a multiple of their mean time for an SSP; 0 if
+            unknown.
+        hottest: the SSP on which functions spent the most time in the latest batches; empty if unknown.
+        sequential: whether functions process one key after another, so that a larger factor doesn't speed them up.
     """
 
     lane: str

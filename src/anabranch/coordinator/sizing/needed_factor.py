@@ -55,9 +55,12 @@ class FactorNeed:
     """What a lane needs.
 
     Args:
+        factor: the factor that the job should have for this lane.
         urgent: whether records would wait too long with the current factor.
         enough: whether the current factor suffices.
-        now: the seconds until the backlog is worked off with the current factor.
+        now: the seconds until the backlog is worked off with the current factor; infinite if the backlog doesn't
+            shrink.
+        why: the figures from which ``factor`` follows, for people.
         advice: what would help, if no factor helps enough.
     """
 

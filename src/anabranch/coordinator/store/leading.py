@@ -19,8 +19,8 @@ def read(connection: sa.Connection) -> LeaderRecord | None:
 
 
 def check(connection: sa.Connection, epoch: int) -> None:
-    """Raises NotLeadingError if ``epoch`` isn't the epoch of the leader's row. Until the transaction has ended, no
-    coordinator can claim the lead, and the leader can't resign.
+    """Raises NotLeadingError if ``epoch`` isn't the epoch of the leader's row. From this call until the end of
+    the transaction, no coordinator can claim the lead, and the leader can't resign.
     """
     held = connection.execute(sa.select(leader).with_for_update(read=True)).mappings().first()
     if held is None or held["epoch"] != epoch:

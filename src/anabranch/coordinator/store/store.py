@@ -41,8 +41,7 @@ _NO_EPOCH = 0  # below all epochs that are claimed
 class Store:
     """A store at a database URL, created if it doesn't exist; ``sqlite://`` is in memory. Thread-safe.
 
-    A store that an older anabranch wrote is migrated first, in one transaction, and a coordinator that leads with the
-    older program loses the lead.
+    A store in an older format is migrated first, in one transaction; a leader with the older program loses the lead.
 
     The attribute ``url`` is for messages and has no password. After a call of ``stand_by`` or ``claim``, this object
     writes only while it leads: each transaction that writes checks that the epoch that this object claimed is still the
@@ -66,10 +65,7 @@ class Store:
         """Open a store without creating anything. Raises NotFoundError if there is none.
 
         A store in an older format is migrated if it is opened ``to_write``. Otherwise it isn't changed: an SQLite store
-        is read as if it had been migrated.
-
-        Raises:
-            UnsupportedFormatError: also if a PostgreSQL store in an older format is opened without ``to_write``.
+        is read as if it had been migrated; for PostgreSQL, UnsupportedFormatError is raised.
         """
         store = cls.__new__(cls)
         store._open(url, database.open_existing(url, to_write))
@@ -195,7 +191,13 @@ class Store:
             self._epoch = _NO_EPOCH if self._epoch is None else self._epoch
 
     def claim(self, seen: LeaderRecord | None, holder: str) -> bool:
-        """Lead from now on, under the next epoch, if the leader's row is as in ``seen``. Returns whether it does."""
+        """Claim the lead under the next epoch. This succeeds only if the leader's row hasn't changed since it was read.
+        Returns whether this object now leads. If not, it can't write.
+
+        Args:
+            seen: what :meth:`leader` returned; None if no coordinator had ever led.
+            holder: the URL of the coordinator that claims the lead.
+        """
         with self._lock:
             self._epoch = _NO_EPOCH
             epoch = 1 if seen is None else seen.epoch + 1
@@ -245,8 +247,7 @@ class Store:
         gone: str = "",
     ) -> None:
         """Like :meth:`create_deployment`, for a deployment that continues from ``start.model.replaces``. The latter
-        gets the state ``former``, and ``changed`` lanes are stored. With ``gone``, all processes lose their seats.
-        """
+        gets the state ``former``, and ``changed`` lanes are stored. With ``gone``, all processes lose their seats."""
         with self.writing(event, *noted) as connection:
             rows.replace_deployment(connection, start, state, former, event.at)
             rows.put_lanes(connection, changed)
@@ -257,8 +258,7 @@ class Store:
         self, deployment: DeploymentRecord, state: DeploymentState, changed: Iterable[Lane], gone: str, event: Event
     ) -> None:
         """Start a deployment again, with ``program`` and ``until_caught_up`` of ``deployment``. The job's ``changed``
-        lanes are stored, the deployment's error is removed, and all processes lose their seats for the reason ``gone``.
-        """
+        lanes are stored, the deployment's error is removed, and all processes lose their seats (reason: ``gone``)."""
         job, number = deployment.job, deployment.id
         with self.writing(event) as connection:
             rows.move_deployment(connection, job, number, state=state, error=None, at=event.at)

@@ -74,7 +74,9 @@ class DeadLetterReader:
 
     def newest(self, job: str, stream: str, wanted: LetterRange) -> DeadLetters:
         """The newest dead letters in one of a job's dead-letter streams: in ``stream`` or, if this is empty, in the
-        stream that comes first by name. ``wanted`` says which of them to return.
+        stream that comes first by name. If the job has no such stream, the result names none. ``wanted`` says which
+        dead letters to return. If reading takes too long, or they are too large, fewer are returned, and the result is
+        marked as partial.
 
         Raises:
             NotFoundError: there is no such job, stream or partition.
@@ -130,7 +132,7 @@ class DeadLetterReader:
 
 
 def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
-    """The dead-letter streams of lanes, sorted by name, each with the system of the stream whose dead letters it
+    """The dead-letter streams of lanes, sorted by name, each mapped to the system of the stream whose dead letters it
     contains.
     """
     found: dict[str, str] = {}

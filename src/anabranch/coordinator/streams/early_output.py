@@ -44,7 +44,8 @@ class EarlyOutputReader:
 
     def newest(self, job: str, stream: str, limit: int) -> EarlyOutput:
         """The newest early output, at most ``limit`` rows, in one of a job's output streams: in ``stream`` or, if this
-        is empty, in the stream that comes first by name. Only the latest records of each partition are examined.
+        is empty, in the stream that comes first by name. If the job writes no stream, the result names none. Only the
+        latest records of each partition are examined; if there are earlier ones, the result is marked as partial.
 
         Raises:
             NotFoundError: there is no such job or stream.

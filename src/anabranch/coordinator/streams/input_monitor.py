@@ -35,6 +35,8 @@ def counted(
     """The partition counts of streams, by ``system/stream``; 0 if the stream doesn't exist.
 
     Args:
+        settings: the settings of the job.
+        streams: the streams to look up, in the form ``system/stream``.
         patterns: the job's patterns. The partitions of all streams that match one of them are also counted.
 
     Raises:

@@ -16,11 +16,12 @@ _EXAMPLE, _WITH_OFFSET = "2026-11-22T10:00:00Z", "2026-11-22T11:00:00+01:00"
 
 
 def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
-    """The offsets from which to read again, keyed by whole SSPs in text form.
+    """The offsets from which to read again, keyed by whole SSPs in text form: for all of ``sources`` or, if ``to``
+    contains offsets, only for the partitions in ``to``.
 
-    After this call, the embedded log keeps the existing records of these partitions until the job has begun to read
-    from these offsets. If the job isn't rewound, the log normally keeps them for at least a minute. In a system that
-    doesn't know which jobs read its streams, such as Kafka, retention may delete records at any time.
+    After this call, the embedded log keeps the existing records of all ``sources`` until the job has begun to read from
+    these offsets. If the job isn't rewound, the log normally keeps them for at least a minute. In a system that doesn't
+    know which jobs read its streams, such as Kafka, retention may delete records at any time.
 
     Args:
         to: "earliest", a time (see :func:`instant`), or offsets, keyed by whole SSPs in text form.

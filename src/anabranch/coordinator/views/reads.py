@@ -325,8 +325,8 @@ class Reads:
         )
 
     def placement(self, job: str, stage: str = "", start: int = 0, limit: int = _MOST_CELLS) -> Placement:
-        """How many buckets of each partition each seat has, for a stage (by default, the first one). Partitions that
-        the grouper puts into the same task count as one.
+        """How many buckets of each partition each seat has in a stage (by default, the first one), for at most
+        ``limit`` partitions after the first ``start``. Partitions that the grouper puts into one task count as one.
 
         Raises:
             NotFoundError: there is no such job or stage.

@@ -25,8 +25,8 @@ def times_of_lanes(
 
     Args:
         at: the current time, in seconds since 1970.
-        since: the beginning of the span; 0.0 for an hour before its end.
-        until: the end of the span; 0.0 for now.
+        since: the beginning of the span, in seconds since 1970; 0.0 for an hour before its end.
+        until: the end of the span, in seconds since 1970; 0.0 for now.
         known: all lanes that the job has ever had, by id; None to look them up.
 
     Raises:

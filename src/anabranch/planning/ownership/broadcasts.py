@@ -32,8 +32,9 @@ def begins(lane: Lane, whole: SSP) -> dict[Virtual, int]:
 
 
 def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
-    """For each bucket of a task, the offset from which this part of the task must still process records, or NEVER if
-    the lane doesn't have the part. The length of the result is the factor to which the buckets belong.
+    """For each bucket of a task, the offset in the broadcast partition ``whole`` from which this part of the task must
+    still process records; NEVER if the lane doesn't have the part. The length of the result is the factor to which the
+    buckets belong. It can be above the lane's factor.
 
     Args:
         number: the task's number at factor 1.

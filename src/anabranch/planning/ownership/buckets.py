@@ -15,9 +15,12 @@ NEVER = 2**63 - 1
 
 
 def floors(lane: Lane) -> dict[SSP, tuple[int, ...]]:
-    """For each whole partition that the lane reads, unless it is broadcast: a tuple with an offset for each bucket. The
-    bucket's records belong to the lane from this offset on; NEVER means that none of them do. The length of the tuple
-    is the factor to which the buckets belong.
+    """The offsets from which on the records of each bucket belong to the lane, by whole partition, for each partition
+    that the lane reads and that isn't broadcast.
+
+    Each tuple has an offset for each bucket, in the order of the buckets; NEVER means that none of the bucket's records
+    belong to the lane. The length of the tuple is the factor to which the buckets belong. It can be above the lane's
+    factor.
     """
     begun = {position.ssp: position for position in lane.starting}
     parts: dict[SSP, list[tuple[KeyPart, int]]] = {}

@@ -103,8 +103,9 @@ def _lanes(
     aside: Mapping[str, Output],
     around: Surroundings,
 ) -> list[PlannedLane]:
-    """The lanes of the stage whose groups are ``parts``. ``before`` are the lanes of earlier stages. For ``written``
-    and ``aside``, see :mod:`anabranch.planning.plan.lanes`.
+    """The lanes of the stage whose groups are ``parts``. ``before`` are the lanes of earlier stages. For ``written``,
+    see :func:`anabranch.planning.plan.lanes.lane`; for ``aside``, see
+    :func:`anabranch.planning.plan.lanes.with_dead_letters`.
     """
     found: list[PlannedLane] = []
     reported: set[str] = set()

@@ -18,7 +18,8 @@ def task_numbers(stage: StageModel, factor: int) -> dict[SSP, int]:
 
 
 def numbers_of(tasks: Iterable[Task], ssps: Iterable[SSP], factor: int) -> dict[str, int]:
-    """For each whole partition that these SSPs are part of, the number of the task (at factor 1) that reads it."""
+    """For each whole SSP, in text form, that these SSPs are part of, the number of the task (at factor 1) that reads
+    it."""
     found = {(ssp.system, ssp.stream, ssp.partition): task.index // factor for task in tasks for ssp in task.ssps}
     read = dict.fromkeys(wholes(ssps))
     return {str(whole): found[whole.system, whole.stream, whole.partition] for whole in read}

@@ -23,9 +23,19 @@ __all__ = ["check_shuffled", "partition_counts", "stage_inputs", "stage_model", 
 def partition_counts(
     graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], around: Surroundings
 ) -> dict[str, int]:
-    """The partition counts of all inputs. A new intermediate stream without a given count gets the largest count among
-    the inputs of the stage that writes it; an input that stands for several streams has their largest count. Raises
-    NotFoundError if a ``read`` names a stream that doesn't exist.
+    """The partition counts of the streams that the stages read, by the stream's name.
+
+    - The count of an existing stream is in ``around.partitions``.
+    - For an input that is bound to a pattern, the result has the counts of the input's streams and, under the job's
+      name for the input, the largest of them.
+    - An intermediate stream that doesn't exist gets the count that its ``partition_by`` gives or, without one, the
+      largest count among the inputs of the stage that writes it.
+
+    Args:
+        cut: the stages, each after the stages from which it reads.
+
+    Raises:
+        NotFoundError: a ``read`` names a stream that doesn't exist.
     """
     counts: dict[str, int] = {}
     for stage in cut:

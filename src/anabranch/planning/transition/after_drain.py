@@ -73,13 +73,19 @@ def continuing(
     lanes: Mapping[str, Lane],
     new_id: Callable[[], str],
 ) -> tuple[JobModel, tuple[Lane, ...]]:
-    """The plan (``model`` and ``planned``) for the deployment after a drain, changed such that each stage with an
-    operator that keeps its state has the tasks that the stage had when it was drained, in the same seats. Partitions
-    that were added meanwhile are left out: an expansion takes them in later, and puts them into the task that has the
-    state of their keys. A plan with another factor or with other seats than the drained deployment isn't changed.
+    """The plan for the deployment after a drain, in which stages with kept state have their former tasks: the model and
+    its lanes.
+
+    A planned stage gets the tasks of a drained stage, in the same seats, if operators of the planned stage keep state,
+    all of this state is from that drained stage, and the drained stage has the same grouper and the same inputs.
+    Partitions that were added since then are left out; a later expansion puts them into the tasks that have the state
+    of their keys. All other stages stay as planned. If the plan has another factor or other seats than the drained
+    deployment, nothing is changed.
 
     Args:
+        model: the model as planned.
         planned: the lanes that were planned with ``model``.
+        graph: the graph of the next deployment.
         former: the model of the drained deployment.
         lanes: all lanes that the job ever had, by id.
         new_id: returns 8 random hex digits per call.
@@ -211,8 +217,12 @@ def _ends(lanes: Iterable[Lane]) -> dict[SSP, int]:
 def _with_former(
     planned: Sequence[Lane], kept: Mapping[str, Sequence[Lane]], new_id: Callable[[], str]
 ) -> tuple[list[tuple[Lane, Lane | None]], dict[str, list[str]]]:
-    """The new lanes, each with the lane whose state it takes over, if any. Also, by the id of each planned lane of a
-    group that keeps state, the ids of all new lanes of the group."""
+    """Pair each new lane with the drained lane whose state it takes over, or with None. Also returns, by the id of each
+    planned lane of a group that keeps state, the ids of all new lanes of the group.
+
+    Args:
+        kept: the drained lanes with state that is kept, by group.
+    """
     new: list[tuple[Lane, Lane | None]] = []
     become: dict[str, list[str]] = {}
     tasks = {name for lane in planned for name in lane.tasks}

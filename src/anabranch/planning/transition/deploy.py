@@ -37,12 +37,19 @@ class NextVersion:
 
 
 def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_id: Callable[[], str]) -> Change:
-    """The first generation of the next deployment, whose lanes continue from those of the current one.
+    """Plan the first generation of the next deployment, whose lanes continue from those of the current one.
 
-    A stateful operator keeps its state and its positions, and an output that is stateless in both versions keeps its
-    positions. Lanes of other groups begin to read each partition where the most advanced of the ``former`` lanes that
-    read the partition stopped. A partition that no former lane has read is read from where its ``read`` declares or, in
-    an intermediate stream, from its beginning.
+    Where a new lane begins depends on its group:
+
+    - If the group's operator keeps state in both versions, each former lane of the operator gets one successor, which
+      keeps the lane's tasks, positions and state.
+    - If an output of the group is stateless in both versions, the lanes continue where the former lanes of this output
+      ended.
+    - Otherwise, the lanes begin without state. They read each partition from the highest offset at which any former
+      lane ended.
+
+    In the last two cases, a partition that none of these former lanes has read is read from where its ``read`` declares
+    or, in an intermediate stream, from its beginning.
 
     Args:
         present: the current generation. Its factor and its containers are kept. If a stage of the next version reads
@@ -51,7 +58,8 @@ def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_
         new_id: returns 8 random hex digits per call.
 
     Raises:
-        ConflictError: it can't be determined where a new lane would begin.
+        ConflictError: lanes of an output that is stateless in both versions would continue from several groups, or
+            would begin to read an intermediate stream that other lanes have read.
     """
     seats = [container.seat for container in present.containers]
     placed: dict[str, dict[str, tuple[str, ...]]] = {seat: {} for seat in seats}
@@ -93,14 +101,15 @@ def lanes_of_groups(
     tasks: Mapping[str, Mapping[str, list[Task]]],
     new_id: Callable[[], str],
 ) -> tuple[Lane, ...]:
-    """The lanes of all groups, each with its predecessors among the ``former`` lanes.
+    """The lanes of all groups of a model, each with its predecessors among the ``former`` lanes; see :func:`deployed`.
 
     Args:
-        templates: lanes that say what the lanes of each group do. Their number and their tasks don't count.
+        templates: for each group, lanes that say what the group's lanes do. Their number and their tasks don't count.
+        former: the lanes from which the new lanes continue. If empty, the new lanes have no predecessors.
         tasks: the tasks of each seat, by stage.
 
     Raises:
-        ConflictError: it can't be determined where a new lane would begin.
+        ConflictError: as for :func:`deployed`.
     """
     lanes: dict[_Group, list[Lane]] = {}
     for stage in model.stages:

@@ -53,10 +53,14 @@ def expanded(
     new_id: Callable[[], str],
     placing: Placing | None = None,
 ) -> Change:
-    """The next generation, with these partition counts of the streams that the job reads and doesn't write, and with
-    all streams that match a pattern.
+    """Plan the next generation, whose streams have the given partition counts, and which also reads the new streams
+    that match a pattern.
 
-    The other arguments are those of :func:`anabranch.planning.transition.rescale.rescaled`.
+    The arguments not listed here are those of :func:`anabranch.planning.transition.rescale.rescaled`.
+
+    Args:
+        counts: the partition counts of existing streams, by ``system/stream``; 0 for a stream that is gone.
+            Intermediate streams don't count. A stream of the job that is missing here keeps its count.
 
     Raises:
         ConflictError: a stream is gone, has fewer partitions than before, or has a partition count to which the job's

@@ -18,8 +18,8 @@ _NOWHERE = -1
 
 
 def never_begun(lane: Lane, why: str) -> Lane:
-    """Close a lane that has never run. Its successors begin where the lane itself would have begun. ``why`` is stored
-    as the lane's error.
+    """A lane that has never run, closed such that its successors begin where the lane itself would have begun. ``why``
+    is stored as the lane's error.
 
     Raises:
         StateError: the lane may have run, or its start offsets aren't known.
@@ -111,9 +111,11 @@ def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
 
 
 def _in_place_of(before: Sequence[Lane], lane: Lane) -> Lane:
-    """The lane. If its only predecessor never had a folder, the lane takes over the predecessor's ``drained``,
-    ``rewind`` (unless the lane has one) and, if the lane is stateful, ``afresh``. A lane that is already ``afresh``
-    isn't changed.
+    """The lane ``lane``, if necessary with what it takes over from a predecessor that did nothing.
+
+    If the lane isn't ``afresh``, and its only predecessor (``before``) has no folder, the lane takes over the
+    predecessor's ``drained``; its ``rewind``, unless the lane has one; and, if the lane is stateful, its ``afresh``.
+    Otherwise, the lane is returned unchanged.
     """
     if lane.afresh or len(before) != 1 or before[0].folder_epoch:
         return lane
@@ -163,8 +165,11 @@ def _begin(lane: Lane, ssp: SSP, former: Former) -> Position:
 
 
 def _left(lane: Lane) -> dict[SSP, list[FormerPosition]]:
-    """The final positions of a closed lane, by whole partition. There is a single position for a partition if the lane
-    had all of its buckets, and read all of them up to the same offset.
+    """The final positions of a closed lane, by whole partition, without broadcast partitions and those that the lane
+    never read.
+
+    Each partition has a position for each bucket that the lane had. But if the lane had all buckets, and read all of
+    them up to the same offset, the partition has a single position.
     """
     begun = {position.ssp: position for position in lane.starting}
     read = {position.ssp: position.offset for position in lane.final}

@@ -35,14 +35,14 @@ def rewound(
     state: str | None,
     new_id: Callable[[], str],
 ) -> Change:
-    """The next generation, in which some partitions are read again. The arguments not listed here are those of
+    """Plan the next generation, in which some partitions are read again. The arguments not listed here are those of
     :func:`anabranch.planning.transition.rescale.rescaled`.
 
     Args:
         to: the next offset to read, by whole SSP in text form. Other SSPs of input streams, and SSPs that aren't read
             up to this offset yet, continue where they are.
-        state: what to do with the state of the operators downstream of these SSPs: "keep" or "clear". None if there is
-            no such state.
+        state: what to do with the state of the operators downstream of these SSPs: "keep" adds the repeated records to
+            it, and "clear" lets the operators begin without state. None if there is no such state.
 
     Raises:
         UsageError: there is state, but ``state`` is None; or the state can't be cleared because it also depends on
@@ -80,9 +80,15 @@ def rewound(
 
 
 def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> Change:
-    """The generation that undoes a rewind. ``model`` is the generation of the rewind; the lanes that the rewind made
-    are closed. Each of their successors continues where the lane from before the rewind ended. (A stateless successor
-    begins where the closed lane ended, if that is further.)
+    """Plan the generation that undoes a rewind. It closes the lanes that the rewind made, and gives each a successor.
+
+    A stateful successor continues with the state and the positions of the lane from before the rewind. A stateless
+    successor begins where that lane ended, or where the closed lane ended if this is further.
+
+    Args:
+        model: the current generation, which the rewind made.
+        lanes: all lanes of the deployment, by id.
+        new_id: returns 8 random hex digits per call.
     """
     present = follow.heads(lanes.values())
     closing = [lane for lane in present if lane.id in model.rewound]
@@ -134,9 +140,14 @@ def _lowered(position: Position, lane: Lane, how: Rewind, ends: Mapping[str, int
 
 
 def _beyond(position: Position, lane: Lane, read: Mapping[SSP, int]) -> Position:
-    """Where a lane that undoes a rewind begins: at ``position``, at which the lane from before the rewind ended, or, if
-    the lane is stateless, where the rewound lane ended, if that is later. (A stateful lane takes over the state from
-    before the rewind.) ``read`` has the offsets at which the rewound lane ended, by whole partition."""
+    """The position at which a lane that undoes a rewind begins to read an SSP. A stateful lane begins at ``position``,
+    because it takes over the state from before the rewind. A stateless lane begins at the later of ``position`` and the
+    rewound lane's offset.
+
+    Args:
+        position: where the lane from before the rewind ended.
+        read: the offsets at which the rewound lane ended, by whole partition.
+    """
     whole = position.ssp.whole
     if lane.stateful or whole not in read:
         return position

@@ -24,8 +24,8 @@ class Share:
     """What a new lane will own.
 
     Attributes:
-        factor: the factor of the lane's SSPs.
-        virtual: the parts of its tasks that the lane owns: the buckets, by the task's number at factor 1.
+        factor: the factor of the lane's SSPs and buckets. It can be above the job's factor.
+        virtual: the buckets of the lane's tasks that the lane owns, by the task's number at factor 1.
         of: the lane's predecessors.
     """
 
@@ -76,13 +76,18 @@ def shares_of(
     lanes: int,
     stage: StageModel,
 ) -> list[Share]:
-    """The shares of one group's lanes. A lane's state is divided only if parts of it go to different seats.
+    """The shares of one group's new lanes.
+
+    A stateless group has up to ``lanes`` shares in each seat. For a stateful group, each current lane becomes one share
+    in each seat that gets some of its tasks. So the lane's state is divided only if parts of it go to different seats.
 
     Args:
         present: the current lanes of the group.
         by_seat: the tasks that each seat will have.
+        factor: the job's next factor.
         fresh: the base of each partition that is new in the stage.
         lanes: how many lanes a stateless group can have in each seat.
+        stage: the stage in the next generation.
     """
     if present[0].stateful:
         task_of = task_numbers(stage, factor)

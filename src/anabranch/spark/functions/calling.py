@@ -47,9 +47,11 @@ BATCH = -1
 
 
 class Rejection(NamedTuple):
-    """A rejected row or timer. ``place`` is the index of the row (:data:`BATCH` stands for all rows), or 0 for a timer.
-    ``raised`` says whether the function has raised an exception, or the row can't be converted to Python values.
-    Otherwise, the result is wrong, the function took too long, or its process died.
+    """A rejected row or timer.
+
+    ``place`` is the index of the row; :data:`BATCH` stands for all rows, and a timer has 0. ``error`` is the reason in
+    words. ``raised`` is true if the function raised an exception, or if the row couldn't be converted to Python values;
+    it is false if the function's result was wrong, the function took too long, or its process died.
     """
 
     place: int
@@ -121,9 +123,12 @@ class Evaluator:
         self._take: Callable[[Any], Any] = takes.get(user.kind, _kept)
 
     async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome:
-        """The results for some rows. ``fails`` says whether a rejection fails the lane. If so, the function isn't
-        called again after a call that fails. (Whether the results of ``map`` and ``flat_map`` functions have the
-        declared schema is usually checked after the last call.)
+        """The results for some rows.
+
+        Args:
+            fails: whether a rejection fails the lane. If so, the function isn't called again after a call that fails.
+                (But results of ``map`` and ``flat_map`` functions that don't have the declared schema are usually found
+                only after the last call.)
         """
         match self._user.kind:
             case "map_arrow":

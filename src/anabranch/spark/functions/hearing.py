@@ -66,11 +66,16 @@ class _Client:
 
 
 class Listener:
-    """Receives reports in its own thread until it is closed. Invalid input closes the connection. ``host`` is the
-    address to which workers connect. The listener binds to the first address of ``bind`` and ``host`` that belongs to
-    this machine.
+    """Receives the reports of Spark tasks in its own thread until it is closed. Invalid input closes the connection
+    from which it came.
 
-    Raises OSError if no socket can be opened.
+    Args:
+        host: the address to which workers connect.
+        bind: further addresses. The listener listens on the first address of ``bind``, and then ``host``, that belongs
+            to this machine or, if none does, on all addresses of the machine.
+
+    Raises:
+        OSError: no socket can be opened.
     """
 
     def __init__(self, host: str, bind: Iterable[str] = ()) -> None:

@@ -39,10 +39,12 @@ _STDERR = 2
 
 
 def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> AbstractContextManager[None]:
-    """A context in which a function works on the rows of a task's bucket. Call :func:`at` before each row.
+    """A context in which a function works on rows of one bucket of a task, and ``meter`` records this. Call :func:`at`
+    before each row.
 
     Args:
-        origin: the rows' hidden column.
+        origin: the hidden column of these rows.
+        factor: the job's factor, from which the bucket is computed.
         limit: how many seconds the function may work on a row. If it takes longer, this process ends, and the next
             attempt of the Spark task isolates user code; see :mod:`anabranch.spark.functions.isolation`.
     """

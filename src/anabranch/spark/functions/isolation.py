@@ -5,10 +5,11 @@ The first attempt of a Spark task runs user code in the worker itself, unless :f
 If the worker dies, or ends because a message takes too long, Spark normally retries the Spark task, perhaps in another
 executor. All later attempts run user code in forks of a clean process, one fork for each thread.
 
-If a fork dies, a function gets the messages of the request again, one by one; a processor gets all messages of the turn
-again. A message is rejected if it takes too long, or after :data:`TRIES` forks have died on it. (A fork to which
-several messages for a function were sent at once doesn't count as one of these.) So a single attempt of a Spark task
-finds all messages that kill processes, or the first one if a rejection fails the lane.
+If a fork dies, other forks repeat its work. A function gets the messages that were sent to the fork again, one by one;
+a processor gets all messages of its turn (see :mod:`anabranch.spark.functions.turns`) again. A message is rejected if
+it takes too long, or after :data:`TRIES` forks have died on it. (A fork to which several messages for a function were
+sent at once doesn't count as one of these.) So a single attempt of a Spark task finds all messages that kill processes,
+or the first one if a rejection fails the lane.
 """
 
 from __future__ import annotations
@@ -129,10 +130,15 @@ class _Fork:
             self._pid = host.fork(theirs)
 
     def ask(self, request: object, begin: Begin, seconds: float, answer: Callable[[Any], Any]) -> Any:
-        """Send a request to the process, and return the result. ``answer`` answers the questions of the process.
+        """Send a request to the process, and return the result.
 
-        Raises LostError if the process dies, if it works on a message for longer than ``seconds`` (without the time in
-        which it waits for answers), or if it doesn't begin the first message within 120 seconds.
+        Args:
+            begin: called with the number of each message before the process works on it.
+            seconds: how long the process may work on a message, without the time in which it waits for answers.
+            answer: answers the questions of the process.
+
+        Raises:
+            LostError: the process died, took too long, or didn't begin the first message within 120 seconds.
         """
         at = _BEFORE
         left: float | None = _BEGINNING
@@ -315,10 +321,11 @@ _Ask = Callable[[pa.RecordBatch, int], Outcome]
 
 
 def narrowed(rows: pa.RecordBatch, nothing: pa.RecordBatch, ask: _Ask, names_late: bool, fails: bool) -> Outcome:
-    """The results for rows that other processes work on. Rows that kill these processes, or take too long, are found
-    and rejected.
+    """The results for rows that other processes work on. Rows that kill these processes, or take too long, are
+    rejected.
 
     Args:
+        nothing: an empty batch with the schema of the results.
         ask: returns the result for some of the rows, given these rows and the index of the first of them. Raises
             LostError if the process is lost.
         names_late: whether a LostError about a timeout names the row that took too long.

@@ -77,10 +77,13 @@ class Results:
         return dict(zip(self.schema.names, self._row(row), strict=True))
 
     def cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch that a function has returned, converted to the types of the schema. Raises ResultError if a column is
-        missing or has an incompatible type, if a value would change (except to the nearest 32-bit number), or if a
-        value isn't allowed, even inside another value: null where the schema excludes it, NaN, infinity, or a timestamp
-        outside of the years 1 to 9999.
+        """A batch that a function has returned, converted to the schema. Columns that the schema doesn't have are left
+        out.
+
+        Raises:
+            ResultError: a column is missing or has an incompatible type; a value would change (except to the nearest
+                32-bit number); or a value isn't allowed, even inside another value: null where the schema excludes it,
+                NaN, infinity, or a timestamp outside of the years 1 to 9999.
         """
         arrays = []
         for field, column in zip(self.schema, self._columns, strict=True):

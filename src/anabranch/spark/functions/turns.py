@@ -66,8 +66,17 @@ class Turn:
 
 
 class Turns(Protocol):
-    """Calls a processor in turns. ``now`` is the time on the timers' clock, in Unix ms. ``fails`` says whether a
-    rejection fails the lane. If so, the turn ends at the first call that raises an exception or returns wrong rows."""
+    """Calls a processor in turns.
+
+    Args:
+        now: the time on the timers' clock, in Unix ms.
+        messages: the messages of one key, in order.
+        key: the columns of the timer's key.
+        at: the time for which the timer was registered, in Unix ms.
+        begin: called with the index of each message before the processor gets the message; for a timer, with 0.
+        fails: whether a rejection fails the lane. If so, the turn ends at the first call that raises an exception or
+            returns wrong rows.
+    """
 
     def on_messages(self, now: int, messages: list[dict[str, Any]], begin: Begin, fails: bool) -> Turn: ...
 
@@ -76,8 +85,13 @@ class Turns(Protocol):
 
 @dataclass(frozen=True)
 class Schemas:
-    """The schemas of a state: ``values`` is for the values, ``names`` for the names of a map's entries (None for other
-    states). If ``single`` is true, the values aren't structs, and each is stored as the only field of a struct."""
+    """Spark's schemas for one of a processor's states.
+
+    Attributes:
+        names: the schema for the names of a map's entries; None if the state isn't a map.
+        values: the schema for the values.
+        single: whether values aren't structs. Each value is then stored as the only field of a struct.
+    """
 
     names: StructType | None
     values: StructType
@@ -88,8 +102,12 @@ class Schemas:
 class KeyedProcessor:
     """A processor, with everything that is needed to call it in another process.
 
-    ``clock`` is the clock of the processor's timers; None if the processor has no timers. ``result`` is the schema of
-    the rows that the processor returns. For ``source``, see :class:`anabranch.spark.functions.calling.UserFunction`.
+    Attributes:
+        clock: the clock of the processor's timers; None if the processor has no timers.
+        result: the schema of the rows that the processor returns.
+        schemas: the schemas of each state, by the state's name.
+        home: the job's folder. Tracebacks show only files in this folder.
+        source: what other processes get instead of the processor; None if the processor itself is pickled.
     """
 
     processor: Processor
@@ -241,9 +259,16 @@ class _IsolatedTurns:
         return self._turn(("timer", now, key, at, fails), begin)
 
     def _turn(self, request: tuple[Any, ...], begin: Begin) -> Turn:
-        """The result of a turn. If the process dies on a message, the turn is repeated. After :data:`TRIES` deaths, or
-        one timeout, the message is rejected, and the turn is repeated without it. (A timer is rejected in the same way,
-        which ends its turn.) State and timers change only after the turn has succeeded.
+        """Run a turn in another process, then make the turn's changes to state and timers here, and return the turn's
+        result.
+
+        If the process dies while it works on a message, the whole turn is repeated. After :data:`TRIES` deaths on the
+        same message, or after one timeout, this message is rejected, and the turn is repeated without it. After as many
+        deaths on a timer, or one timeout, the timer is rejected; the turn then ends without rows, and changes nothing.
+
+        Args:
+            request: "messages" or "timer", followed by the arguments of :meth:`on_messages` or :meth:`on_timer` except
+                ``begin``.
         """
         deaths: dict[int, int] = {}
         rejected: dict[int, str] = {}

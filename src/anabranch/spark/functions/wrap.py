@@ -46,7 +46,7 @@ class CallSettings:
         on_error: returns the object that receives the messages on which a function fails. If ``on_error`` is None, such
             a message fails the lane.
         threads: the largest number of buckets that one Spark task processes at the same time. If the function is async,
-            this limit applies only when the function is isolated.
+            this limit applies only when the function is isolated, which means that other processes call it.
         busy: called at the end of each Spark task, unless the Spark task fails, with the seconds that the function has
             worked on each bucket (at factor 1, on each task).
         line: where workers report their progress; None: nowhere. See :mod:`anabranch.task_progress.meters`.
@@ -62,10 +62,14 @@ class CallSettings:
 
 
 def wrap(user: UserFunction, label: str, how: CallSettings) -> Callable[[Batches], Batches]:
-    """The function for ``mapInArrow`` that runs an operator. ``label`` is the operator's name in messages.
+    """A function for ``mapInArrow`` that calls an operator's function. Both the rows that it gets and the rows that it
+    returns have the hidden column.
 
     The results are in the order of the rows, even if several buckets are processed at the same time because the factor
     is above 1.
+
+    Args:
+        label: the operator's name in messages.
     """
 
     async def work(
@@ -150,8 +154,14 @@ def origin_of(origins: pa.Array, place: int) -> dict[str, Any]:
 
 
 def rejecting(fault: str, errors: Sequence[str], label: str, on_error: Rejecting) -> Callable[[Batches], Batches]:
-    """A function for ``mapInArrow`` that rejects the rows with a fault, and drops the column that ``fault`` names. In
-    this column, 0 stands for a row without a fault, 1 for the first of ``errors``, and so on.
+    """A function for ``mapInArrow`` that rejects the rows with a fault, and returns the other rows.
+
+    Args:
+        fault: the name of the column with the fault's number, which the function drops. 0 stands for a row without a
+            fault, 1 for the first of ``errors``, and so on.
+        errors: the error text for each fault.
+        label: the operator's name in messages.
+        on_error: returns the object that receives the rejected rows.
     """
 
     def run(batches: Batches) -> Batches:

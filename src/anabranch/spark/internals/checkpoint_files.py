@@ -63,8 +63,9 @@ def prepare(spark: SparkSession) -> None:
 
 
 def lease(spark: SparkSession, folder: str, seconds: float) -> None:
-    """Limit the time in which this JVM may write below a folder: to ``seconds`` from now on. If this is 0, the JVM may
-    no longer write there. Before the first call, there is no limit."""
+    """Let this JVM write below a folder only for the next ``seconds`` seconds; 0 forbids writing from now on. Each call
+    replaces the folder's earlier limit. Before the first call for a folder, there is no limit.
+    """
     java.java_class(spark, MANAGER).lease(folder, int(seconds * 1000))
 
 
@@ -101,9 +102,9 @@ class FarFiles:
         return str(self._class.read(self._fs, path))
 
     def just_written(self, path: Any) -> str | None:
-        """The text of a log entry that this JVM has just created in S3. (Reading the entry from S3 would take
-        requests.) The text is returned only once, because the entry may be rewritten later. None if the text isn't
-        known.
+        """The text of a log entry, without a request to S3. The text is known only if the entry is the last one that
+        this JVM has created in its folder in S3, and only for the first call, because the entry may be rewritten later.
+        None if the text isn't known.
         """
         text = self._class.justWritten(self._fs, path)
         return None if text is None else str(text)

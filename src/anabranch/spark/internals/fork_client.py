@@ -19,9 +19,13 @@ kinds, because one process forks both."""
 
 
 def main(path: str, words: list[str]) -> int:
-    """Run the client, and return the fork's exit code (1 if the fork has ended without reporting it).
-    ``path`` is the server's socket, and ``words`` are the arguments for Python: ``-m``, the module, and the module's
-    arguments.
+    """Have a fork do the work, and return the fork's exit code (1 if the fork has ended without reporting it). If no
+    fork can do the work, this process becomes a Python process that does the work itself, and the function doesn't
+    return.
+
+    Args:
+        path: the path of the server's socket.
+        words: the arguments for Python: ``-m``, the module, and the module's arguments.
     """
     for name, value in SPARKS.items():
         os.environ.setdefault(name, value)

@@ -116,9 +116,11 @@ def _become(client: socket.socket) -> None:
 
 
 def _taken_over(client: socket.socket) -> list[str] | None:
-    """Take over the client's streams, folder and environment, and return the client's arguments. None if the client has
-    other values than this process for variables that match :data:`_AT_START`, because it is too late to change these in
-    this process.
+    """Take over the client's standard streams, working folder and environment, and return the client's arguments for
+    Python.
+
+    Returns None, and takes over nothing, if the client's variables that match :data:`_AT_START` differ from this
+    process's, because it is too late to change them in this process.
     """
     size, streams, _, _ = socket.recv_fds(client, 4, _STREAMS)
     with client.makefile("rb") as told:

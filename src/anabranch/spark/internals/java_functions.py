@@ -49,13 +49,15 @@ probe = SURFACE.probe
 
 
 def applied(name: str, arguments: Callable[[SparkSession], Sequence[Any]], column: Column, result: DataType) -> Column:
-    """The column that results from applying a Java function to a column.
+    """The column that results from applying a Java function to ``column``. Uses the active session.
 
     Args:
-        name: the name of the function's class (a ``UDF1``), and of the class's file in this folder.
+        name: the name of the function's class (a ``UDF1``), and of the class's file, which is next to this module.
         arguments: returns the arguments for the constructor of this class.
+        result: the type of the resulting column.
 
     Raises:
+        UnsupportedSparkError: this Spark lacks what Java functions need.
         AnabranchError: this Spark can't compile the class.
     """
     spark = SparkSession.active()

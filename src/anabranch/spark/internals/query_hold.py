@@ -86,14 +86,17 @@ class NotHeldError(AnabranchError):
 
 
 class HeldQuery:
-    """Holds the query of a lane from the creation of this object until :meth:`release` or :meth:`close`. Not
+    """Keeps a lane's running query from planning its next batch, until :meth:`release` or :meth:`close`. Not
     thread-safe.
 
-    Until :meth:`release`, the query's batches read only records that anabranch has planned. When a method other than
-    :meth:`go`, :meth:`release` or :meth:`close` returns, no batch is running, and Spark plans no batch.
+    The constructor waits until the query is about to plan a batch. When the constructor, :meth:`run` or :meth:`begin`
+    returns, no batch is running, and Spark plans no batch. From the end of the constructor until :meth:`release`, the
+    query's batches read only records that anabranch has planned.
 
     Args:
+        query: the running query.
         turn: called from time to time during a wait. If it raises an exception, the wait ends.
+        limits: the limits of ``query``. The constructor sets them to 0, and :meth:`release` restores them.
 
     Raises:
         NotHeldError: from any method that waits, if it would wait for more than :data:`RUNS_WITHIN` seconds without a
@@ -157,7 +160,7 @@ class HeldQuery:
     def _stand(self) -> None:
         """Take the lock under which the query plans batches, and wait until the query needs the lock to plan a batch.
 
-        If the query adopts a batch at this point, it runs the batch next. If it adopted a batch at any other point,
+        If :meth:`_adopt` gives the query a batch at this point, the query runs this batch next. At any other point,
         Spark would discard the batch or treat it as finished.
         """
         self._ran_at, self._last = monotonic(), math.inf

@@ -40,8 +40,8 @@ probe = SURFACE.probe
 
 
 class ReadLimits:
-    """The limits of one query. They can be changed only after Spark has asked the query's sources for them.
-    Thread-safe.
+    """How many rows each source of one query may contribute to a batch. These limits can be changed only after Spark
+    has asked the query's sources for them. Thread-safe.
 
     Spark reads the limits in the query's own thread when it plans a batch. So the next batch has the new limits if they
     are set in this thread, or while the query is held.
@@ -71,9 +71,13 @@ class ReadLimits:
         return [str(each.get().json()) if each.isDefined() else "" for each in found]
 
     def give(self, rows: Mapping[int, int]) -> None:
-        """Set how many rows sources may contribute to a batch, by the source's index in :meth:`ends`. Other sources
-        keep their limits. The new limits apply from the next batch on or, if given after :meth:`hold`, from
-        :meth:`release` on.
+        """Set how many rows sources may contribute to a batch. The new limits apply to the batches that Spark plans
+        from now on. But between :meth:`hold` and :meth:`release`, all limits stay 0, and the new limits apply after
+        :meth:`release`.
+
+        Args:
+            rows: the new limit of each source, by the source's index in the result of :meth:`ends`. Sources that are
+                missing keep their limits.
         """
         with self._lock:
             limits = self._limits if self._before is None else self._before

@@ -51,19 +51,23 @@ def end(
     another: bool = False,
     decided: Callable[[], None] = lambda: None,
 ) -> None:
-    """End a query. Let the running batch be committed, and let no other batch begin, except as ``another`` allows.
-    Afterwards, ``query.exception()`` says whether the last batch has failed.
+    """End a query, at a batch boundary if possible: let the running batch be committed, and let no other batch begin,
+    except as ``another`` allows. When this function returns, the query has ended, and ``query.exception()`` says
+    whether the last batch has failed.
 
-    ``stop()`` interrupts a running batch. So this function calls ``stop()`` only if the query is between two triggers,
-    if ``hurry`` returns true, or if the query doesn't end by itself in time. If this Spark lacks the surface, this
-    function calls ``stop()`` as soon as no batch is being written, or ``hurry`` returns true.
-
-    After this function has set the query's state in Spark to "terminated", the query ends by itself when the running
-    batch ends. But Spark would abandon a batch that is still being planned. So this function first waits, for up to
+    This function sets the query's state in Spark to "terminated", so that the query ends by itself after the running
+    batch. Spark would abandon a batch that is still being planned. So this function first waits, for up to
     :data:`STOPS_WITHIN` seconds, until no batch is being planned.
 
-    If the query had to be stopped, a batch may be planned but not committed when this function returns. The caller must
-    then have another query finish this batch, or take the batch back.
+    ``stop()`` would interrupt a running batch. So this function calls ``stop()`` only if the query waits for its next
+    trigger, if ``hurry`` returns true, or if the query doesn't end within :data:`STOPS_WITHIN` seconds in which no
+    batch is being written.
+
+    If this Spark lacks the surface, this function only calls ``stop()``: as soon as no batch is being written, or
+    ``hurry`` returns true.
+
+    After a call of ``stop()``, there may be a batch that is planned but not committed. The caller must then have
+    another query finish this batch, or take the batch back.
 
     Args:
         writes: returns whether a batch is planned and is being written.

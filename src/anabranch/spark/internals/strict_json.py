@@ -24,6 +24,8 @@ def row(
     """JSON bytes as a struct of the columns ``wanted``; null if the bytes can't be read as ``declared``.
 
     Args:
+        declared: the declared columns, all of which are checked.
+        wanted: the names of the columns of the result, in order.
         read_as: how to read the columns that aren't read as their types imply; see docs/reference/values.md.
         result: the type of the struct.
         array: whether the bytes are a message key in the form of a JSON array of the columns.

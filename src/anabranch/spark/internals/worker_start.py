@@ -44,16 +44,18 @@ SOURCES = Surface(
 
 
 def interpreter() -> str:
-    """The path of the interpreter for Python workers on this machine. Normally, it leads to a script that runs this
-    process's interpreter without Spark's zips on the module path. The script starts daemons and the processes of
-    sources with :mod:`fork_client`, and starts :mod:`planning_daemon` in place of Spark's own daemon, which no setting
-    can replace. If scripts in the temporary folder can't be run, this function returns the path of this process's
-    interpreter.
+    """Write a script with which Spark starts Python on this machine, and return the script's path. If scripts in the
+    temporary folder can't be run, return the path of this process's interpreter instead.
 
-    Spark puts a zip with PySpark's sources on the module path, before the installed PySpark. Each process for a source
-    or a function would compile these sources again, which takes most of a second. The script also keeps the working
-    folder off the module path (``-P``), because a job file named ``json.py`` in that folder would replace Python's own
-    module.
+    The script runs this process's interpreter, with these differences:
+
+    - Spark's zips aren't on the module path. Spark puts a zip with PySpark's sources there, before the installed
+      PySpark. Each process for a source or a function would compile these sources again, which takes most of a second.
+    - The working folder isn't on the module path (``-P``). Otherwise, a job file named ``json.py`` in that folder would
+      replace Python's own module.
+    - Daemons, and the processes of sources, are started with :mod:`fork_client`. :mod:`planning_daemon` takes the place
+      of Spark's own daemon, which no setting can replace. This difference is left out if PySpark lacks a part of the
+      surface :data:`SOURCES`.
     """
     folder = scratch.folder("python")
     file = folder / "python"

@@ -28,13 +28,14 @@ _ONE = "_anabranch_one"
 
 @dataclass(frozen=True)
 class BroadcastRouting:
-    """The routing of one broadcast stream in a lane.
+    """Determines which virtual tasks of a lane get each record of one broadcast stream.
 
     In a lane without state, a record goes to every virtual task whose start offset isn't beyond the record. In a lane
-    with state, the record goes, for each task at factor 1, to the virtual task with the bucket of the record's key,
+    with state, each task at factor 1 gets the record once: in the virtual task with the bucket of the record's key,
     because the key's state is there. If this virtual task belongs to another lane, that lane gets the record.
 
     Attributes:
+        ssps: the whole partitions of the stream that the lane reads.
         key: the bytes of a record's key.
     """
 

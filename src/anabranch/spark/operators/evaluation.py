@@ -32,6 +32,9 @@ class Sink:
     """A stream output of a group.
 
     Attributes:
+        number: the number of the output, which its rows have in the column ``output``.
+        node: the operator that writes the output.
+        writer: encodes the rows as values.
         traced: whether output rows have the source and partition of their record, in addition to its offset.
         slots: the slot numbers, by source and partition. {} if rows come from state, where the number of a row's state
             partition is its slot number. None if output rows have no slot.
@@ -53,10 +56,13 @@ class Sink:
 
 
 def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tuple[Node, DataFrame] | None:
-    """Follow the path from the group's sources until it branches, or reaches a sink or a ``join_table``. Returns the
-    last operator through which all paths from the sources lead, and the DataFrame after this operator.
+    """Apply a group's operators, from its sources up to (but without) the first branch, sink or ``join_table``.
 
-    Returns None if the path ends before the sources have come together.
+    Returns the last of these operators through which all paths from the sources lead, and the DataFrame after it. For a
+    single source, this can be the source itself. None if several sources haven't come together by then.
+
+    Args:
+        frames: the DataFrame of each source, by node.
     """
     done = dict(frames)
     last: Node | None = group.sources[0] if len(group.sources) == 1 else None
@@ -134,13 +140,17 @@ def fans_out(group: Group, start: Node) -> bool:
 
 def fan_out(group: Group, start: Node, frame: DataFrame, sinks: Mapping[int, Sink]) -> DataFrame | None:
     """The output rows of all branches after ``start``, computed in one pass over ``frame``: each row becomes an array
-    of output rows, which is then exploded.
+    of output rows, which is then exploded. Call this only if :func:`fans_out` returns true.
 
     Returns None if one pass isn't possible:
 
     - An operator turns a row into several rows (``explode``). Several rows can't be a column of one row.
     - An expression has a star, such as ``s.*`` or ``struct(*)``. The star could stand for several columns, and could
       include the auxiliary columns that exist only in this pass.
+
+    Args:
+        frame: the rows after ``start``.
+        sinks: the outputs at the ends of the branches, by node.
     """
     if [s.id for s in _ways(group, start.id)] == [n.id for n in group.nodes if n.id in sinks] and len(sinks) == 1:
         (sink,) = sinks.values()
@@ -318,8 +328,8 @@ def _key(frame: DataFrame, sink: Sink) -> Column:
 
 @contextmanager
 def inside_batch(group: Group, start: Mapping[int, DataFrame], context: Context) -> Iterator[dict[int, DataFrame]]:
-    """A context that provides, by node, the rows that reach each sink in one batch. Inside the context, a DataFrame
-    that several operators use is cached.
+    """A context manager that provides, by node, the rows that reach each sink in one batch. Inside the context, a
+    DataFrame that several operators use is cached.
 
     ``start`` has the DataFrames from which everything else is computed, by node.
     """

@@ -58,12 +58,14 @@ _COUNTED = re.compile(r"\bcount\s*$", re.IGNORECASE)
 
 def without_hidden(expression: str, visible: Sequence[str], hidden: str) -> str:
     """The expression, changed so that stars among a function's arguments don't stand for the hidden column:
-    ``struct(*)`` becomes ``struct(a, b)``.
+    ``struct(*)`` becomes ``struct(a, b)``, and ``struct(* except (a))`` excepts the hidden column, too.
 
-    Stars outside of a function's arguments stay as they are, and so do all stars of an expression with comments.
+    ``count(*)`` and stars outside of a function's arguments stay as they are, and so do all stars of an expression with
+    comments.
 
     Args:
         visible: the names of the columns, except for the hidden one.
+        hidden: the name of the hidden column.
     """
     if "*" not in expression or "--" in expression or "/*" in expression:
         return expression

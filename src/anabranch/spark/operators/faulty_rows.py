@@ -36,8 +36,10 @@ class Fault:
 
 
 def without(frame: DataFrame, what: str, faults: Sequence[Fault], inputs: Mapping[int, str]) -> DataFrame:
-    """The DataFrame without the rows that have any of the faults. Rows for the same receiver are rejected together,
-    because each receiver writes once in a Spark task.
+    """The DataFrame without the rows that have any of the faults. When Spark computes it, each row that is left out
+    goes to ``by`` of one of its faults, or fails the lane if this is None.
+
+    Faults with the same ``by`` are handled in one step, because each receiver writes once in a Spark task.
 
     Args:
         what: the name of the operator that the rows reach.

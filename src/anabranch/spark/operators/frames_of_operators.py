@@ -86,6 +86,7 @@ class Context:
     """What operators need in addition to DataFrames.
 
     Attributes:
+        functions: the functions of the job, by node.
         keys: the key columns after each node.
         times: the event-time column after each node.
         changed: those nodes of the stage whose results may have keys or event times that a function has changed.
@@ -206,7 +207,7 @@ def _transform(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 
 def check_stateless(node: Node, before: DataFrame, after: DataFrame) -> None:
-    """Raises GraphError if a stateless operator has added a stateful step to the plan."""
+    """Raise GraphError if a stateless operator has added a stateful step to the plan."""
     count = query_plan.count
     added = next((word for word in _NOT_STATELESS if count(after, word) > count(before, word)), None)
     if added is not None:
@@ -366,11 +367,16 @@ def _join(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 
 def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> DataFrame:
-    """The rows from the operator ``before`` that the stateful operator ``node`` accepts: rows with a key and, for a
-    ``join`` or for windows of event time, with an event time. Settings say what happens to the other rows. The other
-    rows are rejected here if a function of the job may have changed keys or event times in this stage. If not,
-    :class:`anabranch.spark.query.rejections.Rejections` rejects their records, and rows without a key are only left out
-    here, or fail the lane if the settings say so.
+    """The rows of ``frame`` that the stateful operator ``node`` accepts: rows with a key and, for a ``join`` or for
+    windows of event time, with an event time.
+
+    If a function of the job may have changed keys or event times in this stage, ``on_null_key`` and ``on_error`` say
+    whether the other rows are rejected here or fail the lane. If not, the sources have already left out records without
+    an event time, so only rows with a null key remain. They fail the lane if ``on_null_key`` is "fail". Otherwise, they
+    are only left out here, and :class:`anabranch.spark.query.rejections.Rejections` rejects their records.
+
+    Args:
+        before: the id of the operator from which the rows come.
     """
     fault, streams = _keyless(context), context.workers.inputs
     if not any(i in context.changed for i in node.inputs):

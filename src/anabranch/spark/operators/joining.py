@@ -28,17 +28,21 @@ _WATERMARKED = "spark.watermarkDelayMs"
 
 
 def followed(frame: DataFrame, time: str) -> DataFrame:
-    """The right side of a join whose left side has the watermark.
+    """The right side of a join, with its column ``time`` marked as event time. The left side must already have the
+    watermark.
 
-    Spark drops old rows of a side only if the other side has a column that is marked as event time. This function marks
-    the column without ``withWatermark``, which would require a second clock.
+    Spark drops old rows of one side only if the other side has a column that is marked as event time. This function
+    marks the column without ``withWatermark``, which would require a second clock.
     """
     return frame.withMetadata(time, {_WATERMARKED: GRACE})
 
 
 def joined(node: Node, left: DataFrame, right: DataFrame, keys: Sequence[str], times: Sequence[str]) -> DataFrame:
-    """The pairs of rows that the ``join`` operator makes, with the columns of both sides and :data:`TASK`. A left join
-    also keeps the rows of the left side that have no partner.
+    """The result of the ``join`` operator: the pairs of rows that have the same task and stage key, and whose event
+    times differ by at most ``within``. A left join also keeps the rows of the left side that have no partner.
+
+    A row has the columns of the left side, the columns of the right side except for the stage key (with the
+    ``prefix``), and :data:`TASK`. It has no hidden column.
 
     Args:
         keys: the columns of the stage key, which both sides have.

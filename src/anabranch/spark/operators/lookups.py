@@ -100,7 +100,7 @@ def load(
     """Read the table of a ``join_table``, and return it as a DataFrame.
 
     Args:
-        records: returns a stream's full name and its records.
+        records: given a stream's name and the session, returns the stream's full name and its records.
         fails: whether, if the table is a stream, using the table fails when the latest record of a key is unreadable.
             If false, unreadable records are skipped.
 
@@ -120,8 +120,16 @@ def load(
 
 
 def _last(node: Node, stream: str, raw: DataFrame, formats: Mapping[str, Format], fails: bool) -> DataFrame:
-    """The latest row of each key. Records with a null key don't count. A key whose latest record has a null value is
-    left out. If ``fails`` is false, unreadable records are skipped, so that the latest readable record of a key counts.
+    """The table that a stream stands for: a row for the latest record of each key. The latest record is the one with
+    the greatest timestamp or, if timestamps are equal, the greatest offset.
+
+    Records with a null key don't count. A key whose latest record has a null value is left out. If ``fails`` is false,
+    unreadable records are skipped, so that the latest readable record of a key counts. If ``fails`` is true, using the
+    result fails when the latest record of a key is unreadable.
+
+    Args:
+        stream: the stream's full name, for messages.
+        raw: the stream's records.
     """
     declared = Node(id=node.id, kind="read", name=node.name, args=node.args["of"], where=node.where)
     taken = decoding.of_graph(declared, formats.get(node.args["of"]["stream"], JSON), keyed=False)
@@ -161,7 +169,8 @@ def everything(systems: Systems, stream: str, spark: SparkSession) -> tuple[str,
 
 
 def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
-    """The rows with the columns of the table added. The table's key isn't added.
+    """The rows with the columns of the table added, except for the table's key. A row that matches several rows of the
+    table is repeated. A row that matches none is left out or, in a left join, gets nulls.
 
     The whole table is sent to each executor, so rows stay in their Spark tasks, and keep their order.
 

@@ -60,14 +60,18 @@ _STORED = re.compile(r"[^\W\d]\w*")
 
 @dataclass(frozen=True)
 class Process:
-    """The operator ``process``, with everything that Python workers need to run it.
+    """The operator ``process``, with everything that Python workers need to run it. For ``on_error``, ``busy``,
+    ``line`` and ``inputs``, see :class:`anabranch.spark.functions.wrap.CallSettings`.
 
     Attributes:
+        label: the operator's name in messages.
+        function: the processor, as a function of the job.
         clock: the clock of the processor's timers; None if the processor has no timers.
+        result: the schema of the rows that the processor returns.
+        columns: the names of the messages' columns.
         keys: the columns of the stage key.
-        on_error: as in :class:`anabranch.spark.functions.wrap.CallSettings`, like ``busy``, ``line`` and ``inputs``.
-        seconds: how long the processor may work on a message or a timer.
         own: the lane's own tasks, by number, with their buckets; None if all tasks in the state are the lane's.
+        seconds: how long the processor may work on a message or a timer.
     """
 
     label: str

@@ -80,8 +80,9 @@ def over(virtual: Iterable[Virtual], factor: int, cores: int) -> Routing | None:
 
 
 def before(group: Group) -> frozenset[int]:
-    """The nodes of the functions for which rows must be routed. Rows from state or from an earlier function aren't
-    routed if only SQL operators are in between, because they are still in the Spark tasks of their virtual tasks.
+    """The ids of the operators with functions before which rows must be routed. Rows needn't be routed if only SQL
+    operators separate them from state or from an earlier function, because they are still in the Spark tasks of their
+    virtual tasks.
     """
     there: set[int] = set()
     found: set[int] = set()

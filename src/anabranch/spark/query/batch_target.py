@@ -52,9 +52,11 @@ class LaneBatchTarget:
 
     @property
     def _target_seconds(self) -> float:
-        """How long a batch should take; infinite without a target. The target is shorter if batches can't be broken
-        off, because a change must wait for them. It isn't shorter for batches of only SQL, whose fixed costs take a
-        large part of their time.
+        """How long a batch should take: ``[job] target_batch_seconds``; infinite without this setting.
+
+        If a batch that runs again would give its rows to an output twice, the batch can't always be broken off, so a
+        change must wait for it. The target of a lane that calls functions is then multiplied by :data:`_AWAITED`. A
+        lane of only SQL keeps the full target, because fixed costs take a large part of the time of its batches.
         """
         target = self.plan.settings.job.target_batch_seconds or math.inf
         return target * _AWAITED if self.outputs.repeats and self.plan.calls_functions else target

@@ -40,10 +40,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Clock:
-    """A lane's clock after a batch. If the lane takes event time over from other lanes, there is also a clock from
-    before the first batch. SSPs are written ``system/stream/partition``.
+    """The contents of a lane's clock file: the lane's event time after a batch. If the lane takes event time over from
+    other lanes, there is also a clock file before the first batch. SSPs are written ``system/stream/partition``.
 
     Attributes:
+        progress: the lane's event time after the batch, or the event time that the lane has taken over.
         delays: the delay in ms of each SSP that determines the watermark; None for SSPs of intermediate streams.
         positions: the position in each SSP at the end of the batch, or before the first batch.
         window: the windows of processing time, if the lane has any.
@@ -99,12 +100,15 @@ class Clock:
         return batch_time.now(self.at, (boot - self.boot) * 1000, wall)
 
     def heard(self, system: Callable[[str], System], now: int, idle: Mapping[str, int] = _NOBODY) -> Progress:
-        """The lane's progress, updated with the idle SSPs, and with the control records of upstream lanes that apply to
-        what this lane has read since the last update. If the lane has windows of processing time, only the watermark is
-        updated, from the time ``now`` (in Unix ms).
+        """The lane's event time for the next batch: :attr:`progress`, updated with ``idle``, and with the new control
+        records before the lane's positions in intermediate streams. If only the places up to which control records were
+        read have changed, :attr:`progress` itself is returned.
+
+        If the lane has windows of processing time, only the watermark is updated, from ``now``.
 
         Args:
             system: returns a system by name. Called only if the lane reads an intermediate stream.
+            now: the lane's processing time, in Unix ms.
             idle: the SSPs that seemed idle, each with the position that the lane had then. If the lane has read more of
                 an SSP since, the SSP isn't idle.
         """

@@ -54,14 +54,17 @@ class Letters:
 class WorkerDeadLetters:
     """What Python workers need to write dead letters.
 
-    ``streams`` maps the number of a source to its stream. ``systems`` has the system of each stream. ``letters`` says,
-    by stream, where the dead letters of the stream's records go. Dead letters from state, and from other streams, go
-    where the dead letters of the first (by name) of these streams go. ``operators`` maps an operator's name in messages
-    to its name in slots. Spark tasks report to the driver through ``said``.
-
-    If ``gathers`` is true, Spark tasks only report the records that they reject, and :func:`put` writes the dead
-    letters, because several Spark tasks may reject the same record, or records of a slot that only one Spark task may
-    write.
+    Attributes:
+        streams: the stream of each source, by the source's number.
+        systems: the system of each stream.
+        letters: where the dead letters of each stream's records go. Dead letters of rows from state, and of streams
+            without an entry, go where those of the alphabetically first stream in ``letters`` go.
+        operators: each operator's name in slots, by its name in messages.
+        slots: the names of the lane's slots; a slot's number is its index.
+        said: the accumulator through which Spark tasks report to the driver.
+        gathers: whether Spark tasks only report the records that they reject, so that :func:`put` writes the dead
+            letters. This is necessary if several Spark tasks may reject the same record of a broadcast input, or may
+            reject records of the same slot where a slot can be written by only one Spark task.
     """
 
     job: str
@@ -310,9 +313,10 @@ def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
 
 
 def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejected]:
-    """What was reported, put together for each operator and partition. A record is included only once, even if it was
-    reported twice. If several reports have the same ``identity``, the rows that don't come from a single record are
-    included from only one of them.
+    """Merge reports, so that there is one for each operator and each partition of a stream or of state.
+
+    If several reports have the same record, it is included once. If several reports for a partition have the same
+    ``identity``, the rows that don't come from a single record are included from only one of these reports.
     """
     errors: dict[tuple[str, int, int], dict[int, str]] = {}
     derived: dict[tuple[str, int, int], dict[bytes, list[_Derived]]] = {}

@@ -84,8 +84,8 @@ class Gate:
             self._seen.append(Visible(what, exact))
 
     def shut(self, *, duplicates: bool = False) -> str:
-        """Shut the gate, so the driver makes no part of the batch visible. If the driver may already have made a part
-        visible, the gate stays open.
+        """Shut the gate, unless the driver may already have made a part of the batch visible. Once the gate is shut,
+        the driver makes no part of a batch visible.
 
         Args:
             duplicates: whether to shut the gate even if a part of the batch may be visible in an at-least-once output,
@@ -93,7 +93,8 @@ class Gate:
                 batch runs again.
 
         Returns:
-            the step that may have made a part of the batch visible; empty if the gate is now shut.
+            the step that may have made a part of the batch visible, so that the gate stays open; empty if the gate is
+            now shut.
         """
         with self._lock:
             seen = [each.what for each in self._seen if each.exact or not duplicates]

@@ -40,11 +40,20 @@ class LaneTime:
     inherited: Callable[[], Progress] | None = None
 
     def begin(self, last: Batch | None, pending: bool) -> None:
-        """Prepare the lane's clock file, if it has one, before the query starts. An old file is deleted. The new file
-        has the event time after ``last``, the last planned batch; for this, records whose event times determine the
-        watermark are read once more. If this batch is ``pending``, no file is written, because the batch runs again
-        anyway. If no batch was planned yet, the file has the event time that :attr:`inherited` returns; if
-        :attr:`inherited` is None, no file is written.
+        """Prepare the lane's clock file before the query starts. Does nothing if the lane has no clock file.
+
+        Any old file is deleted. A new file is written in these cases:
+
+        - The last planned batch is committed: the file has the event time after this batch. To determine it, the
+          batch's records whose event times determine the watermark are read once more.
+        - No batch was planned yet, and :attr:`inherited` isn't None: the file has the event time that :attr:`inherited`
+          returns.
+
+        If the last planned batch is pending, no file is written, because the batch runs again anyway.
+
+        Args:
+            last: the last planned batch; None if no batch was planned yet.
+            pending: whether ``last`` still has to be committed.
         """
         if self.path is None:
             return

@@ -87,9 +87,9 @@ class LaneOutputs:
         return sum(":" not in slot for slot in self.plan.lane.slots) if self.slotted else 0
 
     def rejecting(self, policy: str) -> Rejecting | None:
-        """What receives the rows to which ``policy`` applies; None if such rows fail the lane. Each call for a policy
-        returns the same object, so that an operator writes all its dead letters of a Spark task at once.
-        """
+        """What receives the rows to which a setting with the value ``policy`` applies; None if the value is "fail", so
+        that such rows fail the lane. Each call with the same value returns the same object, so that an operator writes
+        all its dead letters of a Spark task at once."""
         return None if policy == _FAIL else self._rejecting[policy != _DROP]
 
     @cached_property

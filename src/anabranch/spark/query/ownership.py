@@ -16,13 +16,14 @@ __all__ = ["of_key", "of_keys", "of_records", "of_state", "of_tasks", "taken"]
 
 
 def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
-    """A condition that is true for the records that the lane processes: the records in the lane's buckets, from each
-    bucket's start offset on. None if the lane processes everything that it reads.
+    """A condition that is true for the records of a stream that the lane processes: the records in the lane's buckets,
+    from each bucket's start offset on. None if the lane processes all records from the partitions' start offsets on.
 
     If a record's key is null, the offset determines the bucket.
 
     Args:
-        ssps: the whole partitions of one stream that the lane reads.
+        ssps: the whole partitions of the stream that the lane reads.
+        key: the bytes of a record's key.
     """
     its = floors(lane)
     begins = {ssp.partition: its[ssp] for ssp in ssps}
@@ -76,13 +77,15 @@ def _taken(begins: Sequence[int], hashed: Column) -> Column:
 
 
 def of_state(lane: Lane) -> Column | None:
-    """A condition that is true for rows from the state of the lane's own tasks. None if the lane has no predecessors,
-    because then no rows come from the state of other tasks. (A lane that took over state after a drain may have state
-    of other tasks, but all timers of this state have fired.)
+    """A condition that is true for rows from the state of the lane's own tasks.
 
-    If a lane's tasks were divided among several successors, each successor has the state of all these tasks. The
-    condition is written so that Spark's optimizer can't move it in front of the stateful operator, where it would have
-    a different meaning.
+    The state of a lane with predecessors can contain other tasks: if a lane's tasks were divided among several
+    successors, each successor has the state of all these tasks. None if the lane has no predecessors, because then no
+    rows come from the state of other tasks. (A lane that took over state after a drain may have state of other tasks,
+    but all timers of this state have fired.)
+
+    The condition is written so that Spark's optimizer can't move it in front of the stateful operator, where it would
+    have a different meaning.
     """
     if not lane.predecessors:
         return None

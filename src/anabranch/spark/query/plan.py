@@ -42,8 +42,10 @@ class LoadedJob:
     """What the lanes of a job share in this process.
 
     Attributes:
+        functions: the job's functions, by the node of the operator.
         schemas: the columns after each operator, by node.
         formats: the format of each stream whose format isn't JSON.
+        home: the job's folder.
         needs: which columns of a source a group needs, by group and source. Lanes add to this mapping when they have
             determined the columns.
     """
@@ -173,9 +175,11 @@ class LanePlan:
 
     @property
     def looks_for_null_keys(self) -> bool:
-        """Whether each batch must be searched for records with null keys, whose rows would reach the lane's state. No
-        search is made if such a row fails the lane anyway, or if a shuffle or a function may have changed keys, so that
-        a row's null key may not come from its record.
+        """Whether each batch must be searched for records whose rows would reach the lane's state with a null key.
+        False in each of these cases:
+
+        - The lane has no state, or such a row fails the lane anyway.
+        - A shuffle or a function may have changed keys, so that a row's null key may not come from its record.
         """
         stateful = self.group.stateful
         shuffled = any(is_shuffle(node) for node in self.group.nodes)

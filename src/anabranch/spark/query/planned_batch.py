@@ -18,6 +18,7 @@ class Batch:
         begins: the offset of the first record to read, by stream and partition. Partitions from which the lane hasn't
             read before are missing.
         ends: the end offsets of the batch, by stream and partition.
+        progress: the lane's event time when the batch was planned.
         at: when the batch was first planned, in Unix ms.
         watermark: Spark's watermark, in Unix ms; 0 if there is none.
         drains: whether this is the last batch of a drain. Such a batch sets the watermark to infinity.

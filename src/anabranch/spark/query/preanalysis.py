@@ -55,9 +55,11 @@ def foreseen(query: LaneQuery) -> PreanalyzedQuery | None:
 
 
 def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
-    """Whether ``lane`` differs from the announced lane only in the fields in ``_KNOWN_LATER``, and all of the lane's
-    buckets of a partition have the same start offset. (Buckets with different start offsets need a filter, which isn't
-    in the analyzed query.)
+    """Whether a query that was analyzed for the lane ``announced`` fits ``lane``. This is so if both of these hold:
+
+    - The lanes differ only in the fields in ``_KNOWN_LATER``.
+    - In each partition, both lanes have the same buckets, and all of these buckets have the same start offset in
+      ``lane``. (Different start offsets need a filter, which isn't in the analyzed query.)
     """
     if msgspec.structs.replace(announced, **_KNOWN_LATER) != msgspec.structs.replace(lane, **_KNOWN_LATER):
         return False

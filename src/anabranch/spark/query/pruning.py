@@ -33,9 +33,9 @@ def needed(group: Group, source: Node, schema: StructType, context: Context) -> 
     columns, or if this can't be determined.
 
     A column is needed if an expression of these operators contains its name. Otherwise, Spark analyzes the operators
-    without the column: the column is needed if the analysis fails, or if the result has other columns. The analysis
-    alone doesn't suffice, because a name may have another meaning if there is no such column: ``user`` is a function
-    then, and ``delay`` may be an earlier result of the same ``select``.
+    without the column: the column is needed if the analysis fails, or if the result's columns differ. The analysis
+    alone doesn't suffice, because a name may have another meaning if there is no such column: ``user``, for example,
+    is then a function, and ``delay`` may be an earlier result of the same ``select``.
 
     ``schema`` is the schema of the source's DataFrame, including the hidden column.
     """

@@ -18,10 +18,12 @@ from anabranch.systems.source import BARE, SCHEMA, columns
 def again(
     spark: SparkSession, system: System, stream: str, ranges: Mapping[int, Sequence[Range]], bare: bool = False
 ) -> DataFrame:
-    """Selected records as a batch DataFrame. ``ranges`` has the ranges of offsets to read from each partition. With
-    ``bare``, the records have no headers and no timestamps.
+    """Selected records of a stream, as a batch DataFrame. Each partition is read by one Spark task, in the order of its
+    ranges.
 
-    Each partition is read by one Spark task, in the order of its ranges.
+    Args:
+        ranges: the ranges of offsets to read from each partition.
+        bare: whether to read the records without headers and timestamps.
     """
     wanted = [(partition, list(several)) for partition, several in sorted(ranges.items()) if several]
     if not wanted:

@@ -35,13 +35,13 @@ _WRITTEN_DDL = "written binary"
 
 @dataclass(frozen=True)
 class Refusal:
-    """Rejects rows that must not reach the next stage. Such rows have a null key.
+    """Rejects those rows of an output that must not reach the next stage: rows without a key and, if rows need an event
+    time, rows without an event time. All of these rows have a null key.
 
     Attributes:
         operator: the name in messages of the operator that writes the output.
-        keyless: receives the rows that have no key, except the rows for ``untimed``. If it is None, such a row fails
-            the lane.
-        untimed: receives the rows that need an event time and have none. If it is None, such a row fails the lane.
+        keyless: receives the rows that only lack a key. If it is None, such a row fails the lane.
+        untimed: receives the rows that lack a required event time. If it is None, such a row fails the lane.
         time: the event-time column; empty if rows need no event time.
         inputs: the streams by source number, for messages.
     """

@@ -32,6 +32,9 @@ class Source:
     """One stream that a lane reads. A ``read`` of several streams has several sources.
 
     Attributes:
+        node: the operator that reads the stream.
+        number: the source's number, which identifies the source in hidden columns.
+        ssps: the whole SSPs of the stream that the lane reads.
         starting: the start offsets, by whole SSP.
         tasks: the numbers of the lane's tasks (at factor 1), by whole SSP in text form.
         audience: for a broadcast stream, determines the tasks to which each record goes; None for other streams.
@@ -133,9 +136,14 @@ class Source:
         return self.intake.rows(opened, task, stream, self.fail, source=self.number, today=today)
 
     def faulty(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame | None:
-        """The unreadable records of a batch, with the reasons. None if all are readable, or for an intermediate stream.
-        ``ranges`` says what the batch reads, and ``at`` when the batch was planned, in Unix ms. For a broadcast stream,
-        only the records that this lane must reject are included; see :meth:`BroadcastRouting.first`.
+        """The unreadable records of a batch, in the form of :meth:`RecordDecoding.faulty`. None if all are readable, or
+        for an intermediate stream. For a broadcast stream, only the records that this lane must reject are included;
+        see :meth:`BroadcastRouting.first`.
+
+        Args:
+            measured: the observations of the batch, which say where to look for such records.
+            ranges: the offsets that the batch reads, by partition.
+            at: when the batch was planned, in Unix ms.
         """
         mask = Marks.of(measured).faulty
         if self.intake is None or not mask:
@@ -145,9 +153,10 @@ class Source:
         return self.intake.faulty(mine, self.number, day(at))
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame:
-        """The rows that a batch makes of records in blocks of offsets that may contain null keys. For a broadcast
-        stream, only the rows of the task :data:`FIRST` are included, because a record must be rejected only once. For
-        ``ranges`` and ``at``, see :meth:`faulty`.
+        """The rows of those records of a batch that are in blocks of offsets with null keys, according to ``measured``.
+        A block can also have records with keys, whose rows are included. For a broadcast stream, only the rows of the
+        task :data:`FIRST` are included, because a record must be rejected only once. For the arguments, see
+        :meth:`faulty`.
         """
         rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))), day(at))
         return rows if self.audience is None else rows.where(meta_column.field("task") == FIRST)
@@ -162,7 +171,8 @@ class Source:
         return {str(ssp): int(at) for ssp, at in found.items() if at is not None}
 
     def measured_again(self, ranges: Mapping[int, Range], at: int) -> Measured:
-        """The observations of a completed batch, made by reading its records once more.
+        """The observations of a completed batch, made by reading its records once more. For ``ranges`` and ``at``, see
+        :meth:`faulty`. {} if there are no such records, or if the source observes nothing.
 
         Records that the stream no longer has can't be observed again. So the watermark may stay where it was before the
         batch until the lane has read more records.

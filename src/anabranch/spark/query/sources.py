@@ -144,7 +144,8 @@ class LaneSources:
 
     def _key_bytes(self, node: Node) -> Column:
         """The bytes of a record's key, which determine the record's bucket. In a stateful lane, a key whose columns are
-        declared is decoded and encoded again, so that it has the same bytes as in state.
+        declared is decoded and encoded again, so that it has the same bytes as in state. If this yields null, the key
+        keeps its bytes.
         """
         key, declared = F.col("key"), node.args.get("key")
         if not self.plan.lane.stateful or not declared or is_boundary(node):

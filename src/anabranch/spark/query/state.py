@@ -18,9 +18,13 @@ __all__ = ["StateSize", "own", "size_of"]
 
 @dataclass(frozen=True)
 class StateSize:
-    """The number of rows of state, and the total size of their keys and values in bytes. ``foreign_rows`` and
-    ``foreign_bytes`` count only rows of tasks that the lane doesn't own. An ``agg`` has one row for each combination of
-    task, stage key, ``by`` columns and window; a ``join`` or ``process`` can have several rows for a key.
+    """How much state a lane's folder contains: the number of rows, and the total size of their keys and values in
+    bytes. An ``agg`` has one row for each combination of task, stage key, ``by`` columns and window; a ``join`` or
+    ``process`` can have several rows for a key.
+
+    Attributes:
+        foreign_rows: how many of the rows belong to tasks that the lane doesn't own.
+        foreign_bytes: the size of these rows.
     """
 
     rows: int
@@ -30,10 +34,13 @@ class StateSize:
 
 
 def own(lane: Lane, frame: DataFrame, keys: int) -> Column:
-    """A condition that is true for rows of state that belong to the lane's tasks. ``keys`` is the number of columns in
-    the stage key.
+    """A condition that is true for rows of state that belong to the lane's tasks.
 
     In Spark's store, the key of a row begins with the task's number and the columns of the stage key.
+
+    Args:
+        frame: the rows of state, from :func:`state_rows.read`.
+        keys: the number of columns in the stage key.
     """
     grouped = frame.schema[state_rows.KEY].dataType
     assert isinstance(grouped, StructType)

@@ -73,8 +73,9 @@ def is_accepted(java: Java) -> bool:
 
 @contextmanager
 def making(java: Java) -> Iterator[Path]:
-    """A context that provides a path, to which a JVM must write the archive before the context ends. This file then
-    becomes the archive. Archives whose jars have changed are removed, because no JVM accepts them.
+    """A context manager that provides a path to which a JVM must write the archive before the context ends. When the
+    context ends without an error, this file becomes the archive, and archives whose jars have changed are removed,
+    because no JVM accepts them.
     """
     archive = path(java)
     archive.parent.mkdir(parents=True, exist_ok=True)

@@ -115,9 +115,11 @@ def master_of(master: str | None, cores: int = 0) -> str:
     """Spark's master: the configured master, or else a local one, which retries Spark tasks. This local master uses all
     cores of this machine (at least 2), or ``cores`` if this is more.
 
-    ``cores`` says how many Spark tasks must be able to run at the same time; 0 for any number. With fewer cores, a lane
-    in real time would never read some of its partitions. Unless ``cores`` is 0, the ``*`` of a configured ``local[*]``
-    is replaced by the number of this machine's cores, because Spark itself might count fewer.
+    Args:
+        master: the configured master, if any.
+        cores: how many Spark tasks must be able to run at the same time; 0 for any number. With fewer cores, a lane in
+            real time would never read some of its partitions. Unless this is 0, the ``*`` of a configured ``local[*]``
+            is replaced by the number of this machine's cores, because Spark itself might count fewer.
 
     Raises:
         ConfigError: a local master with fewer cores is configured.
@@ -301,12 +303,15 @@ def probed(settings: Settings) -> list[Probe]:
 
 
 def carry(functions: Mapping[int, Any]) -> None:
-    """Have a job's functions sent to Python workers as code rather than by name, together with all functions in loaded
-    modules of the same folders. (A function may pass UDFs from such modules to Spark.) In a session that anabranch
-    has started on this machine, functions of a job file are left out, because workers can import the file.
+    """Have functions sent to Python workers as code rather than by name: a job's functions, and all functions in loaded
+    modules of the same folders. (A function may pass UDFs from such modules to Spark.)
 
     This is necessary for functions in a test module or in modules next to it, because workers can't import these
-    modules. In a session that anabranch hasn't started, it is also necessary for functions in a job file.
+    modules. Functions of a job file are left out in a session that anabranch has started on this machine, because
+    workers can import the file there.
+
+    Args:
+        functions: the job's functions, by node.
     """
     imported = job_modules.SHELF in os.environ
     given = [each for node, each in functions.items() if not imported or job_modules.code_of(node, each) is None]

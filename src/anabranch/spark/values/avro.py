@@ -38,6 +38,7 @@ class AvroReader:
     """Reads Avro values.
 
     Attributes:
+        schema: the columns to return.
         text: the reader's schema, as JSON.
         writers: the ids and schemas with which values may have been written. None if values don't begin with ids; the
             reader's schema then applies to all values.

@@ -77,12 +77,14 @@ class RecordDecoding:
         return str(self.node.args.get("event_time", ""))
 
     def opened(self, raw: DataFrame, explains: bool = False) -> DataFrame:
-        """The records with decoded values, and with columns that say whether values and keys are faulty.
+        """The records with their decoded values instead of the values' bytes, and with columns that say whether the
+        value and the key are faulty. (Spark copies all columns of a DataFrame that it observes, so the bytes are
+        dropped.)
 
-        The values' bytes are dropped, because Spark copies all columns of a DataFrame that it observes.
-
-        ``explains`` adds the reason why a value is unreadable. :meth:`rows` needs it if unreadable records fail the
-        lane.
+        Args:
+            raw: the records of the source. Columns other than ``value`` are kept.
+            explains: whether to add the reason why a value is unreadable. :meth:`rows` needs the reason if unreadable
+                records fail the lane.
         """
         opened = self._decoded(raw)
         if explains and _BAD.format("value") in opened.columns:
@@ -103,8 +105,12 @@ class RecordDecoding:
         return {name: fault for name, fault in {"value": value, "key": key}.items() if fault is not None}
 
     def faults(self, today: Column) -> dict[str, Column]:
-        """The conditions for a record's faults, by name, on the result of :meth:`opened`. ``today`` is the day on which
-        the batch was planned, so that its records have the same faults if the batch runs again.
+        """For each fault that a record of this source can have, the condition on the columns of :meth:`opened` under
+        which a record has it. The keys are names from :data:`FAULTS`, in the same order.
+
+        Args:
+            today: the day on which the batch was planned. If the current day were used instead, records could have
+                other faults when the batch runs again.
         """
         found = {name: F.col(_BAD.format(name)) for name in self._checks()}
         if self.time:
@@ -169,14 +175,16 @@ class RecordDecoding:
         source: int | None = None,
         today: Column | None = None,
     ) -> DataFrame:
-        """The rows of the readable records.
+        """The rows of the readable records: the columns of the value, then those of the key, then the hidden column.
 
         Args:
-            opened: the result of :meth:`opened`, with ``explains`` if ``fail`` is true.
-            task: for the hidden column, like ``bucket`` and ``source``; see :func:`meta_column.of_record`.
+            opened: the result of :meth:`opened`, with ``explains`` if ``fail`` is true. It must have all columns that
+                :func:`meta_column.of_record` needs.
+            task: the number of the record's task at factor 1.
             stream: the stream's name, for the error.
-            fail: whether an unreadable record fails the lane.
-            source: the node's id by default.
+            fail: whether an unreadable record fails the lane. If not, it is left out.
+            bucket: the bucket of the virtual task that gets the record, for broadcast records; None for others.
+            source: the number of the source; the node's id by default.
             today: the day on which the batch was planned; the current day by default.
         """
         faults = self.faults(F.current_date() if today is None else today)

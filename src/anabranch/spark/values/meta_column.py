@@ -15,9 +15,15 @@ END = "end"
 
 
 def of_record(task: Column, source: int, bucket: Column | None = None) -> Column:
-    """The hidden column for a record. A later operator makes the offset negative in rows that it can't trace to a
-    single record. ``bucket`` is the bucket of the virtual task to which a broadcast record goes; null stands for the
-    bucket of the record's key.
+    """The hidden column for a record, made from the arguments and from the columns ``partition``, ``offset``, ``key``,
+    ``headers`` and ``timestamp``. (A later operator makes the offset negative in rows that it can't trace to a single
+    record.)
+
+    Args:
+        task: the number of the record's task at factor 1.
+        source: the number of the lane's source from which the record comes.
+        bucket: the bucket of the virtual task to which a broadcast record goes. None, and a null in the column, stand
+            for the bucket of the record's key.
     """
     return F.struct(
         task.cast("int").alias("task"),
@@ -32,10 +38,15 @@ def of_record(task: Column, source: int, bucket: Column | None = None) -> Column
 
 
 def of_result(task: Column, key: Column) -> Column:
-    """The hidden column for a row of a stateful operator, which comes from a state partition, not from a single record.
+    """The hidden column for a row of a stateful operator. Such a row comes from a state partition, not from a single
+    record: the column's partition is the state partition, the source is -1, and the offset is 0.
 
-    The timestamp is null until the row is written. If it were the batch's time, Spark would compile the query's code
-    again for each batch.
+    The timestamp is null until the row is written. (If it were the batch's time, Spark would compile the query's code
+    again for each batch.)
+
+    Args:
+        task: the number of the row's task at factor 1.
+        key: the stage key of the row, as bytes.
     """
     return F.struct(
         task.cast("int").alias("task"),

@@ -61,7 +61,7 @@ class JsonReader:
 
     Attributes:
         declared: the declared columns, all of which are checked.
-        schema: the columns that rows have.
+        schema: the columns that the rows have: all declared columns, or only those that are needed.
         read_as: for each column that isn't read as its type implies, one of :data:`READ_AS`.
     """
 

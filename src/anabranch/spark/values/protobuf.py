@@ -50,8 +50,11 @@ class ProtobufReader:
 
     @classmethod
     def of(cls, format_: Format, where: str) -> ProtobufReader:
-        """The reader of a stream. Raises GraphError if the descriptor set isn't valid, if the name in the settings fits
-        no message type or several, or if the message type, or one inside it, contains itself.
+        """The reader of a stream with the format ``format_``. ``where`` names the operator in messages.
+
+        Raises:
+            GraphError: the descriptor set isn't valid; the message name in the settings fits no message type, or
+                several; or the message type, or one inside it, contains itself.
         """
         found = _message(format_, where)
         return cls(_files(format_), found.full_name, codec.nullable(_columns(found, where, ())))

@@ -21,9 +21,10 @@ class TaskNames:
     """The names of a lane's tasks.
 
     Attributes:
-        by_number: names by the task's number at factor 1: the tasks' full names if ``factor`` is 1, otherwise the names
-            that they would have at factor 1.
-        factor: how many virtual tasks each task is divided into; 1 if the task's number alone identifies it.
+        by_number: the names, by the task's number at factor 1. If ``factor`` is 1, these are full names, such as
+            ``Partition_3`` or ``Partition_3-1-8``; otherwise names without a bucket, such as ``Partition_3``.
+        factor: 1 if the lane has only one task for each of these numbers; otherwise the lane's factor. A row's task is
+            then identified by its number and the row's bucket.
     """
 
     by_number: dict[int, str]

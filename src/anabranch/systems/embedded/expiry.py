@@ -41,9 +41,16 @@ class Expiry:
         self._looked: dict[tuple[str, int], float] = {}
 
     def look(self, info: StreamInfo, number: int, tail: Tail) -> None:
-        """If enough time has passed since the last check of a partition, delete entries as :meth:`expire` does without
-        ``past_readers``, but for about half a second at most. Errors of the log or the disk are only logged, because
-        the write after which this is called must not fail.
+        """Delete the entries of a partition that the stream's retention doesn't keep, except the last entry and entries
+        that jobs still have to read. Does nothing if this object has checked the partition in the last 30 seconds, and
+        takes about half a second at most.
+
+        Called after a write, which must not fail because of this. So errors of the log or the disk are only logged.
+
+        Args:
+            info: the stream.
+            number: the partition.
+            tail: the partition's current tail.
         """
         if info.retention == Retention():
             return
@@ -63,9 +70,13 @@ class Expiry:
             )
 
     def expire(self, info: StreamInfo, tails: Mapping[int, Tail], *, past_readers: bool) -> int:
-        """Delete the entries whose records a stream's retention doesn't keep, except a partition's last entry, and
-        return the number of deleted records. With ``past_readers``, this includes records that jobs still have to
-        read.
+        """Delete the entries whose records a stream's retention doesn't keep, except the last entry of each partition.
+        Returns the number of deleted records.
+
+        Args:
+            info: the stream.
+            tails: the current tails of the partitions in which to delete entries, by partition.
+            past_readers: whether to delete even records that jobs still have to read.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.

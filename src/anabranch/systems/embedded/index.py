@@ -24,9 +24,11 @@ class _Extent(msgspec.Struct, frozen=True):
 
 
 class PartitionIndex:
-    """Finds records of one partition. Readers normally move forward, so a search begins at the entry where the previous
-    search ended. If this entry was deleted, or the wanted offset doesn't come after it, the search begins at the oldest
-    entry."""
+    """Finds the files that contain given records of one partition. Caches the offsets and files of entries.
+
+    Readers normally move forward, so a search begins after the last entry that the previous search has found. If that
+    entry was deleted, or doesn't end before the wanted offset, the search begins at the oldest entry.
+    """
 
     def __init__(self, root: str, stream: str, number: int) -> None:
         self._manifest = layout.manifest_folder(root, stream, number)

@@ -53,9 +53,9 @@ class Log:
         return self._streams.create(stream, partitions)
 
     def expand(self, stream: str, partitions: int) -> StreamInfo:
-        """Raise a stream's partition count. Raises UsageError if the new count isn't a multiple of the current one.
-        Other processes see all new partitions or none. Lanes that are fenced or closed in the old partitions are
-        fenced or closed in the new ones, too.
+        """Raise a stream's partition count, and return the stream's new description. Other processes see all new
+        partitions or none. Lanes that are fenced or closed in the old partitions are fenced or closed in the new ones,
+        too. Raises UsageError if the new count isn't a multiple of the current one.
         """
         return self._streams.expand(stream, partitions)
 
@@ -101,10 +101,13 @@ class Log:
     def ends(
         self, stream: str, partitions: Iterable[int] | None = None, known: Mapping[int, Tail] | None = None
     ) -> dict[int, Tail]:
-        """The tails of a stream's partitions (default: all). They are durable: no power cut can undo them.
+        """The current tails of a stream's partitions, by partition. They are durable: no power cut can undo them.
 
-        For a partition with a ``known`` tail, only later entries are looked up, which costs two ``stat`` calls if there
-        are none. For a partition without one, the folder is listed.
+        Args:
+            stream: the stream's name.
+            partitions: the partitions to look up; all by default.
+            known: earlier tails of some partitions. For these partitions, only later entries are looked up, which costs
+                two ``stat`` calls if there are none. For the others, the manifest folder is listed.
 
         Raises:
             LogError: a ``known`` tail belongs to an earlier stream of the same name, or a manifest is missing, empty,

@@ -35,9 +35,12 @@ class LogReaders:
         self._register(stream, job, lambda readers: readers.hold(job, positions))
 
     def _register(self, stream: str, job: str, hold: Callable[[StreamReaders], None]) -> None:
-        """Register a job as a reader; raise LogError if this fails. But if it fails because this process may not write
-        to the stream's folder, and the stream has no retention that could delete unread records, only log a
-        warning."""
+        """Register a job as a reader of a stream by calling ``hold``.
+
+        Raises:
+            LogError: ``hold`` has failed. But if this process has no right to write to the stream's folder, and the
+                stream has no retention (so no unread records can be deleted), only a warning is logged.
+        """
         try:
             hold(self._log.readers(stream))
         except LogError as error:

@@ -57,14 +57,20 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One step of a partition's history. Its rows have consecutive offsets from ``base``, in the order of its segments.
 
     Attributes:
+        sequence: the entry's number in the partition, counted from 0.
+        kind: ``create`` if the entry prepares a new partition, ``data`` if it contains a batch of a lane, ``fence`` or
+            ``close`` if a lane was fenced or closed.
+        base: the offset of the entry's first row; if the entry has no rows, of the next row.
+        lane: the lane that has caused the entry; empty for ``create``. ``job``, ``batch`` and ``epoch`` are those of
+            the lane's new marker.
         at: when the entry was written, in Unix milliseconds.
         control: a control record (:mod:`anabranch.event_time.control`), which takes up no offset.
         writers: the markers of all open lanes, and of the last :data:`CLOSED_KEPT` closed lanes, the least recently
             updated first. So a partition's last entry says how far each of these lanes is.
         floors: for each job, the highest epoch of the closed lanes that ``writers`` has dropped.
-        total: the number of bytes in the segments of this entry and of the entries before it, even deleted ones. If
-            there are entries without a total, only the entries after the last of them count. None if this entry was
-            written by an older anabranch, which didn't store totals.
+        total: the number of bytes in the segments of this entry and of all entries before it, even deleted ones. None
+            if this entry was written by an older anabranch, which didn't store totals. Totals are then counted from 0
+            again after this entry.
     """
 
     version: int = layout.FORMAT_VERSION
@@ -90,10 +96,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tail(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a partition: the number of its last entry, the next record's offset, and the markers of lanes.
+    """The end of a partition, as of its last entry.
 
     Attributes:
         stream: the stream's id, which no later stream of the same name has.
+        sequence: the number of the last entry; -1 if the partition has no entries.
+        end: the offset of the next record.
+        writers, floors: as in the last :class:`Entry`.
+        total: as in the last entry; 0 if that entry has no total.
         skipped: whether entries were deleted before this process had seen them.
     """
 
@@ -163,9 +173,16 @@ def successor(
 
 
 def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
-    """The next entry of a new partition, whose tail is ``into``. Lanes that are fenced or closed in the stream's other
-    partitions, whose tails are ``tails``, are then fenced or closed in the new partition, too. Markers of lanes that
-    are new there have no batch yet.
+    """An entry for a new partition, after which the lanes that are fenced or closed in the stream's other partitions
+    are fenced or closed in the new partition, too.
+
+    For each lane, the entry has the highest epoch that the lane has in any of the partitions. The lane's batch and rows
+    are those of its marker in the new partition; without such a marker, the lane has no batch there.
+
+    Args:
+        into: the new partition's tail.
+        tails: the tails of the other partitions.
+        at: the time of the entry, in Unix milliseconds.
     """
     writers = dict(into.writers)
     floors = dict(into.floors)

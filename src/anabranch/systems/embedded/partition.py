@@ -1,8 +1,8 @@
 """One partition's manifest: reads its entries, finds its end, and publishes the next entry.
 
-Entries are deleted from the oldest on, but never the last one, and only after ``start.json`` has a later start
-(:mod:`anabranch.systems.embedded.trimming`). So an entry that a process has read is valid unless ``start.json``, read
-afterwards, has a start after this entry.
+Entries are deleted from the oldest on, but never the last one. Before an entry is deleted, ``start.json`` gets a start
+after this entry (:mod:`anabranch.systems.embedded.trimming`). So what a process has found about an entry (its content,
+or that it is missing) is valid if ``start.json``, read afterwards, doesn't have a start after the entry.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ def look(folder: str, stream_id: str) -> Tail:
 
 
 def forward(folder: str, tail: Tail) -> Tail:
-    """A partition's current tail, found from an earlier one. Without new entries, this costs two ``stat`` calls; with n
-    new entries, O(log n) ``stat`` calls and two reads. If the entries after the earlier tail have been deleted, the
-    folder is listed.
+    """A partition's current tail, found from the earlier tail ``tail``. Without new entries, this costs two ``stat``
+    calls; with n new entries, O(log n) ``stat`` calls and two reads. If the entries after the earlier tail have been
+    deleted, the folder is listed, and the returned tail has ``skipped`` set. ``folder`` is the manifest folder.
     """
     low = tail.sequence
     if not os.path.exists(path_of(folder, low + 1)):
@@ -103,9 +103,13 @@ def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> t
     """Add the entry that ``decide`` returns, if any, to the end of a partition. Returns the partition's tail, and
     whether an entry was added.
 
-    ``decide`` is called for ``tail``, and then for the tail after each entry that others have added since. The last
-    result counts, but each call can raise an error, so no entry that must stop the writer is overlooked. If some of
-    these entries have been deleted, ``decide`` is called for a tail with ``skipped`` set.
+    Args:
+        folder: the manifest folder.
+        tail: the partition's tail, or an earlier one.
+        decide: returns the entry to add after the given tail; None to add none. It is called for ``tail``, and then for
+            the tail after each entry that others have added since. Only the last result counts, but if any call raises
+            an error, nothing is added. If some of these entries have been deleted, ``decide`` is called for the current
+            tail instead, with ``skipped`` set.
     """
     walked = False
     while True:

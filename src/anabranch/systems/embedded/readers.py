@@ -1,9 +1,10 @@
 """The readers of a stream: the jobs that have registered with a file in the stream's ``readers`` folder. The file
 contains the positions from which the job still has to read.
 
-A process that applies the stream's retention reads these files while it holds a partition's lock exclusively. A reader
-first makes its file durable, and then takes each partition's lock once: every deletion that hasn't seen the file has
-then finished. Purges of intermediate streams and deletions with ``past_readers`` don't read the files.
+A process that applies the stream's retention reads these files while it holds a partition's lock exclusively. A job
+that registers first makes its file durable, and then takes and releases each partition's lock once. After that, every
+deletion that hasn't seen the file has finished. Purges of intermediate streams and deletions with ``past_readers``
+don't read the files.
 """
 
 from __future__ import annotations

@@ -15,10 +15,12 @@ __all__ = ["ALL", "Start", "decode", "encode", "gone", "of_manifest", "of_segmen
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of the first entry that is kept, and the offset at which this entry begins. Both can only rise.
+    """Where a partition begins. ``sequence`` and ``offset`` can only rise.
 
-    Readers ignore entries below ``sequence`` that still exist. ``controls`` contains each lane's last control record
-    from the entries below ``sequence``, in order.
+    Attributes:
+        sequence: the number of the first entry that is kept. Readers ignore earlier entries that still exist.
+        offset: the offset at which this entry begins.
+        controls: each lane's last control record from the entries below ``sequence``, in order.
     """
 
     version: int = layout.FORMAT_VERSION

@@ -103,11 +103,12 @@ class Streams:
         return tail
 
     def _prepare(self, info: StreamInfo, added: Iterable[int], existing: Iterable[int]) -> None:
-        """Create the folders of new partitions, then read the tails of the old partitions, then write the first
-        entries. The caller changes ``stream.json`` afterwards.
+        """Create the new partitions ``added``: first their folders, and then their first entries, which copy the fences
+        of the ``existing`` partitions. The caller changes ``stream.json`` afterwards.
 
-        A fence is written to every existing partition folder. So a fence from before the tails are read is copied to
-        the new partitions, and a later fence finds the new folders.
+        The tails of the existing partitions are read after the folders are created. So no fence is missed: an earlier
+        fence is in the tails, and a later one is also written to the new folders, because a fence goes to every
+        partition folder that exists.
         """
         for number in added:
             os.makedirs(layout.segments_folder(self._root, info.name, number), exist_ok=True)

@@ -71,11 +71,14 @@ def expired(of: Partition, retention: Retention, now: int) -> Due:
 
 
 def trim(of: Partition, due: Due, limit: Callable[[], int | None]) -> Trimmed:
-    """Delete a partition's entries from the oldest on, up to the first one that isn't due, but never the last entry,
-    and at most ``_AT_ONCE`` entries. If other processes hold the lock for too long, delete nothing.
+    """Delete a partition's entries from the oldest on, until one must stay, but at most ``_AT_ONCE`` entries. The
+    partition's last entry always stays. If other processes hold the lock for more than half a second, delete nothing.
 
-    ``limit``, called while the partition is locked, returns the lowest offset that must be kept for readers, or None if
-    there is no such limit. Entries with a record at or after this offset stay.
+    Args:
+        of: the partition.
+        due: returns whether an entry should be deleted.
+        limit: called while the partition is locked. It returns the lowest offset that must be kept for readers; None if
+            there is no such limit. An entry with a record at or after this offset must stay.
 
     Raises:
         LogError: ``start.json``, an entry, or the file of a reader is damaged.

@@ -38,10 +38,14 @@ class LaneWriter:
         segments: Sequence[SegmentRef],
         control: dict[str, Any] | None = None,
     ) -> bool:
-        """Add segments to a partition, in order of slot, as this lane's ``batch`` there.
+        """Publish this lane's part of a batch in a partition, by adding an entry with the batch's segments.
 
-        Returns whether an entry was added. None is added if there is nothing to add, or if the lane has already
-        published this batch or a later one. ``control`` is published even without rows.
+        Returns whether an entry was added. None is added if there are neither rows nor a control record, or if the lane
+        has already published this batch or a later one in the partition.
+
+        Args:
+            segments: the partition's segments of the batch. The entry has their rows in order of slot.
+            control: a control record, which is published even without rows.
 
         Raises:
             FencedError: a newer process has the lane, or the lane is closed. Stop and write nothing more.
@@ -101,10 +105,13 @@ class LaneWriter:
         return published
 
     def _seen(self, stream: str, number: int) -> Tail:
-        """The last tail of a partition that this writer has seen. The first use of a stream looks up all its tails.
+        """The last tail of a partition that this writer has seen. The first call for a stream looks up the tails of all
+        its partitions. From these tails on, the writer examines every new entry before it writes. So it notices every
+        fence, even if the fence's marker has been dropped from later entries.
 
-        From then on, the writer follows every new entry. So it notices every fence, even one whose marker was
-        dropped from the manifest.
+        Raises:
+            FencedError: the lane has no marker in a partition, and a closed lane of the job, whose marker was dropped
+                there, had a higher epoch.
         """
         if (stream, number) not in self._tails:
             for each, tail in {**self._log.ends(stream), **self._log.ends(stream, [number])}.items():

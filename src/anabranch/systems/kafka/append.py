@@ -31,8 +31,8 @@ class KafkaAppender:
     """Adds records to one topic. As with Kafka's default partitioner, the key determines the partition. Records with
     null keys are distributed round-robin. Not thread-safe.
 
-    A batch is not a transaction: an error says how many of its records were written. A timestamp up to the beginning of
-    1970 becomes the first millisecond after it, the earliest that the client accepts.
+    A batch is not a transaction: after an error, some of its records may be written. The error says how many.
+    Timestamps before 1970-01-01 00:00:00.001 UTC, the earliest that the client accepts, are replaced by this time.
     """
 
     def __init__(self, topics: Topics, stream: str) -> None:
@@ -107,9 +107,13 @@ class KafkaAppender:
             deadline, written = self._progress(deadline, written)
 
     def _progress(self, deadline: float, before: int) -> tuple[float, int]:
-        """If more than ``before`` records have been written, a later deadline and the number of records written so far;
-        otherwise the two arguments. Raises AnabranchError if the deadline has passed, or if the broker has refused the
-        client."""
+        """The deadline and the number of written records for the next call. If more than ``before`` records have been
+        written, this is a later deadline and the new number; otherwise, both arguments are returned unchanged.
+
+        Raises:
+            AnabranchError: no more records have been written, and the deadline has passed or a broker has refused the
+                client.
+        """
         if self._written > before:
             return time.monotonic() + self._cluster.patience, self._written
         try:

@@ -85,9 +85,10 @@ def _is_cut_off(error: KafkaError) -> bool:
 
 
 class PerProcess(Generic[V]):
-    """A value that each process creates when it first needs it. A forked process creates its own value, because
-    librdkafka's threads aren't forked. It also keeps the inherited value, because destroying that value would mean
-    waiting forever for these threads.
+    """A value that each process creates with ``make`` when it first needs it.
+
+    A forked process creates its own value, because librdkafka's threads aren't forked. It never destroys the inherited
+    value, because this would mean waiting forever for these threads.
     """
 
     def __init__(self, make: Callable[[], V]) -> None:

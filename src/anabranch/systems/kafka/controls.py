@@ -40,7 +40,9 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: the stream's id. A control record doesn't apply to a later stream of the same name.
-        ends: the high watermark of each partition, without partitions that were added later.
+        ends: the high watermark of each partition, by the partition's number as text. To a partition that was added
+            later, the control record applies from the beginning.
+        control: the fields of the :class:`anabranch.event_time.control.Control`.
     """
 
     version: int = _VERSION
@@ -54,12 +56,13 @@ _read = msgspec.json.Decoder(_Value).decode
 
 
 class ControlLog:
-    """The control records of one job, which are kept in memory once they are read. Thread-safe.
+    """Writes and reads the control records of one job. Keeps in memory what it has read. Thread-safe.
 
     Args:
+        topics: the topics of the job's streams.
         topic: the topic of the control records, created when the first one is written.
-        pause: for how many seconds the topic isn't read again after it was read, unless this process has written a
-            control record since.
+        pause: the shortest time in seconds between two reads of the topic. The first read after this process has
+            written a control record doesn't wait for this time.
     """
 
     def __init__(self, topics: Topics, topic: str, pause: float = 0.05) -> None:

@@ -69,10 +69,12 @@ class Holder:
     transaction of its earlier holder. Not thread-safe.
 
     Attributes:
-        seen: the instance in the slot's marker when this producer initialized the id; its own instance after its first
-            commit. If the marker has another instance, another producer has written to the slot.
-        begun: when the open transaction began; None if no transaction is open.
+        instance: a unique id of this producer, for the markers that it writes.
+        seen: which instance the slot's marker must have if no other producer has written to the slot: after a commit,
+            this producer's; before, the one that the marker had when the id was initialized, as set by the caller.
+        begun: when the open transaction began, on the monotonic clock; None if no transaction is open.
         lost: the transaction's records that the producer or the brokers refused.
+        message_limit: the producer's size limit for a record, in bytes.
 
     Raises:
         ConfigError: the client refuses the settings, or the brokers refuse ``transaction_timeout``.

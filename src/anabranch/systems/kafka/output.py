@@ -133,9 +133,9 @@ class KafkaPublisher:
             self._system.tell(target.stream, control.to_builtins())
 
     def settle(self) -> None:
-        """Wait until the records are visible: a transaction counts as committed before the brokers have marked its end
-        in the partitions. Wait at most ``_SETTLING`` seconds, because transactions of other lanes may be open in the
-        same partitions.
+        """Wait until readers can see all records, which can be some time after the commit: the brokers must first mark
+        the transaction's end in each partition. Return after ``_SETTLING`` seconds at the latest, because transactions
+        of other lanes may be open in the same partitions.
         """
         mine = [stream for stream, system in self._lane.systems.items() if system == "kafka"]
 

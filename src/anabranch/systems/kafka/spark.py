@@ -60,9 +60,11 @@ def streamed(spark: SparkSession, system: KafkaSystem, reading: Reading) -> Data
 
 @functools.cache
 def _group(reading: frozenset[tuple[str, str]]) -> str:
-    """The name of a consumer group, one for each set of options with which this process reads. No consumer joins the
-    group. Executors cache consumers, with the records they have fetched, by group and partition. So the next lane that
-    reads a partition continues with the same consumer.
+    """The name of the consumer group for reading with these options: always the same in this process, and a new one for
+    other options. No consumer joins the group.
+
+    Executors cache consumers, with the records they have fetched, by group and partition. So if several lanes read a
+    partition, one after another, the next lane continues with the same consumer.
     """
     return f"anabranch-reads-{uuid.uuid4()}"
 

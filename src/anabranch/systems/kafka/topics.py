@@ -121,7 +121,7 @@ class Topics:
 
     def create(self, stream: str, partitions: int, config: Mapping[str, str]) -> None:
         """Create a stream's topic, unless it exists with this number of partitions, and wait until every broker knows
-        it.
+        it. ``config`` contains Kafka's settings for a new topic.
 
         Raises:
             ConflictError: the topic exists with another partition count.

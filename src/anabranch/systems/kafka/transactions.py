@@ -133,11 +133,11 @@ class SlotWriter:
 
 class SlotTransaction:
     """A slot's part of a batch. ``commit`` makes all of it visible to readers; without a commit, they never see any of
-    it. Not thread-safe.
+    it. Use it in ``with``: if it isn't committed in the block, it is aborted. After an error, except FencedError, open
+    the batch again. Not thread-safe.
 
-    Use it in ``with``: if it isn't committed in the block, it is aborted. After an error, except FencedError, open the
-    batch again.
-    If the slot has already committed this batch or a later one, ``done`` is true, and nothing is written.
+    Attributes:
+        done: whether the slot has already committed this batch or a later one. If so, nothing is written.
     """
 
     def __init__(self, writer: SlotWriter, holder: Holder, slot: int, batch: int, marker: Marker) -> None:
@@ -310,8 +310,8 @@ class SlotTransaction:
 
 def _may_be_timestamps(lost: Sequence[LostRecord]) -> bool:
     """Whether brokers may have refused these records because of wrong timestamps. Brokers then report INVALID_TIMESTAMP
-    for a single record, and INVALID_RECORD for several. (They also report INVALID_RECORD for records without a key in a
-    compacted topic.)
+    for a single record, and INVALID_RECORD for several. INVALID_RECORD doesn't count if a record has no key, because
+    brokers also report it for records without a key in a compacted topic.
     """
     codes = {each.error.code() for each in lost}
     return KafkaError.INVALID_TIMESTAMP in codes or (

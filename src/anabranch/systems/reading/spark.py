@@ -114,7 +114,13 @@ def options(reading: Reading) -> dict[str, str]:
 class Reader(DataSourceStreamReader):
     """Plans batches from the ends of a stream. Subclasses define how the ends are found, and how a Spark task reads.
 
-    A Spark offset is ``{"stream", "id", "positions": {partition: next offset}}``, also in the offset log.
+    What Spark calls an offset, and writes to the offset log, is ``{"stream", "id", "positions": {partition: next
+    offset}}``.
+
+    Args:
+        options: the options of :func:`options`.
+        bare: whether to read the columns of ``BARE`` instead of ``SCHEMA``.
+        name: the system's name, for messages.
     """
 
     def __init__(self, options: dict[str, str], bare: bool, name: str) -> None:
@@ -151,9 +157,14 @@ class Reader(DataSourceStreamReader):
         return self._offset({p: self._starting.get(p, 0) for p in self._partitions})
 
     def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:
-        """The end offsets of the next batch. ``limit`` is the query's read limit; without one, ``max_rows`` applies. If
-        the limit is 0, returns ``start``. Raises StateError if a partition ends before the lane's position, or if the
-        stream was deleted and created again.
+        """The end of the next batch, as a Spark offset; ``start`` if the batch's limit is 0.
+
+        Args:
+            start: the end of the previous batch.
+            limit: the query's read limit. If it isn't a number of rows, the option ``max_rows`` is the limit.
+
+        Raises:
+            StateError: a partition ends before the lane's position, or the stream was deleted and created again.
         """
         if crash_points.ACTIVE:
             crash_points.reach(crash_points.PLANNING, self._lane, crash_points.next_batch(self._commits))

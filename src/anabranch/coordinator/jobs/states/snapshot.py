@@ -75,8 +75,12 @@ class Transition:
 
 
 def interrupted(snapshot: Snapshot, doing: str) -> Transition | None:
-    """The transition that interrupts a state in which lanes should run; None if nothing interrupts the state. ``doing``
-    is a phrase for the reason: with "was draining", the reason can be "the process that was draining it died".
+    """The transition that interrupts a state in which lanes should run; None if the state isn't interrupted. If a start
+    is wanted, the deployment starts again. Otherwise, it stops if it is ``broken``, or if a stop is wanted.
+
+    Args:
+        doing: what the former process did with the job, for the reason of a new start: "was draining" gives "the
+            process that was draining it died".
     """
     if snapshot.start_wanted:
         return Transition(to=DeploymentState.STARTING, why=f"the process that {doing} it died")
