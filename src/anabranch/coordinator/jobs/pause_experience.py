@@ -31,14 +31,14 @@ _STATELESS = {
     Kind.REWOUND: 1.0,
     Kind.MOVED: 0.6,
     Kind.VERSION: 1.6,
-    Kind.NEW: 1.4,
+    Kind.NEW: 1.6,
 }
 _STATEFUL = {
     Kind.SAME: 1.2,
     Kind.FACTOR: 1.2,
     Kind.EXPANDED: 2.6,
-    Kind.REWOUND: 3.6,
-    Kind.MOVED: 1.9,
+    Kind.REWOUND: 2.8,
+    Kind.MOVED: 1.3,
     Kind.VERSION: 6.3,
     Kind.NEW: 5.5,
 }
