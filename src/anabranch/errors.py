@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "AnabranchError",
+    "ClockError",
     "ConfigError",
     "ConflictError",
     "DamagedError",
@@ -106,8 +107,8 @@ class StoreUnavailableError(AnabranchError):
 
 
 class FencedError(ConflictError):
-    """This process no longer has a lane or its seat: another process has the lane, the lane is closed, or the
-    seat was taken away. This process can no longer write for the lane or the seat, and must stop.
+    """This process has lost a lane, or its own seat: another process has the lane, the lane is closed, or the seat was
+    taken away. This process can no longer write for the lane or the seat, and must stop.
     """
 
 
@@ -142,6 +143,11 @@ class UnsupportedFormatError(AnabranchError):
 
 class TooLongError(AnabranchError):
     """A batch took longer than Kafka allows a transaction to last. The batch can be run again with fewer rows."""
+
+
+class ClockError(AnabranchError):
+    """A machine's clock was set back, so the records of a planned batch would fall into windows of processing time that
+    are closed already. The lane restarts by itself, and plans the batch again."""
 
 
 class OutOfTimeError(AnabranchError):

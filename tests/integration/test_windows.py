@@ -14,9 +14,13 @@ from pyspark.sql import SparkSession
 from anabranch import Job, crash_points, session
 from anabranch.cli import compact
 from anabranch.container.checkpoint.folder import Folder
+from anabranch.container.error_text import is_final
 from anabranch.coordinator.maintenance import stopped_job
+from anabranch.errors import ClockError
+from anabranch.spark.internals import batch_clock
 from tests.integration.harness import Site
 from tests.integration.parted import KEYS, Parted
+from tests.support.surfaces import lacking
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
 GAP = timedelta(minutes=40)
@@ -128,6 +132,36 @@ def test_windows_of_processing_time_go_on_where_the_clock_was_set_back(site: Sit
     assert closed[:3] == [("a", 1), ("a", 3), ("b0", 2)], "windows that are open close after their size, not in an hour"
     ends = [datetime.fromisoformat(v["window_end"]).timestamp() * 1000 for v in site.values("out")]
     assert ends[1] > last.at + ahead
+
+
+def test_a_lane_that_follows_the_machine_s_clock_plans_again_where_that_was_set_back(site: Site) -> None:
+    """Spark lacks what a lane's own time needs. The last batch was planned an hour after the time that it is now."""
+    site.log.create("in", 1)
+    job = Job("j")
+    read = job.read("in", key="k string", schema="n int")
+    read.window(session("1 second"), time="processing").agg(n="count(*)").write("out")
+    deployed = site.deployed(job)
+    with lacking(batch_clock.SURFACE):
+        site.put("in", 0, [{"n": 1}], [b"a"])
+        deployed.ran()
+        (lane,) = deployed.lanes
+        folder, ahead = deployed.folder(lane), 3_600_000
+        site.put("in", 0, [{"n": 2}] * 3, [b"a"] * 3)
+        last = folder.entry(folder.planned())
+        later = replace(last, metadata={**last.metadata, "batchTimestampMs": last.at + ahead})
+        folder.plan(later.with_positions(next(iter(last.streams().values())), {0: 4}))
+        deployed.ran()
+        site.put("in", 0, [{"n": 3}] * 2, [b"b"] * 2)
+        failures = 0
+        while (report := deployed.run()[lane.id]).phase == "failed":
+            assert "the clock of this machine was set back by 35" in str(report.error)
+            failures += 1
+            assert failures < 5, "each batch is tried again, and then it goes well"
+    assert failures
+    assert not is_final(ClockError("", "")), "a container would not try again"
+    folder = deployed.folder(deployed.lanes[0])
+    assert folder.planned_positions(folder.planned())["in"] == {0: 6}
+    assert [(v["k"], v["n"]) for v in site.values("out")] == [("a", 1)], "later windows are open"
 
 
 def _until(unix_ms: int) -> None:

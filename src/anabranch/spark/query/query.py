@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import crash_points
 from anabranch.config import Settings
-from anabranch.errors import GraphError, StateError
+from anabranch.errors import ClockError, GraphError
 from anabranch.event_time import durations
 from anabranch.event_time.progress import Progress
 from anabranch.model.graph import Node
@@ -346,7 +346,7 @@ class LaneQuery:
 
     def _check_time(self, number: int) -> None:
         """Tell Spark tasks which rows are late, unless Spark itself drops late rows. Warns if the lane's processing
-        time is ahead of the machine's clock. Raises StateError if the batch's records would fall into closed windows of
+        time is ahead of the machine's clock. Raises ClockError if the batch's records would fall into closed windows of
         processing time. The lane then restarts, and continues at the time of its last batch.
         """
         if self.plan.group.stateful is not None and on_late(self.plan.group.stateful) != "drop":
@@ -355,7 +355,7 @@ class LaneQuery:
         if batch is not None:
             self._set_back.look(batch.at, clock.unix_ms())
         if batch is not None and self.outputs.out_of_time(batch):
-            raise StateError(
+            raise ClockError(
                 f"the clock of this machine was set back by {(batch.watermark - batch.at) / 1000:.1f} s or more: batch "
                 f"{number} of lane {self.lane.id} was planned before closed windows of processing time",
                 "nothing is lost: the lane restarts from the time of its last batch; keep clocks synchronized",
