@@ -187,14 +187,16 @@ def _kinds() -> Iterator[_Kind]:
 
 
 def failure(error: BaseException, home: str = "") -> Failure:
-    """The failure to report for an error.
+    """Describe an error as the failure that the user sees.
 
-    If the error's text names a known problem outside the job, such as a full disk, the remedy is to wait. But if the
-    job's own code has failed, waiting can help only if a disk is full: see :attr:`Failure.unless_full`.
+    If the error's text names a known problem outside the job, such as a full disk or an unreachable broker, the
+    failure's remedy is to wait. An error of the job's own code is different: its remedy is to wait only if its text
+    names a full disk, and :attr:`Failure.unless_full` is then what to report if no disk turns out to be full.
 
     Args:
-        home: the job's folder. If the error has a stack frame in this folder, the frame shows which line of the job's
-            code failed.
+        home: the job's folder. A stack frame in this folder means that the job's own code failed; unless the error
+            quotes one of anabranch's own errors, the failure then names the line. If empty, stack frames aren't
+            searched.
     """
     failed = _failure(error, home)
     if isinstance(error, DamagedError | FencedError | UsageError):

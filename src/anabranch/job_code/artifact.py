@@ -245,7 +245,7 @@ def _zip(files: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def _extract(content: bytes, sha256: str, folder: Path) -> None:
-    """Write the files of ``content``, and then their list, which marks the folder as complete."""
+    """Write the files of ``content``, and then a list of them with their hashes, which marks the folder as complete."""
     files: dict[str, str] = {}
     left = MAX_UNPACKED
     folder.mkdir()

@@ -48,7 +48,7 @@ def read(path: Path) -> str | None:
 
 def made(path: Path) -> str:
     """The token in a file that only its owner can read. A new token is created if there is none, or if users other than
-    the owner have any permission for the file.
+    the owner have any permissions on the file; in the second case, the new file replaces the old one.
 
     Raises:
         ConfigError: the file belongs to another user, or can't be created.

@@ -29,9 +29,14 @@ def planned(
 
 
 def foretold(job: RunningJob, change: R, at: float, hasty: bool) -> tuple[R, Prediction]:
-    """A planned change with a new prediction of its pause, and this prediction. The prediction is based on the batches
-    that are running at ``at``, the current time in seconds since 1970. For ``hasty``, see
-    :func:`pause_estimate.predicted`.
+    """Predict the pause of a change that is being made now. Returns a copy of ``change`` with this prediction in
+    ``pause``, and the prediction itself.
+
+    Args:
+        change: the change as planned.
+        at: the current time, in seconds since 1970. Unless the change is to another version of the job, the prediction
+            considers the batches that are running at this time.
+        hasty: whether every running batch is broken off: see :func:`pause_estimate.predicted`.
     """
     free = change.free if isinstance(change, ScaleResult) else ()
     found = _predicted(job, change.closing, change.lanes, free, at, hasty)

@@ -130,11 +130,11 @@ class _Fork:
             self._pid = host.fork(theirs)
 
     def ask(self, request: object, begin: Begin, seconds: float, answer: Callable[[Any], Any]) -> Any:
-        """Send a request to the process, and return the result.
+        """Send a request to the process, and return the result. A request consists of numbered messages.
 
         Args:
-            begin: called with the number of each message before the process works on it.
-            seconds: how long the process may work on a message, without the time in which it waits for answers.
+            begin: called with the number of each message before the process works on that message.
+            seconds: how long the process may work on a message, not counting the time it waits for answers.
             answer: answers the questions of the process.
 
         Raises:

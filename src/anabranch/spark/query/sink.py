@@ -100,11 +100,16 @@ def writing(
     refusals: Mapping[int, Refusal] = MappingProxyType({}),
     line: ReportAddress | None = None,
 ) -> DataFrame:
-    """A DataFrame whose computation writes all output rows of a batch durably. :func:`write` computes it.
+    """A DataFrame that, when it is computed, durably writes the rows of a batch. Pass it to :func:`write`.
 
     Args:
-        targets: the target of each output, by the number of the output.
-        refusals: which rows outputs refuse, by the number of the output.
+        rows: the encoded rows; the column ``output`` has the number of each row's output.
+        output: makes the writer of each Spark task.
+        targets: the stream to which each output writes, by the output's number.
+        batch: the batch's number.
+        refusals: the rules by which outputs reject rows, by the output's number. An output without a rule takes all
+            rows.
+        line: where workers report their progress; None if they don't.
     """
     now = time.time_ns() // 1000  # read once, because executors' clocks may differ
     return rows.mapInArrow(_writing(output, dict(targets), batch, dict(refusals), now, line), _WRITTEN_DDL)

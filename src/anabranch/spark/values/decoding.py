@@ -105,8 +105,8 @@ class RecordDecoding:
         return {name: fault for name, fault in {"value": value, "key": key}.items() if fault is not None}
 
     def faults(self, today: Column) -> dict[str, Column]:
-        """For each fault that a record of this source can have, the condition on the columns of :meth:`opened` under
-        which a record has it. The keys are names from :data:`FAULTS`, in the same order.
+        """For each fault that a record of this source can have, the condition on the columns that :meth:`opened`
+        returns under which a record has it. The keys are names from :data:`FAULTS`, in the same order.
 
         Args:
             today: the day on which the batch was planned. If the current day were used instead, records could have
