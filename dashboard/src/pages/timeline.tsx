@@ -60,7 +60,7 @@ export function Timeline({ job }: { job: string }) {
           </select>
         </label>
         {found.data.value && <Choice name="stage" value={query.stage ?? ""} values={records<Row>(found.data.value.lanes).map((each) => each.stage)} />}
-        <span class="legend">▼ a change · ✕ failed, or tried again · ▲ fenced · ╵ other news</span>
+        <span class="legend">▼ a change · ✕ failed, or tried again · ▲ fenced · ╵ any other event</span>
       </div>
       <Loaded of={found} after={live}>{(data) => <Rows job={job} of={data} changes={changes.data.value?.changes ?? []} />}</Loaded>
     </Panel>
