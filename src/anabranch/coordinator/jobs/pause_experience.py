@@ -14,7 +14,7 @@ from anabranch.protocol.lane_report import LaneReport
 
 __all__ = ["Experience", "partitions", "usual_overhead"]
 
-_STATE_SPEED = 100e6
+_STATE_SPEED = 200e6
 """The assumed bytes of state per second that are copied and opened, as long as this hasn't been measured."""
 _LITTLE = 0.1
 """The smallest number of seconds that replaying or copying is assumed to take."""
@@ -28,14 +28,14 @@ _STATELESS = {
     Kind.SAME: 0.6,
     Kind.FACTOR: 0.6,
     Kind.EXPANDED: 0.7,
-    Kind.REWOUND: 1.0,
+    Kind.REWOUND: 0.7,
     Kind.MOVED: 0.6,
     Kind.VERSION: 1.6,
     Kind.NEW: 1.6,
 }
 _STATEFUL = {
     Kind.SAME: 1.2,
-    Kind.FACTOR: 1.2,
+    Kind.FACTOR: 1.1,
     Kind.EXPANDED: 2.6,
     Kind.REWOUND: 2.8,
     Kind.MOVED: 1.3,

@@ -331,25 +331,25 @@ def test_state_takes_as_long_as_former_changes_have_shown() -> None:
     reports = told("0-a", usual_seconds=1.0, state_bytes=1_000_000_000)
     stateful = [lane("0-a", stateful=True)]
     before = expected(stateful, reports, Kind.SAME)
-    assert before == pytest.approx(2.2 + 10)
+    assert before == pytest.approx(2.2 + 5)
     shown = Experience()
     for _ in range(8):
         foretold = expected(stateful, reports, Kind.SAME, shown)
-        shown = shown.after(change(foretold, state_bytes=1_000_000_000), 2.2 + 4)
-    assert expected(stateful, reports, Kind.SAME, shown) == pytest.approx(2.2 + 4, rel=0.05)
+        shown = shown.after(change(foretold, state_bytes=1_000_000_000), 2.2 + 8)
+    assert expected(stateful, reports, Kind.SAME, shown) == pytest.approx(2.2 + 8, rel=0.05)
     assert not shown.overhead, "the time went into state"
 
 
 def test_state_that_is_replayed_takes_as_long_as_former_changes_have_shown() -> None:
     reports = told("0-a", usual_seconds=1.0, state_bytes=50_000_000, replay_seconds=12.0)
     stateful = [lane("0-a", stateful=True)]
-    assert expected(stateful, reports, Kind.SAME) == pytest.approx(2.2 + 0.5 + 12)
+    assert expected(stateful, reports, Kind.SAME) == pytest.approx(2.2 + 0.25 + 12)
     shown = Experience()
     for _ in range(8):
         foretold = expected(stateful, reports, Kind.SAME, shown)
         made = MeasuredChange(foretold, frozenset({"0-a"}), 0.0, Kind.SAME, True, 50_000_000, replay_seconds=12.0)
-        shown = shown.after(made, 2.2 + 0.5 + 6)
-    assert expected(stateful, reports, Kind.SAME, shown) == pytest.approx(2.2 + 0.5 + 6, rel=0.05)
+        shown = shown.after(made, 2.2 + 0.25 + 6)
+    assert expected(stateful, reports, Kind.SAME, shown) == pytest.approx(2.2 + 0.25 + 6, rel=0.05)
     assert not shown.overhead, "the time went into replaying"
 
 
@@ -496,7 +496,7 @@ def test_the_events_of_a_job_say_what_was_foretold_and_what_was_measured() -> No
     worker.seat.beat(*told.values())
     coordinator.tick()
     (event,) = [each for each in coordinator.events(JOB, 100) if "output paused" in each.what]
-    assert event.why == "1.2 s was expected"
+    assert event.why == "1.1 s was expected"
 
 
 @pytest.mark.parametrize(
