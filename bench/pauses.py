@@ -250,7 +250,7 @@ class Run:
         def drained() -> bool:
             status = self.status()
             if status.drain is not None:
-                shown.append((time.monotonic(), drain_progress.seconds_left(status)))
+                shown.append((time.monotonic(), drain_progress.seconds_left(status, time.time())))
             return status.state == "drained"
 
         begun = time.time()

@@ -10,7 +10,23 @@ from anabranch.protocol.drain import DrainProgress
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.status import JobStatus
 
-__all__ = ["DrainRemainder", "foretold", "functions_part", "left", "records_left", "seconds_left", "stops_at"]
+__all__ = [
+    "AFTER_OUTPUT",
+    "REPORTED_EVERY",
+    "DrainRemainder",
+    "foretold",
+    "functions_part",
+    "left",
+    "records_left",
+    "seconds_left",
+    "stops_at",
+    "unreported",
+]
+
+REPORTED_EVERY = 1.0
+"""The assumed maximum age, in seconds, of the report of a lane with a running batch."""
+AFTER_OUTPUT = 0.2
+"""The assumed seconds from the output of a batch to the beginning of the next one, while records wait."""
 
 _HALTING = 0.5
 """The expected seconds from the start of a drain until all lanes have halted, reported their positions, and been told
@@ -53,7 +69,10 @@ def left(status: JobStatus) -> DrainRemainder:
 
 
 def foretold(
-    stages: Mapping[str, Iterable[str]], reports: Mapping[str, LaneReport], until: Mapping[str, int] | None = None
+    stages: Mapping[str, Iterable[str]],
+    reports: Mapping[str, LaneReport],
+    until: Mapping[str, int] | None = None,
+    now: float | None = None,
 ) -> float:
     """The expected seconds until a job is drained: all lanes read the remaining records, and then one stage after
     another emits its windows and ends.
@@ -62,16 +81,17 @@ def foretold(
         stages: the stages, in the order in which they drain, each with the ids of its open lanes.
         reports: the lanes' reports, by lane id. A lane without a report doesn't count.
         until: for each SSP, the position at which its lane stops reading; None if only planned batches are finished.
+        now: the current time, in seconds since 1970; None if the reports are as of now.
     """
     lanes = {stage: [reports[name] for name in names if name in reports] for stage, names in stages.items()}
-    seconds = max((_taking_in(each, until or {}) for its in lanes.values() for each in its), default=0.0)
+    seconds = max((_taking_in(each, until or {}, now) for its in lanes.values() for each in its), default=0.0)
     for its in lanes.values():
         seconds += max(map(_ending, its), default=0.0)
     return seconds + _HALTING
 
 
-def seconds_left(status: JobStatus) -> float:
-    """The expected seconds until a draining job is drained."""
+def seconds_left(status: JobStatus, now: float | None = None) -> float:
+    """The expected seconds until a draining job is drained. For ``now``, see :func:`foretold`."""
     stages: dict[str, list[str]] = {}
     reports: dict[str, LaneReport] = {}
     for each in status.lanes:
@@ -81,7 +101,7 @@ def seconds_left(status: JobStatus) -> float:
                 reports[each.lane.id] = each.report
     until = stops_at(status.drain)
     halted = status.drain is not None and status.drain.until is not None
-    return foretold(stages, reports, until) - (_HALTING if halted else 0.0)
+    return foretold(stages, reports, until, now) - (_HALTING if halted else 0.0)
 
 
 def stops_at(drain: DrainProgress | None) -> Mapping[str, int]:
@@ -111,13 +131,25 @@ def functions_part(report: LaneReport) -> float:
     return min(1.0, report.load.working / report.load.busy) if report.load.busy > 0 else 0.0
 
 
-def _taking_in(report: LaneReport, until: Mapping[str, int]) -> float:
+def unreported(report: LaneReport, now: float) -> float:
+    """For how many seconds, at ``now`` (in seconds since 1970), a lane's batch has been running since the lane reported
+    it. Clocks of machines can differ, so the result is between 0 and ``REPORTED_EVERY``. If the lane reported no batch,
+    one that has begun since then counts.
+    """
+    at, last = report.progress.batch_progress, report.progress.last_output
+    if not last:
+        return 0.0
+    return min(max(0.0, now - last - AFTER_OUTPUT - (0.0 if at is None else at.seconds)), REPORTED_EVERY)
+
+
+def _taking_in(report: LaneReport, until: Mapping[str, int], now: float | None) -> float:
     """The expected seconds until a lane has read everything up to the positions at which it stops."""
     at = report.progress.batch_progress
     batch, planned = 0.0, 0
     if at is not None:
         planned = at.planned
-        batch = max(0.0, report.load.batch_seconds(planned) - at.seconds) if at.left is None else at.left
+        batch = report.load.batch_seconds(planned) - at.seconds if at.left is None else at.left
+        batch = max(0.0, batch - (0.0 if now is None else unreported(report, now)))
     records = (
         sum(max(0, until.get(ssp, offset) - offset) for ssp, offset in report.progress.positions.items()) - planned
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from anabranch import Job
@@ -123,3 +124,22 @@ def test_a_batch_that_does_not_tell_what_is_left_takes_as_long_as_its_records() 
     assert foretold({"0": ("0-a",)}, reports) - foretold({}, {}) == pytest.approx(4.5 - 1.0)
     unknown = {"0-a": told("0-a", 0, 0, usual_seconds=2.0, batch_progress=at)}
     assert foretold({"0": ("0-a",)}, unknown) - foretold({}, {}) == pytest.approx(2.0 - 1.0)
+
+
+@pytest.mark.parametrize(
+    ("last_output", "seconds", "since"),
+    [
+        (5000.0, 3.0, 0.0),
+        (4996.5, 3.0, 0.3),  # 3.5 s ago; a batch begins 0.2 s after an output
+        (4990.0, 3.0, 1.0),  # a clock is wrong: reports are no older
+        (5003.0, 3.0, 0.0),
+        (0.0, 3.0, 0.0),  # nothing has come out yet
+    ],
+)
+def test_a_batch_goes_on_after_its_lane_has_reported_it(last_output: float, seconds: float, since: float) -> None:
+    at = BatchProgress(number=7, planned=100, done=60, seconds=seconds, left=2.0)
+    reports = {"0-a": lane_report(lane="0-a", phase=LanePhase.RUNNING, batch_progress=at, last_output=last_output)}
+    stages = {"0": ("0-a",)}
+    assert foretold(stages, reports, now=5000.0) == pytest.approx(foretold(stages, reports) - since)
+    nearly = {"0-a": reports["0-a"].changed(batch_progress=msgspec.structs.replace(at, left=0.1))}
+    assert foretold(stages, nearly, now=5000.0) >= foretold({}, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -212,7 +213,7 @@ def draining(status: JobStatus) -> str:
     doing = "time ends" if status.drain is not None and status.drain.last else "takes in"
     return (
         f"job {status.job} drains ({doing}): {its.stages} stage(s), {its.lanes} lane(s), {its.records:,} record(s) and "
-        f"{its.windows:,} window(s) left, about {math.ceil(drain_progress.seconds_left(status))} s"
+        f"{its.windows:,} window(s) left, about {math.ceil(drain_progress.seconds_left(status, time.time()))} s"
     )
 
 

@@ -28,7 +28,7 @@ def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted
     registry = context.registry
     with registry.locked(job) as running_job:
         registry.up_to_date(running_job)
-        planned = plan(running_job, request)
+        planned = plan(running_job, request, registry.now())
         if (
             planned.ignored
             or running_job.progress.drain is not None
@@ -40,7 +40,7 @@ def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted
     ends = {} if systems is None else start_offsets.ends(read, systems)  # not under the lock, because it may take long
     with registry.locked(job) as running_job:
         registry.up_to_date(running_job)
-        planned = plan(running_job, request)
+        planned = plan(running_job, request, registry.now())
         if planned.ignored or running_job.progress.drain is not None or request.dry:
             return planned
         return apply(registry, running_job, planned, request, ends)
@@ -53,9 +53,10 @@ def check(running_job: RunningJob, request: DrainNotification) -> str:
     return draining.check(running_job.job, running_job.state, running_job.deployment, running_job.lanes, request)
 
 
-def plan(running_job: RunningJob, request: DrainNotification) -> DrainAccepted:
+def plan(running_job: RunningJob, request: DrainNotification, now: float) -> DrainAccepted:
     """The plan of a drain: which lanes drain, in which order, and the expected duration. If the job is already
-    draining, the plan is that of the current drain. Raises the errors of :func:`check`.
+    draining, the plan is that of the current drain. ``now`` is in seconds since 1970. Raises the errors of
+    :func:`check`.
     """
     ignored = check(running_job, request)
     present = request if running_job.progress.drain is None else running_job.progress.drain.notification
@@ -66,7 +67,7 @@ def plan(running_job: RunningJob, request: DrainNotification) -> DrainAccepted:
         mode=present.mode,
         ignored=ignored,
         stages=stages,
-        seconds=drain_progress.foretold(stages, running_job.reports, _ends(running_job, present)),
+        seconds=drain_progress.foretold(stages, running_job.reports, _ends(running_job, present), now),
     )
 
 

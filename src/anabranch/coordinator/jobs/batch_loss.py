@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from anabranch.drain_progress import REPORTED_EVERY, unreported
 from anabranch.pace import break_off_cost
 from anabranch.pace.break_off_cost import BROKEN_OFF
 from anabranch.protocol.container import BatchDecision
@@ -22,10 +23,6 @@ _NOTICED, _TAKEN = 0.2, 1.0
 """The assumed seconds from a change until lanes are told to end: ``_TAKEN`` if their successors first take over slots,
 ``_NOTICED`` otherwise. A batch that begins within these seconds is assumed to be brief.
 """
-_REPORTED_EVERY = 1.0
-"""The assumed maximum age, in seconds, of the report of a lane with a running batch."""
-_AFTER_OUTPUT = 0.2
-"""The assumed seconds from the output of a batch to the beginning of the next one, while records wait."""
 _BETWEEN = 1.0
 """The assumed maximum time, in seconds, between two batches while records wait."""
 _UNSURE = 0.2
@@ -69,7 +66,7 @@ def lost_now(report: LaneReport, now: float, hasty: bool) -> BatchLoss:
         return BatchLoss()
     since = without_output(report, now)
     delay = _noticed_after(report)
-    spent += min(max(0.0, since - spent - _AFTER_OUTPUT), _REPORTED_EVERY) + delay
+    spent += unreported(report, now) + delay
     if spent > whole and not is_late:  # by then, another batch may have begun, which is brief
         return BatchLoss(spent - whole + BROKEN_OFF if hasty and _next_batch(report) else 0.0)
     at = report.progress.batch_progress
@@ -92,7 +89,7 @@ def without_output(report: LaneReport, now: float) -> float:
     if at is None and not _waiting(report):
         return 0.0
     spent, last = 0.0 if at is None else at.seconds, report.progress.last_output or now
-    return min(max(now - last, spent), spent + _REPORTED_EVERY + _BETWEEN)
+    return min(max(now - last, spent), spent + REPORTED_EVERY + _BETWEEN)
 
 
 def _present_batch(report: LaneReport) -> tuple[float, float]:
