@@ -18,7 +18,7 @@ from anabranch.container.error_text import is_final
 from anabranch.coordinator.maintenance import stopped_job
 from anabranch.errors import ClockError
 from anabranch.spark.internals import batch_clock
-from tests.integration.harness import Site
+from tests.integration.harness import Deployed, Site
 from tests.integration.parted import KEYS, Parted
 from tests.support.surfaces import lacking
 
@@ -103,10 +103,9 @@ def test_windows_of_processing_time_close_by_themselves_and_a_replay_has_the_sam
     assert [(v["k"], v["n"]) for v in site.values("out")][2:] == [("a", 1)], "a record was late, and lost"
 
 
-@pytest.mark.long
-def test_windows_of_processing_time_go_on_where_the_clock_was_set_back(site: Site) -> None:
-    """The last batch was planned an hour after the time that it is now: the machine's clock was set back since, or the
-    lane has come from a machine whose clock is an hour ahead."""
+def an_hour_ahead(site: Site) -> tuple[Deployed, int]:
+    """A job with a window of a record, and one of three that is still open, whose batch was planned an hour after the
+    time that it is now; and when that is, in Unix ms."""
     site.log.create("in", 1)
     job = Job("j")
     read = job.read("in", key="k string", schema="n int")
@@ -114,13 +113,20 @@ def test_windows_of_processing_time_go_on_where_the_clock_was_set_back(site: Sit
     deployed = site.deployed(job)
     site.put("in", 0, [{"n": 1}], [b"a"])
     deployed.ran()
-    (lane,) = deployed.lanes
-    folder, ahead = deployed.folder(lane), 3_600_000
+    folder = deployed.folder(deployed.lanes[0])
     site.put("in", 0, [{"n": 2}] * 3, [b"a"] * 3)
     last = folder.entry(folder.planned())
-    later = replace(last, metadata={**last.metadata, "batchTimestampMs": last.at + ahead})
+    later = replace(last, metadata={**last.metadata, "batchTimestampMs": last.at + 3_600_000})
     folder.plan(later.with_positions(next(iter(last.streams().values())), {0: 4}))
     deployed.ran()
+    return deployed, later.at
+
+
+@pytest.mark.long
+def test_windows_of_processing_time_go_on_where_the_clock_was_set_back(site: Site) -> None:
+    """The machine's clock was set back, or the lane has come from a machine whose clock is an hour ahead."""
+    deployed, ahead = an_hour_ahead(site)
+    folder = deployed.folder(deployed.lanes[0])
     closed: list[tuple[str, int]] = []
     deadline = time.monotonic() + 120
     while ("b0", 2) not in closed and time.monotonic() < deadline:  # the lane's time goes on while its query runs
@@ -131,29 +137,16 @@ def test_windows_of_processing_time_go_on_where_the_clock_was_set_back(site: Sit
         closed = [(v["k"], v["n"]) for v in site.values("out")]
     assert closed[:3] == [("a", 1), ("a", 3), ("b0", 2)], "windows that are open close after their size, not in an hour"
     ends = [datetime.fromisoformat(v["window_end"]).timestamp() * 1000 for v in site.values("out")]
-    assert ends[1] > last.at + ahead
+    assert ends[1] > ahead
 
 
 def test_a_lane_that_follows_the_machine_s_clock_plans_again_where_that_was_set_back(site: Site) -> None:
-    """Spark lacks what a lane's own time needs. The last batch was planned an hour after the time that it is now."""
-    site.log.create("in", 1)
-    job = Job("j")
-    read = job.read("in", key="k string", schema="n int")
-    read.window(session("1 second"), time="processing").agg(n="count(*)").write("out")
-    deployed = site.deployed(job)
+    """Spark lacks what a lane's own time needs."""
     with lacking(batch_clock.SURFACE):
-        site.put("in", 0, [{"n": 1}], [b"a"])
-        deployed.ran()
-        (lane,) = deployed.lanes
-        folder, ahead = deployed.folder(lane), 3_600_000
-        site.put("in", 0, [{"n": 2}] * 3, [b"a"] * 3)
-        last = folder.entry(folder.planned())
-        later = replace(last, metadata={**last.metadata, "batchTimestampMs": last.at + ahead})
-        folder.plan(later.with_positions(next(iter(last.streams().values())), {0: 4}))
-        deployed.ran()
+        deployed, _ = an_hour_ahead(site)
         site.put("in", 0, [{"n": 3}] * 2, [b"b"] * 2)
         failures = 0
-        while (report := deployed.run()[lane.id]).phase == "failed":
+        while (report := deployed.run()[deployed.lanes[0].id]).phase == "failed":
             assert "the clock of this machine was set back by 35" in str(report.error)
             failures += 1
             assert failures < 5, "each batch is tried again, and then it goes well"
