@@ -11,21 +11,24 @@ from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.status import JobStatus
 
 __all__ = [
-    "AFTER_OUTPUT",
     "REPORTED_EVERY",
     "DrainRemainder",
     "foretold",
     "functions_part",
     "left",
+    "next_batch",
     "records_left",
     "seconds_left",
     "stops_at",
     "unreported",
+    "waiting",
 ]
 
 REPORTED_EVERY = 1.0
 """The assumed maximum age, in seconds, of the report of a lane with a running batch."""
-AFTER_OUTPUT = 0.2
+_SHORT = 1.0
+"""In seconds. A batch that may have begun since its lane reported counts only if it is longer."""
+_AFTER_OUTPUT = 0.2
 """The assumed seconds from the output of a batch to the beginning of the next one, while records wait."""
 
 _HALTING = 0.5
@@ -139,13 +142,33 @@ def unreported(report: LaneReport, now: float) -> float:
     at, last = report.progress.batch_progress, report.progress.last_output
     if not last:
         return 0.0
-    return min(max(0.0, now - last - AFTER_OUTPUT - (0.0 if at is None else at.seconds)), REPORTED_EVERY)
+    return min(max(0.0, now - last - _AFTER_OUTPUT - (0.0 if at is None else at.seconds)), REPORTED_EVERY)
+
+
+def next_batch(report: LaneReport) -> float:
+    """The expected seconds of the next batch, after the running one if there is one; 0.0 if no records are left for
+    it.
+    """
+    records = waiting(report)
+    if not records:
+        return 0.0
+    return report.load.batch_seconds(min(records, report.load.limit or records))
+
+
+def waiting(report: LaneReport) -> int:
+    """How many offsets a lane has to read that aren't planned in its running batch."""
+    at, progress = report.progress.batch_progress, report.progress
+    behind = sum(max(0, end - progress.positions.get(ssp, end)) for ssp, end in progress.ends.items())
+    return max(0, behind - (0 if at is None else at.planned))
 
 
 def _taking_in(report: LaneReport, until: Mapping[str, int], now: float | None) -> float:
     """The expected seconds until a lane has read everything up to the positions at which it stops."""
     at = report.progress.batch_progress
     batch, planned = 0.0, 0
+    if at is None and now is not None and until.keys().isdisjoint(report.progress.positions):
+        batch = next_batch(report)  # it has probably begun meanwhile
+        batch = max(0.0, batch - unreported(report, now)) if batch > _SHORT else 0.0
     if at is not None:
         planned = at.planned
         batch = report.load.batch_seconds(planned) - at.seconds if at.left is None else at.left

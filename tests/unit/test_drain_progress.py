@@ -143,3 +143,22 @@ def test_a_batch_goes_on_after_its_lane_has_reported_it(last_output: float, seco
     assert foretold(stages, reports, now=5000.0) == pytest.approx(foretold(stages, reports) - since)
     nearly = {"0-a": reports["0-a"].changed(batch_progress=msgspec.structs.replace(at, left=0.1))}
     assert foretold(stages, nearly, now=5000.0) >= foretold({}, {})
+
+
+@pytest.mark.parametrize(
+    ("behind", "until", "last_output", "seconds"),
+    [
+        (1000, {}, 4999.9, 4.0),  # a batch of 1,000 takes 4 s: it begins, or has begun, before lanes halt
+        (9000, {}, 4999.5, 4.0 - 0.3),
+        (100, {}, 4999.9, 0.0),  # a brief batch
+        (0, {}, 4999.9, 0.0),
+        (1000, {str(FLIGHTS): 10}, 4999.9, 0.0),  # it has halted
+    ],
+)
+def test_between_two_batches_the_next_one_counts(
+    behind: int, until: dict[str, int], last_output: float, seconds: float
+) -> None:
+    times = BatchTimes(fixed=0.0, per_record=0.004)
+    report = told("0-a", 10, 10 + behind, limit=1000, batch_times=times, last_output=last_output)
+    found = foretold({"0": ("0-a",)}, {"0-a": report}, until, now=5000.0)
+    assert found - foretold({}, {}) == pytest.approx(seconds)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.drain_progress import REPORTED_EVERY, unreported
+from anabranch.drain_progress import REPORTED_EVERY, next_batch, unreported, waiting
 from anabranch.pace import break_off_cost
 from anabranch.pace.break_off_cost import BROKEN_OFF
 from anabranch.protocol.container import BatchDecision
@@ -68,7 +68,7 @@ def lost_now(report: LaneReport, now: float, hasty: bool) -> BatchLoss:
     delay = _noticed_after(report)
     spent += unreported(report, now) + delay
     if spent > whole and not is_late:  # by then, another batch may have begun, which is brief
-        return BatchLoss(spent - whole + BROKEN_OFF if hasty and _next_batch(report) else 0.0)
+        return BatchLoss(spent - whole + BROKEN_OFF if hasty and next_batch(report) else 0.0)
     at = report.progress.batch_progress
     broken = hasty or break_off_cost.is_worth_it(whole - spent, spent, gradual=report.load.gradual)
     decision = BatchDecision(batch=report.progress.batch + 1 if at is None else at.number, break_off=broken)
@@ -86,7 +86,7 @@ def without_output(report: LaneReport, now: float) -> float:
     report (0.0 if none is running), and at most two seconds more, because the clocks of machines can differ.
     """
     at = report.progress.batch_progress
-    if at is None and not _waiting(report):
+    if at is None and not waiting(report):
         return 0.0
     spent, last = 0.0 if at is None else at.seconds, report.progress.last_output or now
     return min(max(now - last, spent), spent + REPORTED_EVERY + _BETWEEN)
@@ -98,23 +98,7 @@ def _present_batch(report: LaneReport) -> tuple[float, float]:
     """
     at = report.progress.batch_progress
     if at is None:
-        return 0.0, _next_batch(report)
+        return 0.0, next_batch(report)
     if at.left is not None:
         return at.seconds, at.seconds + at.left
     return at.seconds, report.load.batch_seconds(at.planned)
-
-
-def _next_batch(report: LaneReport) -> float:
-    """The expected seconds of the next batch, after the running one if there is one; 0.0 if no records are left for
-    it.
-    """
-    records = _waiting(report)
-    if not records:
-        return 0.0
-    return report.load.batch_seconds(min(records, report.load.limit or records))
-
-
-def _waiting(report: LaneReport) -> int:
-    at, progress = report.progress.batch_progress, report.progress
-    behind = sum(max(0, end - progress.positions.get(ssp, end)) for ssp, end in progress.ends.items())
-    return max(0, behind - (0 if at is None else at.planned))
