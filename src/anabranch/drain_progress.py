@@ -17,6 +17,7 @@ __all__ = [
     "functions_part",
     "left",
     "next_batch",
+    "present_batch",
     "records_left",
     "seconds_left",
     "stops_at",
@@ -145,6 +146,18 @@ def unreported(report: LaneReport, now: float) -> float:
     return min(max(0.0, now - last - _AFTER_OUTPUT - (0.0 if at is None else at.seconds)), REPORTED_EVERY)
 
 
+def present_batch(report: LaneReport) -> tuple[float, float]:
+    """The age of the running batch at the time of the report, and its whole duration, in seconds. If no batch was
+    running, 0.0 and the expected duration of the next batch.
+    """
+    at = report.progress.batch_progress
+    if at is None:
+        return 0.0, next_batch(report)
+    if at.left is not None:
+        return at.seconds, at.seconds + at.left
+    return at.seconds, report.load.batch_seconds(at.planned)
+
+
 def next_batch(report: LaneReport) -> float:
     """The expected seconds of the next batch, after the running one if there is one; 0.0 if no records are left for
     it.
@@ -165,14 +178,12 @@ def waiting(report: LaneReport) -> int:
 def _taking_in(report: LaneReport, until: Mapping[str, int], now: float | None) -> float:
     """The expected seconds until a lane has read everything up to the positions at which it stops."""
     at = report.progress.batch_progress
-    batch, planned = 0.0, 0
-    if at is None and now is not None and until.keys().isdisjoint(report.progress.positions):
-        batch = next_batch(report)  # it has probably begun meanwhile
-        batch = max(0.0, batch - unreported(report, now)) if batch > _SHORT else 0.0
-    if at is not None:
-        planned = at.planned
-        batch = report.load.batch_seconds(planned) - at.seconds if at.left is None else at.left
-        batch = max(0.0, batch - (0.0 if now is None else unreported(report, now)))
+    batch, planned = 0.0, 0 if at is None else at.planned
+    spent, whole = present_batch(report)
+    halted = not until.keys().isdisjoint(report.progress.positions)
+    has_begun = now is not None and not halted and whole > _SHORT  # probably, since the lane reported none
+    if at is not None or has_begun:
+        batch = max(0.0, whole - spent - (0.0 if now is None else unreported(report, now)))
     records = (
         sum(max(0, until.get(ssp, offset) - offset) for ssp, offset in report.progress.positions.items()) - planned
     )

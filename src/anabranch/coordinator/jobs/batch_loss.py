@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.drain_progress import REPORTED_EVERY, next_batch, unreported, waiting
+from anabranch.drain_progress import REPORTED_EVERY, next_batch, present_batch, unreported, waiting
 from anabranch.pace import break_off_cost
 from anabranch.pace.break_off_cost import BROKEN_OFF
 from anabranch.protocol.container import BatchDecision
@@ -48,7 +48,7 @@ class BatchLoss:
 
 def lost(report: LaneReport) -> float:
     """The expected seconds that are lost because a change at an unknown time may break off a lane's batch."""
-    spent, whole = _present_batch(report)
+    spent, whole = present_batch(report)
     if report.load.repeats or whole < _SHORT or spent > whole:
         return 0.0
     if whole < _LONG:
@@ -60,7 +60,7 @@ def lost_now(report: LaneReport, now: float, hasty: bool) -> BatchLoss:
     """What a change at ``now`` (in seconds since 1970) loses of a lane's running batch. A ``hasty`` change breaks off
     the batch in any case, however little of it is left.
     """
-    spent, whole = _present_batch(report)
+    spent, whole = present_batch(report)
     is_late = spent > whole
     if whole < _SHORT or (not hasty and (report.load.repeats or is_late)):
         return BatchLoss()
@@ -90,15 +90,3 @@ def without_output(report: LaneReport, now: float) -> float:
         return 0.0
     spent, last = 0.0 if at is None else at.seconds, report.progress.last_output or now
     return min(max(now - last, spent), spent + REPORTED_EVERY + _BETWEEN)
-
-
-def _present_batch(report: LaneReport) -> tuple[float, float]:
-    """The age of the running batch at the time of the report, and its whole duration, in seconds. If no batch was
-    running, 0.0 and the expected duration of the next batch.
-    """
-    at = report.progress.batch_progress
-    if at is None:
-        return 0.0, next_batch(report)
-    if at.left is not None:
-        return at.seconds, at.seconds + at.left
-    return at.seconds, report.load.batch_seconds(at.planned)
