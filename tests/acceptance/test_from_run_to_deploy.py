@@ -22,24 +22,17 @@ def test_positions_and_state_stay(workspace: Workspace) -> None:
     after = before.replace("dep_delay >= 15", "dep_delay > 14")  # another condition that says the same
     assert after != before
     file.write_text(after)
-    refused = workspace.call("run", file.name, code=4).stderr
-    assert "start it with the file as it was on a coordinator" in refused
-
-    file.write_text(before)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     workspace.settings |= {**SETTINGS, "coordinator__url": f"http://127.0.0.1:{port}"}
     coordinator = workspace.start("coordinator", "--port", str(port))
     coordinator.until("its URL", lambda: str(port) in coordinator.stderr)
-    workspace.call("start", file.name, "--detach")
     workspace.put(several[3000:])
-    old = workspace.start("container", JOB)
-    old.until("all is read", lambda: workspace.read("0-") >= len(several))
-    file.write_text(after)
     workspace.call("deploy", file.name, "--detach")
-    old.wait()
+    assert workspace.start("container", JOB).wait() == 4, "it has the code with which the lanes were closed"
     new = workspace.start("container", JOB)
     new.until("the new version", lambda: workspace.status()["state"] == "running")
+    new.until("all is read", lambda: workspace.read("0-") >= len(several))
     workspace.call("stop", JOB)
     ended_well(new)
     workspace.check_outputs(several)

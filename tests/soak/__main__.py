@@ -214,6 +214,7 @@ SCENARIOS: dict[str, Scenario] = {
     "cluster": clusters.worker_lost,
     "strict-values": value_soak.read_strictly,
     "kill-any": kill_any.killed,
+    "kill-changed": kill_any.changed,
     "broken-off": broken_off.broken_off,
     "drive-by": drive_by.drive_by,
     "tour": toured.interrupted,
@@ -248,6 +249,7 @@ SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
     "kafka-histories": histories.lived_through,
     "kafka-racks": racked.racked,
     "kafka-kill-any": kill_any.killed,
+    "kafka-kill-changed": kill_any.changed,
     "kafka-broken-off": broken_off.broken_off,
     "kafka-clocks": clocks.clocks_in_kafka,
 }
@@ -319,7 +321,7 @@ def _workspace(name: str, seed: int, folder: Path, stack: ExitStack) -> Workspac
         return table_soak.workspace_of(name, folder, stack)
     if name in WITH_THEIR_SERVERS:
         return WITH_THEIR_SERVERS[name](folder, stack)
-    if name == "kill-any":
+    if name in ("kill-any", "kill-changed"):
         return kill_any.workspace_of(seed, folder, None)
     if name not in SCENARIOS_IN_KAFKA:
         return WITH_THEIR_JOB[name](folder, None) if name in WITH_THEIR_JOB else Workspace(folder)
@@ -327,7 +329,7 @@ def _workspace(name: str, seed: int, folder: Path, stack: ExitStack) -> Workspac
         return racked.workspace_of(folder, stack)
     cluster = stack.enter_context(kafka_peers.start(folder / "cluster"))
     patience = kafka_soak.PATIENCE
-    if name == "kafka-kill-any":
+    if name in ("kafka-kill-any", "kafka-kill-changed"):
         return kill_any.workspace_of(seed, folder, cluster, patience)
     if name in kafka_soak.SCENARIOS:
         return numbered.workspace_of(folder, cluster, patience=patience)

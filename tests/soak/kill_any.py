@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -35,6 +36,8 @@ EARLY = 3.0
 _EARLY_SHARE = 0.5
 _FIRST, _UNTIL_FIRST = 10, 0.6
 _ENDING_SHARE, _ENDS_WITHIN = 0.2, 3.0
+_TAKES_OVER = 12.0
+"""Seconds: about how long the former version's lanes take to end, with the start of their container."""
 
 RECORD = ROOT / ".soak" / "kill-any.jsonl"
 LENGTHS = ROOT / ".soak" / "kill-any-lengths.json"
@@ -151,13 +154,42 @@ def once(workspace: Workspace, seed: int, kills: int, within: float) -> list[Kil
     return job.kills
 
 
-def _kill_run(job: Killed, length: float, kills: int) -> None:
+def changed(seed: int, workspace: Workspace) -> str:
+    """One job in one process, of which each start is another version: 24 kills, then it runs to its end."""
+    length = _length(seed, workspace, served=False) + _TAKES_OVER
+    begun = time.monotonic()
+    with closing(Killed(workspace, random.Random(seed))) as job:
+        _kill_run(job, length, KILLS, changing=True)
+        job.check()
+    early = sum(kill.after < EARLY for kill in job.kills)
+    deployments = workspace.status()["deployment"]
+    return (
+        f"{workspace.job}: {len(job.kills)} kills, {early} of them in the first {EARLY:.0f} s, {job.outlived} came too "
+        f"late; {deployments} deployments, {job.count} records, {time.monotonic() - begun:.0f} s"
+    )
+
+
+def _kill_run(job: Killed, length: float, kills: int, changing: bool = False) -> None:
     words = "run", f"{job.workspace.job}.py", "--available-now"
     for number in range(kills):
         job.feed()
+        if changing:
+            _change(job.workspace, number)
         job.kill(job.start(*words), "run", _within(number, length))
     job.feed()
+    if changing:
+        _change(job.workspace, kills)
     job.check_ended(job.start(*words), "the last run")
+
+
+def _change(workspace: Workspace, number: int) -> None:
+    """Give the job another version, whose new condition holds for all records."""
+    file = workspace.folder / f"{workspace.job}.py"
+    text, found = re.subn(
+        r"^(numbers = job\.read\(.*?\))(\.where\(.*\))?$", rf'\1.where("n >= -{number}")', file.read_text(), flags=re.M
+    )
+    assert found == 1, file
+    file.write_text(text)
 
 
 def _within(number: int, length: float) -> float:

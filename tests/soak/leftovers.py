@@ -59,7 +59,7 @@ KINDS: dict[str, str] = {
     "log: a file that was not written whole": "nothing reads it",
     "log: a segment that no entry names": "nothing reads it",
     "log: an open transaction": "the next process that opens the slot ends it",
-    "temporary: a folder of a process": "nothing reads it, and the next process removes it",
+    "temporary: a folder of a process": "nothing reads it, and the next process that starts removes it",
     "temporary: a folder of Spark's": "nothing reads it",
     "processes: some live on": "they end on their own; until then the lock keeps other processes out of a local folder",
 }

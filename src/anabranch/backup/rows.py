@@ -78,7 +78,8 @@ def last_program(rows: JobRows) -> Program | None:
     coordinator.
     """
     last = max(rows["deployments"], key=lambda row: int(row["id"]))
-    return None if last["program"] is None else decode(last["program"], Program)
+    program = None if last["program"] is None else decode(last["program"], Program)
+    return None if program is None or program.in_process else program
 
 
 def joined(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

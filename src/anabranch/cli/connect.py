@@ -116,9 +116,10 @@ def stored_settings(settings: Settings, store: Store, job: str) -> Settings:
 
 def _restored(settings: Settings, running: Callable[[], RunningDeployment]) -> Settings:
     try:
-        return configuration.restored(running().program.settings)
-    except ConflictError:  # a job of ``run``, whose settings aren't stored
+        program = running().program
+    except ConflictError:
         return settings
+    return settings if program.in_process else configuration.restored(program.settings)
 
 
 def client(settings: CoordinatorSettings, job: str) -> Client:

@@ -60,11 +60,15 @@ def container(
     ] = None,
     master: Annotated[str | None, typer.Option(help="Spark's master; default: [spark] master.")] = None,
     config: Annotated[Path | None, typer.Option(help="The configuration file, for [coordinator].")] = None,
+    seat: Annotated[str | None, typer.Option(hidden=True, help="The seat to take.")] = None,
+    lifeline: Annotated[int | None, typer.Option(hidden=True, help="A pipe whose end ends this process.")] = None,
 ) -> None:
     """Run the lanes that a job's coordinator assigns, until the job stops. SIGTERM and Ctrl-C give the seat back."""
     from anabranch.cli import replacing
     from anabranch.container import watchdog
 
+    if lifeline is not None:
+        watchdog.end_with(lifeline)
     replacer = replacing.Replacer()
     own = configuration.load(config)
     leaving, ended = _Leaving(replacer), threading.Event()
@@ -83,7 +87,8 @@ def container(
         home = _code(client, running.program.artifact, in_image=settings.job.artifact == "image")
         file = loading.load(home / running.program.file)
         period = durations.parse(own.coordinator.period) / 1000
-        following = _run(client, running, settings, file, period, leaving, ended, replacer)
+        me = _registration(job, running.deployment, settings.systems.rack, seat)
+        following = _run(client, running, settings, file, me, period, leaving, ended, replacer)
     if following is not None and not leaving.asked():
         replacer.in_order(following)
     leaving.check()
@@ -94,6 +99,7 @@ def _run(
     running: RunningDeployment,
     settings: Settings,
     file: JobFile,
+    me: Registration,
     period: float,
     leaving: _Leaving,
     ended: threading.Event,
@@ -127,7 +133,6 @@ def _run(
                 trace=_trace,
             )
             replacer.take_lanes(lambda: made.batches)
-            me = _registration(running.job, running.deployment, settings.systems.rack)
             _serve(made, client, me, period, leaving, ended, stops_because(file.graph, settings))
     except ProcessBrokenError as broken:
         return broken.restarts
@@ -179,7 +184,7 @@ def stops_because(graph: Graph, settings: Settings) -> str:
     return "this container's outputs can't be fenced" if unsure else ""
 
 
-def _registration(job: str, deployment: int, rack: str | None) -> Registration:
+def _registration(job: str, deployment: int, rack: str | None, seat: str | None) -> Registration:
     execution = os.environ.get("EXECUTION_ENV_CONTAINER_ID") or uuid.uuid4().hex
     return Registration(
         job=job,
@@ -187,6 +192,7 @@ def _registration(job: str, deployment: int, rack: str | None) -> Registration:
         host=socket.gethostname(),
         pid=os.getpid(),
         instance=uuid.uuid4().hex,
+        seat=seat,
         rack=rack,
         deployment=deployment,
     )

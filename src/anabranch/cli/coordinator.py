@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import signal
 import socket
 import sys
@@ -145,10 +144,8 @@ def default_port(host: str, url: str | None) -> int:
 
 
 def launcher_of(settings: CoordinatorSettings, url: str, config: Path | None) -> Launcher:
-    """A launcher of containers that use the coordinator at ``url``, with this process's configuration and environment.
-
-    Of the settings in the environment, containers get only the sections ``COORDINATOR`` and ``SPARK``, which depend on
-    the machine. The job's other settings are stored in the coordinator.
+    """A launcher of containers that use the coordinator at ``url``, with this process's configuration and
+    :func:`environment <configuration.environment_of_containers>`.
     """
     assert settings.logs is not None
     named = [] if config is None else ["--config", str(config.resolve())]
@@ -157,12 +154,7 @@ def launcher_of(settings: CoordinatorSettings, url: str, config: Path | None) ->
         # -P: modules in the working folder are not imported
         return [sys.executable, "-P", "-m", "anabranch", "container", job, "--coordinator", url, *named]
 
-    its = tuple(f"{configuration.PREFIX}{section}__" for section in ("COORDINATOR", "SPARK"))
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith(its) or not name.startswith(configuration.PREFIX)
-    }
+    environment = configuration.environment_of_containers()
     if settings.token is None:  # even if ``url`` isn't a loopback address
         environment[f"{configuration.PREFIX}COORDINATOR__TOKEN"] = f"${{file:{settings.token_file}}}"
     return Launcher(Processes(settings.logs, command, environment))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,12 +14,11 @@ from anabranch.cli import connect, drain, haste, options, output, progress, scal
 from anabranch.cli.change_options import ChangeOptions, with_change_options
 from anabranch.config import Settings
 from anabranch.coordinator.api.client import Client
-from anabranch.errors import ConflictError, UsageError
-from anabranch.launch import loading, outputs, preparation
+from anabranch.errors import UsageError
+from anabranch.formats import Format
+from anabranch.launch import loading, next_version, preparation
 from anabranch.launch.loading import JobFile
 from anabranch.launch.preparation import Prepared
-from anabranch.operators.rules import is_boundary
-from anabranch.planning import stages
 from anabranch.protocol.deployment import DeployRequest, DeployResult
 from anabranch.protocol.drain import DrainMode
 
@@ -107,26 +106,12 @@ def _after_drain(
 
 
 def planned(client: Client, file: JobFile, settings: Settings) -> Prepared:
-    """The new version of a job, planned with the job's present factor and number of containers.
+    """See :func:`anabranch.launch.next_version.planned`."""
 
-    Raises:
-        StateError: an output stream is gone, or contains records of a lane that the store doesn't know.
-        ConflictError: an earlier version of the job already used one of the new intermediate streams.
-    """
-    name = file.graph.job
-    present, formats = client.model(name), client.running(name).formats
-    own = {"factor": present.factor, "containers": len(present.containers)}
-    as_it_is = settings.model_copy(update={"job": settings.job.model_copy(update=own)})
-    plan = preparation.plan(file, as_it_is, present, replaces=True)
-    known, now = client.known_lanes(name).values(), [each.lane for each in client.status(name).lanes]
-    outputs.check_writers(plan, settings, {lane.id for lane in known})
-    written = outputs.written_by(known)
-    read = {ssp.stream for lane in known for ssp in lane.ssps}
-    has = outputs.written_by(now)
-    _check_between(_between(file), (written & read) - has)
-    outputs.check(plan, settings, has)
-    kept = preparation.formats(file, settings, formats)
-    return Prepared(file, as_it_is, plan, preparation.checked(file, settings, kept, progress.say), kept)
+    def resolve(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
+        return preparation.checked(file, settings, formats, progress.say)
+
+    return next_version.planned(client, file, settings, client.running(file.graph.job).formats, resolve)
 
 
 def wished(
@@ -141,18 +126,10 @@ def wished(
     registers schemas, creates new streams and tables, and hands over the code.
     """
     if not dry:
-        registered = preparation.formats(prepared.file, settings, prepared.formats, register=True)
-        prepared = dataclasses.replace(prepared, formats=registered)
-        outputs.create(prepared.plan, settings)
-        outputs.prepare_tables(prepared)
+        prepared = next_version.ready(prepared, settings)
     code = start.program(client, prepared, settings, dry)
     message = preparation.start_message(prepared, False, code, settings=settings)
     return DeployRequest(start=message, drop_state=drop_state, request=uuid.uuid4().hex, dry=dry, now=now)
-
-
-def _between(file: JobFile) -> dict[str, str]:
-    """The job's intermediate streams, each with the name of the ``partition_by`` that writes it."""
-    return {stages.stream_of(file.graph, node): node.name for node in file.graph.nodes if is_boundary(node)}
 
 
 def follow(client: Client, job: str, told: DeployResult, timeout: float | None, json: bool) -> None:
@@ -180,15 +157,3 @@ def _check(client: Client, job: str, told: DeployResult) -> None:
     if model.run_id != told.deployment:
         back = f"version {model.again or model.run_id}, as deployment {model.run_id}"
         raise scale.gone_back(client, job, back)
-
-
-def _check_between(wanted: dict[str, str], former: set[str]) -> None:
-    """Raises ConflictError if an earlier version of the job used one of the new intermediate streams, whose old records
-    would be processed again.
-    """
-    for stream, name in wanted.items():
-        if stream in former:
-            raise ConflictError(
-                f"the job had a partition_by {name!r} before, and its stream {stream!r} holds what was processed then",
-                f"give it another name: partition_by(..., name={name + '-2'!r})",
-            )

@@ -24,6 +24,7 @@ from anabranch.cli import (
     rewind,
     scale,
     tables,
+    takeover,
     traffic,
 )
 from anabranch.coordinator.api.client import Client
@@ -252,10 +253,14 @@ def _deploy(running: str | None, asked: _PlanOptions) -> None:
     job = Path(running)
     settings = preparation.settings_of(job, asked.config)
     file = loading.load(job)
-    with connect.at(settings, None) as client:
-        prepared = deploy.planned(client, file, settings)
-        told = client.deploy(file.graph.job, deploy.wished(client, prepared, settings, asked.drop_state, dry=True))
-        status = client.status(file.graph.job)
+    in_process = connect.coordinator_url(settings.coordinator) is None
+    if in_process:
+        told, status = takeover.foretold(file, settings, asked.drop_state)
+    else:
+        with connect.at(settings, None) as client:
+            prepared = deploy.planned(client, file, settings)
+            told = client.deploy(file.graph.job, deploy.wished(client, prepared, settings, asked.drop_state, dry=True))
+            status = client.status(file.graph.job)
     if asked.json:
         output.as_json(told)
         return
@@ -268,6 +273,9 @@ def _deploy(running: str | None, asked: _PlanOptions) -> None:
         if lane.stateful:
             how = "begins without state" if lane.afresh or not lane.predecessors else "continues with its state"
             console.print(f"{lane.group} in container {lane.seat} {how}")
+    if in_process:
+        console.print("the next anabranch run does this, before it starts the new version")
+        return
     started = "" if status.launching is not None else ", plus the time until you have started new containers"
     console.print(f"output pauses for about {told.pause:.1f} s{started}")
 

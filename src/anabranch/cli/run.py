@@ -21,6 +21,7 @@ from prometheus_client.core import Metric
 
 from anabranch import logs, metrics
 from anabranch.cli import haste, options, progress, tables
+from anabranch.cli.takeover import Takeover
 from anabranch.config import Settings, secrets
 from anabranch.config.storage import local_folder
 from anabranch.coordinator.api import dashboard, listening, token_file
@@ -35,6 +36,7 @@ from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.formats import Format
 from anabranch.launch import loading, local_store, outputs, preparation
 from anabranch.launch.loading import JobFile
+from anabranch.launch.own_program import PackedCode
 from anabranch.launch.preparation import Prepared
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane
@@ -60,9 +62,17 @@ def run(
     reset_state: Annotated[
         bool, typer.Option(_RESET_STATE, help="After a drain: start without the state that the job has kept.")
     ] = False,
+    drop_state: Annotated[
+        list[str] | None,
+        typer.Option(help="After a change: an operator that the job no longer has, and whose state may be dropped."),
+    ] = None,
     config: options.Config = None,
 ) -> None:
-    """Run a job here: coordinator and container in one process."""
+    """Run a job here: coordinator and container in one process.
+
+    If the job has changed since it last ran, the new version takes over its positions and state, or the command says
+    what prevents this.
+    """
     from anabranch.cli import replacing
     from anabranch.container.restarts import ProcessBrokenError
 
@@ -70,7 +80,7 @@ def run(
     settings = preparation.settings_of(job, config)
     file = loading.load(job)
     try:
-        execute(file, settings, available_now, reset_state=reset_state, replacer=replacer)
+        execute(file, settings, available_now, None, reset_state, replacer, tuple(drop_state or ()))
     except ProcessBrokenError as broken:
         replacer.in_order(broken.restarts)
 
@@ -82,6 +92,7 @@ def execute(
     show: tables.Show | None = None,
     reset_state: bool = False,
     replacer: Replacer | None = None,
+    drop_state: tuple[str, ...] = (),
 ) -> JobStatus:
     """Run a loaded job to its end, and return its last status.
 
@@ -90,6 +101,7 @@ def execute(
         show: what to draw below the table of lanes.
         reset_state: whether a drained job begins without state.
         replacer: replaces this process if necessary; by default, it is never replaced.
+        drop_state: the operators whose state may be dropped if the job has changed.
 
     Raises:
         AnabranchError: the job failed, or can't be started.
@@ -107,6 +119,8 @@ def execute(
         retain, links = Retain.of(settings.coordinator), settings.coordinator.links
         coordinator = Coordinator(store, systems=Systems(settings, name), retain=retain, links=links)
         known, formats = _checked(file, settings, plan, coordinator, drained)
+        takeover = Takeover(store, coordinator, file, settings, PackedCode(file.path.parent), drop_state)
+        changed = takeover.is_due(plan, known)
         from anabranch.container import executors
         from anabranch.spark.session import java_program
 
@@ -117,8 +131,9 @@ def execute(
         try:
             with replacer.session(settings, file.home, printed, cores, threading.Event()) as spark:
                 executors.ready(spark, settings, file.graph, cores, progress.say)
-                prepared = _prepared(file, settings, plan, formats, known)
-                coordinator.start(preparation.start_message(prepared, available_now, reset_state=reset_state))
+                prepared = takeover.deploy() if changed else _prepared(file, settings, plan, formats, known)
+                takeover.close_former(prepared, changed, endpoint.run_folder(store_url) / f"{name}.former.log")
+                coordinator.start(takeover.message(prepared, available_now, reset_state))
                 replacer.is_done(_RESET_STATE)
                 requests = token_file.sibling(token_file.of(settings.coordinator), ".audit")
                 trail = served.enter_context(closing(Audit(requests, lambda event: store.note([event]))))

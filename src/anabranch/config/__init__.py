@@ -6,7 +6,7 @@ from anabranch.config.coordinator import CoordinatorSettings
 from anabranch.config.dumping import dumped
 from anabranch.config.formats import FormatsSettings
 from anabranch.config.job import MOST_CONTAINERS, JobSettings
-from anabranch.config.loading import FILE_NAME, PREFIX, load, of_job, restored
+from anabranch.config.loading import FILE_NAME, PREFIX, environment_of_containers, load, of_job, restored
 from anabranch.config.outputs import OutputSettings
 from anabranch.config.settings import Settings
 from anabranch.config.spark import SparkSettings
@@ -33,6 +33,7 @@ __all__ = [
     "StreamSettings",
     "SystemsSettings",
     "dumped",
+    "environment_of_containers",
     "load",
     "of_job",
     "restored",

@@ -52,6 +52,13 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
     return paths.absolute(settings, path.parent if path is not None else Path.cwd())
 
 
+def environment_of_containers() -> dict[str, str]:
+    """This process's environment, for the container of a job whose settings are stored: of the settings in the
+    environment, only those that depend on the machine are left, in the sections ``COORDINATOR`` and ``SPARK``."""
+    its = tuple(f"{PREFIX}{section}__" for section in ("COORDINATOR", "SPARK"))
+    return {name: text for name, text in os.environ.items() if name.startswith(its) or not name.startswith(PREFIX)}
+
+
 def restored(dumped: Mapping[str, Any]) -> Settings:
     """The settings from which :func:`anabranch.config.dumped` made this data, but environment variables take
     precedence. Raises ConfigError if a setting is unknown or isn't allowed.

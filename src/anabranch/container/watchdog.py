@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from anabranch.errors import AnabranchError, FencedError
 
-__all__ = ["JAVA_IS_GONE", "end_without_java", "watch", "watch_java"]
+__all__ = ["JAVA_IS_GONE", "end_with", "end_without_java", "watch", "watch_java"]
 
 _EVERY = 0.1
 _CURE = (
@@ -53,6 +53,22 @@ def watch(
             os._exit(code)
 
     threading.Thread(target=look, name="watchdog", daemon=True).start()
+
+
+def end_with(lifeline: int) -> None:
+    """In a separate thread, end this process at once when the process that holds the other end of a pipe has ended.
+
+    Args:
+        lifeline: the file descriptor of the end from which this process reads. Nothing is written to the pipe.
+    """
+
+    def look() -> None:
+        try:
+            os.read(lifeline, 1)
+        finally:
+            os._exit(AnabranchError.exit_code)
+
+    threading.Thread(target=look, name="watchdog of the starter", daemon=True).start()
 
 
 JAVA_IS_GONE = "the Java process of Spark has ended"

@@ -374,13 +374,12 @@ class Coordinator(Operations):
 
         Raises:
             NotFoundError: there is no such job.
-            ConflictError: the job's code isn't available here.
+            ConflictError: the job's code isn't available here, or only this process may run it.
         """
         with self.registry.locked_as_seen():
-            running_job = self.registry.jobs.get(job)
-            return stored_jobs.running(
-                self._store, job, None if running_job is None else seats.program_due(running_job)
-            )
+            if (running_job := self.registry.jobs.get(job)) is None:
+                return stored_jobs.running(self._store, job)
+            return stored_jobs.due(self._store, job, seats.program_due(running_job))
 
     def put_artifact(self, sha256: str, content: bytes) -> None:
         """Store the code of a job. Raises UsageError if the hash doesn't match, or the code is too large."""

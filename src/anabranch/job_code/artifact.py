@@ -16,7 +16,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,8 +64,9 @@ class Artifact:
     names: tuple[str, ...]
 
 
-def pack(home: Path) -> Artifact:
+def pack(home: Path, leave_out: Callable[[Path], bool] = lambda _: False) -> Artifact:
     """Pack the files below ``home``, the job file's folder. The same files give the same hash on every machine.
+    ``leave_out`` returns whether a file isn't packed although it would be otherwise.
 
     The folder determines which files are packed:
 
@@ -89,6 +90,7 @@ def pack(home: Path) -> Artifact:
     root = home.resolve()
     listed = _unpacked_files(root) or listing.listed_by_git(root)
     names = listing.packed(root, listing.walked(root) if listed is None else listed)
+    names = tuple(name for name in names if not leave_out(root / name))
     if not names:
         why = "no *.py or *.toml in it" if listed is None else "what git knows of it is data"
         raise UsageError(f"{home}: nothing to pack: {why}", "put the job beside its modules; see .gitignore")

@@ -201,6 +201,7 @@ def start_message(
     program: Program | None = None,
     reset_state: bool = False,
     settings: Settings | None = None,
+    own_program: Program | None = None,
 ) -> StartRequest:
     """The request to a coordinator to start the job. The lanes in the request have new ids.
 
@@ -210,6 +211,7 @@ def start_message(
         reset_state: whether a drained job begins without state.
         settings: the settings from which the job's fingerprint is made; None for those with which the job was planned.
             (A version that replaces a running one is planned with the running job's factor and number of containers.)
+        own_program: if there is no ``program``, see :attr:`StartRequest.own_program`.
     """
     lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))
     return StartRequest(
@@ -221,6 +223,7 @@ def start_message(
         promises={output.operator: output.promise for output in prepared.plan.outputs},
         until_caught_up=until_caught_up,
         program=program,
+        own_program=own_program,
         settings=prepared.settings.model_dump(mode="json", exclude_unset=True) if program is None else {},
         reset_state=reset_state,
     )

@@ -20,7 +20,7 @@ class Program(Document, frozen=True, kw_only=True):
     """
 
     artifact: str
-    """The SHA-256 of the job's code."""
+    """The SHA-256 of the job's code; empty if the code isn't stored."""
     file: str
     """The job file within the code."""
     settings: dict[str, Any]
@@ -29,6 +29,12 @@ class Program(Document, frozen=True, kw_only=True):
     """The schema of each operator's result in Spark's JSON format, by the id of the operator's node."""
     cores: int = 0
     """How many Spark tasks a container must be able to run at once; 0 for any number."""
+    in_process: bool = False
+    """Whether only the process that serves the job runs the deployment. Other processes use such a program only to
+    close the deployment's lanes before another version follows.
+    """
+    lacks: str = ""
+    """Why the code or the settings aren't stored, although ``in_process``; empty if they are."""
 
 
 class StartRequest(Document, frozen=True, kw_only=True):
@@ -53,6 +59,8 @@ class StartRequest(Document, frozen=True, kw_only=True):
     """Whether lanes end when they reach the end offsets that their inputs had when the lanes were started."""
     program: Program | None = None
     """What containers in other processes need; None if the process that starts the job is the only container."""
+    own_program: Program | None = None
+    """If there is no ``program``: what another process would need to close the deployment's lanes."""
     settings: dict[str, Any] = {}
     """The settings that the coordinator needs if there is no ``program``."""
     reset_state: bool = False

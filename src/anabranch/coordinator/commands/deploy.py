@@ -34,12 +34,15 @@ def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
             drained or reset, or stopped while it drained; ends by itself when it has caught up; runs in one process
             with its coordinator; isn't in the state that the request expects; or had changed each time a plan was
             ready. Also raised if the version can't continue from the current state. The message names the reason.
-        UsageError: the version belongs to another job, or the state to be dropped doesn't exist.
+        UsageError: the version belongs to another job, or has no program although containers should run it; or the
+            state to be dropped doesn't exist.
     """
     if request.start.graph.job != job:
         raise UsageError(
             f"the file is of job {request.start.graph.job!r}, not {job!r}", "deploy a file with Job(NAME) of that name"
         )
+    if request.start.program is None and context.registry.grace is not None:
+        raise UsageError("the version has no program", "deploy it with anabranch deploy")
     return change(context, job, request, lambda found: plan(found, request))
 
 
@@ -129,18 +132,19 @@ def check(found: CurrentDeployment) -> None:
     if found.stored.state is DeploymentState.RESET:
         raise ConflictError(f"job {job!r} was reset: there is nothing to continue", "start it: anabranch start JOB.py")
     if found.running_job is None:
-        drain = found.stored.drain
+        drain, again = found.stored.drain, f"anabranch start {job}"
+        if found.stored.program is None:
+            again = "anabranch run JOB.py, with the file as it was"
         if drain is not None and drain.last:
             raise ConflictError(
                 f"job {job!r} was stopped while it drained, and some of its lanes have drained already: what they "
                 "kept has been emitted, and no version can continue from it",
-                f"let it finish: anabranch start {job}; then start the next version: anabranch start JOB.py",
+                f"let it finish: {again}; then start the next version",
             )
         if drain is not None:
             raise ConflictError(
                 f"job {job!r} was stopped while it drained: it continues to drain when it is started",
-                f"start it: anabranch start {job}; then let it finish, or take the drain back (anabranch cancel {job}) "
-                "and deploy",
+                f"start it: {again}; then let it finish, or take the drain back (anabranch cancel {job}) and deploy",
             )
         return
     transitions.check_changeable(found.running_job)
@@ -184,6 +188,7 @@ def _start(registry: JobRegistry, found: CurrentDeployment, planned: NextDeploym
     changed = [lane for name, lane in lanes.items() if name not in new and lane != before.get(name)]
     why = job_events.STARTED_AGAIN
     registry.write(store.replace_deployment, start, state, found.stored.state, changed, events[0], events[1:], why)
-    registry.jobs[job] = loading.loaded(registry, stored_jobs.deployment(store, job), model, state, lanes)
+    stored = stored_jobs.deployment(store, job)
+    registry.jobs[job] = loading.loaded(registry, stored, model, state, lanes, planned.start.settings)
     registry.advance(registry.jobs[job])
     registry.announce()

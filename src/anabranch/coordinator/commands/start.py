@@ -70,7 +70,9 @@ def apply(
     """Store the planned deployment, if there is one, and serve the job."""
     found = stored if planned is None else registry.create(planned)
     assert found is not None
-    found = msgspec.structs.replace(found, until_caught_up=start.until_caught_up, program=start.program)
+    found = msgspec.structs.replace(
+        found, until_caught_up=start.until_caught_up, program=start.program, own_program=start.own_program
+    )
     registry.serve(found, start.settings)
     if found.drain is None:
         counts = planned_expansion.partitions(start.graph, start.model)

@@ -5,7 +5,7 @@ nothing.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -17,10 +17,10 @@ from anabranch.coordinator.store import DeploymentRecord, Store, stored_jobs
 from anabranch.errors import ConflictError
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning import compatibility
-from anabranch.planning.compatibility import Comparison, Version
+from anabranch.planning.compatibility import Comparison, Reason, Version
 from anabranch.planning.transition import deploy, follow, opening
 from anabranch.planning.transition.deploy import NextVersion
-from anabranch.protocol.deployment import DeployResult, StartRequest
+from anabranch.protocol.deployment import DeployResult, Program, StartRequest
 from anabranch.views.changes import ChangeKind
 
 __all__ = ["CurrentDeployment", "NextDeployment", "again", "deployed", "former_version", "undone", "version_of"]
@@ -70,31 +70,44 @@ def deployed(
 
     Raises:
         ConflictError: the version can't continue from the current state (the message names the reasons), or the job
-            runs in one process with its coordinator.
+            runs in one process with its coordinator and isn't stopped.
         StateError: the parts of the new deployment don't fit together, which is a bug.
         UsageError: an operator in ``drop_state`` keeps no state now, or would also keep state in the new version.
     """
-    program = present.stored.program
-    if program is None or start.program is None:
+    stored, following = present.stored, start.program or start.own_program
+    in_process = stored.program is None or start.program is None
+    if stored.any_program is None or following is None or (in_process and present.running_job is not None):
         raise ConflictError(
-            f"job {present.stored.job!r} runs in one process with its coordinator, with the code that it was run with",
+            f"job {stored.job!r} runs in one process with its coordinator, with the code that it was run with",
             "stop it; or start jobs on a coordinator (anabranch start JOB.py), where they can be deployed",
         )
     graph, model = present.generation.graph, present.generation.model
     found = compatibility.compared(
-        Version(graph, program.schemas, present.stored.fingerprint),
-        Version(start.graph, start.program.schemas, start.fingerprint),
+        Version(graph, stored.any_program.schemas, stored.fingerprint),
+        Version(start.graph, following.schemas, start.fingerprint),
         factor=present.generation.factor,
         containers=present.generation.containers,
         drop_state=drop_state,
     )
-    compatibility.check(found, model.job)
-    number = present.stored.id + 1
     former = [*follow.heads(present.lanes)]
+    found = replace(found, reasons=(*found.reasons, *_unclosed(stored, former)))
+    if start.program is None:
+        plans.check_follows(stored, graph, start, found.reasons)
+    else:
+        compatibility.check(found, model.job)
+    number = stored.id + 1
     what = f"deployment {number}" + (f", which returns to version {again}" if again else "")
     why = "; ".join(found.notes) or "its inputs, outputs and state stay the same"
     kind: ChangeKind = "rollback" if again else "deploy"
     return _next_deployment(present, start, former, (), found, again, request, kind, "user", what, why)
+
+
+def _unclosed(stored: DeploymentRecord, lanes: Iterable[Lane]) -> list[Reason]:
+    """The reason why no other version can follow if lanes must be closed with code that isn't stored."""
+    program = stored.any_program
+    if program is None or not program.lacks or all(lane.state is LaneState.CLOSED for lane in lanes):
+        return []
+    return [Reason(f"the code of the former version, which must close its lanes, isn't stored: {program.lacks}")]
 
 
 def undone(store: Store, running_job: RunningJob, generation: Generation, who: str, why: str) -> NextDeployment:
@@ -127,8 +140,14 @@ def again(store: Store, job: str, deployment: int) -> StartRequest:
         fingerprint=stored.fingerprint,
         formats=stored.formats,
         promises=stored.promises,
-        program=stored.program,
+        program=stored.program or _for_containers(stored.own_program),
     )
+
+
+def _for_containers(program: Program | None) -> Program | None:
+    """The program of a deployment that ran in one process with its coordinator, for containers. None if code or
+    settings are missing."""
+    return None if program is None or program.lacks else msgspec.structs.replace(program, in_process=False)
 
 
 def version_of(store: Store, job: str, deployment: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -15,10 +15,11 @@ from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning import differences
+from anabranch.planning.compatibility import DRAIN, Reason
 from anabranch.planning.transition import after_drain as follow_drain
 from anabranch.protocol.deployment import StartRequest
 
-__all__ = ["after_drain", "again", "check_same", "check_whole", "numbered"]
+__all__ = ["after_drain", "again", "check_follows", "check_same", "check_whole", "numbered"]
 
 
 def numbered(start: StartRequest, deployment: int) -> StartRequest:
@@ -101,6 +102,7 @@ def again(stored: DeploymentRecord, graph: Graph, model: JobModel, known: Mappin
         promises=stored.promises,
         until_caught_up=stored.until_caught_up,
         program=stored.program,
+        own_program=stored.own_program,
     )
 
 
@@ -110,14 +112,26 @@ def _new_id() -> str:
 
 def check_same(stored: DeploymentRecord, graph: Graph, start: StartRequest) -> None:
     """Raises ConflictError if the plan in ``start`` can't continue from the positions and the state of the stored
-    deployment, whose graph is ``graph``. The message names the differences and what can be done.
+    deployment, whose graph is ``graph``, as the same version. The message names the differences and what can be done.
     """
-    found = differences.described(graph, start.graph, stored.fingerprint, start.fingerprint)
-    if not found:
-        return
+    if found := differences.described(graph, start.graph, stored.fingerprint, start.fingerprint):
+        raise _differs(stored, found, ())
+
+
+def check_follows(stored: DeploymentRecord, graph: Graph, start: StartRequest, reasons: Sequence[Reason]) -> None:
+    """Like :func:`check_same`, but for another version, which can't continue if there are ``reasons``."""
+    if reasons:
+        found = differences.described(graph, start.graph, stored.fingerprint, start.fingerprint)
+        raise _differs(stored, found, reasons)
+
+
+def _differs(stored: DeploymentRecord, found: Sequence[str], reasons: Sequence[Reason]) -> ConflictError:
     job = stored.job
     ways, kept = ["undo the change: nothing is lost"], "positions and state stay, or it says what can't be kept"
-    if stored.program is not None:
+    cures = [reason.cure for reason in reasons if reason.cure != DRAIN]
+    if reasons:
+        ways += [f"{cure}: positions and all other state stay" for cure in dict.fromkeys(cures)]
+    elif stored.program is not None:
         ways.append(f"anabranch deploy JOB.py: {kept}")
     else:
         ways.append(
@@ -129,8 +143,11 @@ def check_same(stored: DeploymentRecord, graph: Graph, start: StartRequest) -> N
         f"start it with the file as it was, anabranch drain {job}, and start the new version: {drained}",
         f"anabranch reset {job}: positions, state and open windows are lost, and what is read again is written again",
     ]
-    raise ConflictError(
+    why = "".join(f"\n    {reason.what}" for reason in reasons)
+    return ConflictError(
         f"job {job!r} differs from the one that was started here:" + "".join(f"\n    {each}" for each in found),
-        "it can't continue from that job's positions and state. Your options, and what each of them loses:"
+        "it can't continue from that job's positions and state"
+        + (f", because:{why}\n  " if why else ". ")
+        + "Your options, and what each of them loses:"
         + "".join(f"\n    {each}" for each in ways),
     )

@@ -20,7 +20,7 @@ from anabranch.coordinator.launcher.launch_policy import ProcessEnd
 from anabranch.coordinator.naming import check_name
 from anabranch.errors import UsageError
 
-__all__ = ["LOG_BYTES", "Processes"]
+__all__ = ["LOG_BYTES", "Processes", "last_said"]
 
 _KEPT = 20
 LOG_BYTES = 64_000_000
@@ -94,11 +94,11 @@ class Processes:
             return ProcessEnd(None, self._broken.pop(execution))
         child = self._children.get(execution)
         if child is None:
-            return None if self.lives(job, execution) else ProcessEnd(None, self._tail(job, execution))
+            return None if self.lives(job, execution) else ProcessEnd(None, last_said(self.log_of(job, execution)))
         if (code := child.poll()) is None:
             return None
         del self._children[execution]
-        return ProcessEnd(code, self._tail(job, execution))
+        return ProcessEnd(code, last_said(self.log_of(job, execution)))
 
     def end(self, job: str, execution: str) -> None:
         """Tell a process to end at a batch boundary."""
@@ -190,19 +190,6 @@ class Processes:
         except OSError as error:
             log.warning("a container's log can't be cut", file=str(path), error=str(error))
 
-    def _tail(self, job: str, execution: str) -> str:
-        """The last error near the end of a process's log or, if there is none, the last lines, joined into one line."""
-        try:
-            with open(self.log_of(job, execution), "rb") as said:
-                said.seek(max(0, said.seek(0, os.SEEK_END) - _TAIL_BYTES))
-                lines = said.read().decode(errors="replace").splitlines()
-        except OSError:
-            return ""
-        lines = [line.strip() for line in lines if line.strip()]
-        errors = [at for at, line in enumerate(lines) if line.startswith("error: ")]
-        last = lines[errors[-1] :][:_TAIL_LINES] if errors else lines[-_TAIL_LINES:]
-        return " | ".join(last).removeprefix("error: ")[:_TAIL_CHARACTERS]
-
     def _forget(self, folder: Path) -> None:
         """Remove the files of processes that have ended, except those of the newest processes."""
         for path in sorted(folder.glob("*.log"))[: -_KEPT + 1]:
@@ -210,6 +197,21 @@ class Processes:
                 path.with_suffix(".lock").unlink(missing_ok=True)
                 path.unlink(missing_ok=True)
                 _older(path).unlink(missing_ok=True)
+
+
+def last_said(log: Path) -> str:
+    """The last error near the end of a process's log or, if there is none, the last lines, joined into one line; empty
+    if the log can't be read."""
+    try:
+        with open(log, "rb") as said:
+            said.seek(max(0, said.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            lines = said.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    lines = [line.strip() for line in lines if line.strip()]
+    errors = [at for at, line in enumerate(lines) if line.startswith("error: ")]
+    last = lines[errors[-1] :][:_TAIL_LINES] if errors else lines[-_TAIL_LINES:]
+    return " | ".join(last).removeprefix("error: ")[:_TAIL_CHARACTERS]
 
 
 def _older(path: Path) -> Path:

@@ -52,10 +52,12 @@ def deployment(connection: sa.Connection, job: str, number: int | None) -> Deplo
         return None
     documents = {name: msgspec.json.decode(row[name]) for name in ("fingerprint", "promises", "formats")}
     documents["formats"] = {stream: Format.from_builtins(each) for stream, each in documents["formats"].items()}
-    program = None if row["program"] is None else decode(row["program"], Program)
+    stored = None if row["program"] is None else decode(row["program"], Program)
+    alone = stored is not None and stored.in_process
+    programs = {"program": None if alone else stored, "own_program": stored if alone else None}
     drain = None if row["drain"] is None else decode(row["drain"], DrainProgress)
     state = DeploymentState(row["state"])
-    return DeploymentRecord(**{**row, **documents, "state": state, "program": program, "drain": drain})
+    return DeploymentRecord(**{**row, **documents, **programs, "state": state, "drain": drain})
 
 
 def graph(connection: sa.Connection, job: str, deployment: int) -> Graph:

@@ -40,12 +40,21 @@ class DeploymentRecord(Document, frozen=True, kw_only=True):
     promises: dict[str, str]
     formats: dict[str, Format]
     program: Program | None
+    """What containers in other processes need; None if the process that serves the job is the only container."""
     until_caught_up: bool
     error: str | None
     created_at: float
     changed_at: float
+    own_program: Program | None = None
+    """If there is no ``program``: what another process would need to close the deployment's lanes. None if the
+    deployment was stored by an older version of anabranch."""
     drain: DrainProgress | None = None
     """The drain that is under way, if there is one."""
+
+    @property
+    def any_program(self) -> Program | None:
+        """The ``program`` or the ``own_program``."""
+        return self.program or self.own_program
 
 
 class ContainerRecord(Document, frozen=True, kw_only=True):

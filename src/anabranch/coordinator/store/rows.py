@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from anabranch.coordinator.store.records import ContainerRecord, Event, LeaderRecord
 from anabranch.coordinator.store.tables import artifacts, containers, deployments, events, jobs, lanes, leader, models
 from anabranch.model.deployment_state import DeploymentState
-from anabranch.model.document import compact, encode
+from anabranch.model.document import compact, decode, encode
 from anabranch.model.lane import Lane
 from anabranch.protocol.container import Registration
 from anabranch.protocol.deployment import Program, StartRequest
@@ -62,7 +62,7 @@ def add_deployment(connection: sa.Connection, start: StartRequest, state: Deploy
         "fingerprint": msgspec.json.encode(start.fingerprint).decode(),
         "promises": msgspec.json.encode(start.promises).decode(),
         "formats": msgspec.json.encode({s: f.to_builtins() for s, f in start.formats.items()}).decode(),
-        "program": program(start.program),
+        "program": program(start.program or start.own_program),
         "until_caught_up": start.until_caught_up,
         "created_at": at,
         "changed_at": at,
@@ -96,6 +96,21 @@ def replace_deployment(
     """Add a new deployment, and give the one that it replaces the state ``former``."""
     move_deployment(connection, start.graph.job, start.model.replaces, state=former, error=None, at=at)
     add_deployment(connection, start, state, at)
+    if start.own_program is not None and not start.own_program.lacks:
+        _renew_programs(connection, start, start.own_program)
+
+
+def _renew_programs(connection: sa.Connection, start: StartRequest, own: Program) -> None:
+    """Give former deployments of a job in one process, from which a deployment differs only in the bodies of functions,
+    the program of that deployment: its code then also closes their lanes.
+    """
+    fingerprint = msgspec.json.encode(start.fingerprint).decode()
+    alike = sa.and_(deployments.c.job == start.graph.job, deployments.c.fingerprint == fingerprint)
+    found = sa.select(deployments.c.id, deployments.c.program).where(alike, deployments.c.program.is_not(None))
+    for number, stored in connection.execute(found).all():
+        if decode(stored, Program).in_process:
+            renewed = sa.update(deployments).where(alike, deployments.c.id == number)
+            connection.execute(renewed.values(program=program(own)))
 
 
 def move_deployment(

@@ -262,7 +262,7 @@ class Store:
         job, number = deployment.job, deployment.id
         with self.writing(event) as connection:
             rows.move_deployment(connection, job, number, state=state, error=None, at=event.at)
-            again = {"until_caught_up": deployment.until_caught_up, "program": rows.program(deployment.program)}
+            again = {"until_caught_up": deployment.until_caught_up, "program": rows.program(deployment.any_program)}
             its = (deployments.c.job == job, deployments.c.id == number)
             connection.execute(sa.update(deployments).where(*its).values(**again))
             rows.put_lanes(connection, changed)

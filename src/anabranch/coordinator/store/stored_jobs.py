@@ -99,16 +99,36 @@ def known_lanes(store: Store, job: str, lane: str = "") -> dict[str, Lane]:
 
 
 def running(store: Store, job: str, number: int | None = None) -> RunningDeployment:
-    """What a container needs to run a deployment; without a number, a job's last deployment.
+    """What a container needs to run a deployment or, if its program is ``in_process``, to close its lanes before
+    another deployment follows; without a number, a job's last deployment.
 
     Raises:
         NotFoundError: there is no such job or deployment.
-        ConflictError: the store has no program for the deployment.
+        ConflictError: the store has no program for the deployment, or the program lacks something.
     """
     its = deployment(store, job, number)
-    if its.program is None:
+    program = its.any_program
+    if program is None:
         raise ConflictError(f"the code of job {job!r} is not here", "start it: anabranch start JOB.py")
-    return RunningDeployment(job=job, deployment=its.id, program=its.program, formats=its.formats)
+    if program.lacks:
+        raise ConflictError(
+            f"the code of deployment {its.id} of job {job!r} isn't stored: {program.lacks}",
+            f"only a reset helps: anabranch reset {job}",
+        )
+    return RunningDeployment(job=job, deployment=its.id, program=program, formats=its.formats)
+
+
+def due(store: Store, job: str, number: int) -> RunningDeployment:
+    """What the next container of a job that is served needs: like :func:`running` for the deployment ``number``. Raises
+    ConflictError also if only the process that serves the job may run this deployment.
+    """
+    found = running(store, job, number)
+    if found.program.in_process and number == deployment(store, job).id:
+        raise ConflictError(
+            f"job {job!r} runs in one process with its coordinator, so it needs no containers",
+            "to run it in containers, stop it, and start it on a coordinator: anabranch start JOB.py",
+        )
+    return found
 
 
 def is_known(store: Store, job: str, request: str) -> bool:

@@ -70,7 +70,7 @@ deployments = Table(
     Column("fingerprint", Text, nullable=False),
     Column("promises", Text, nullable=False),
     Column("formats", Text, nullable=False),
-    Column("program", Text),  # what containers in other processes need
+    Column("program", Text),  # what other processes need to run the deployment's lanes, or to close them
     Column("until_caught_up", Boolean, nullable=False),
     Column("drain", Text),  # the drain that is under way
     Column("error", FreeText),

@@ -1,0 +1,129 @@
+"""Lets a changed job take over its positions and state from the version that ``anabranch run`` ran before."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anabranch.cli import former_lanes, progress
+from anabranch.config import Settings
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.store import Store
+from anabranch.formats import Format
+from anabranch.launch import fingerprint, next_version, own_program, preparation
+from anabranch.launch.loading import JobFile
+from anabranch.launch.next_version import Resolve
+from anabranch.launch.own_program import PackedCode
+from anabranch.launch.preparation import Prepared
+from anabranch.planning import differences
+from anabranch.planning.plan import Plan
+from anabranch.protocol.deployment import DeployRequest, DeployResult, StartRequest
+from anabranch.protocol.status import JobStatus
+from anabranch.systems.systems import Systems
+
+__all__ = ["Takeover", "foretold"]
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """A job that is about to run in this process, and the same job as it was stored.
+
+    Attributes:
+        code: the job's code.
+        drop_state: the operators whose state may be dropped if the job has changed.
+    """
+
+    store: Store
+    coordinator: Coordinator
+    file: JobFile
+    settings: Settings
+    code: PackedCode
+    drop_state: tuple[str, ...]
+
+    def is_due(self, plan: Plan, known: Collection[str] | None) -> bool:
+        """Whether the stored job should continue as another version. False if the job starts anew; also False if the
+        stored job is too old to be compared: its start is then refused.
+
+        Args:
+            known: see :attr:`Prepared.known`.
+        """
+        job = self.file.graph.job
+        stored = None if known is None else self.store.deployment(job)
+        if stored is None or stored.any_program is None:
+            return False
+        own = fingerprint.of(self.file.graph, plan, self.settings, known)
+        graph = self.store.graph(job, stored.id)
+        return bool(differences.described(graph, self.file.graph, stored.fingerprint, own))
+
+    def deploy(self) -> Prepared:
+        """Store the new version as the next deployment, and return it. The lanes of the former version are still open.
+
+        Raises:
+            ConflictError: the new version can't take over. The message says why, and what can be done.
+            UsageError: state that should be dropped doesn't exist.
+            AnabranchError: as for :func:`next_version.planned`.
+        """
+        job = self.file.graph.job
+        prepared, _ = self.planned(preparation.resolved)
+        for warning in prepared.plan.warnings:
+            progress.say(f"warning: {warning}")
+        prepared = next_version.ready(prepared, self.settings)
+        told = self.coordinator.deploy(job, self._request(prepared))
+        progress.say(f"job {job} has changed: deployment {told.deployment} takes over its positions and state")
+        for note in told.notes:
+            progress.say(note)
+        return prepared
+
+    def planned(self, resolve: Resolve) -> tuple[Prepared, DeployResult]:
+        """The new version, and what its deployment would change. Deploys nothing. For errors, see :meth:`deploy`."""
+        job = self.file.graph.job
+        formats = self.coordinator.known_formats(job)
+        prepared = next_version.planned(self.coordinator, self.file, self.settings, formats, resolve)
+        return prepared, self.coordinator.deploy(job, self._request(prepared, dry=True))
+
+    def close_former(self, prepared: Prepared, deployed: bool, log: Path) -> None:
+        """Close the lanes of former versions, and stop the job. Without such lanes, do nothing unless the version was
+        ``deployed`` just now. For errors, see :func:`former_lanes.close`."""
+        job = self.file.graph.job
+        if not deployed:
+            if not former_lanes.still_open(self.coordinator, job):
+                return
+            self.coordinator.start(self.message(prepared, until_caught_up=False))
+        former_lanes.close(self.coordinator, job, log)
+
+    def message(
+        self, prepared: Prepared, until_caught_up: bool, reset_state: bool = False, dry: bool = False
+    ) -> StartRequest:
+        """The request to start the job. Its code is stored, if possible, unless ``dry``."""
+        put = (lambda *_: None) if dry else self.coordinator.put_artifact
+        program = own_program.of(prepared, self.settings, self.code, put)
+        return preparation.start_message(
+            prepared, until_caught_up, None, reset_state, settings=self.settings, own_program=program
+        )
+
+    def _request(self, prepared: Prepared, dry: bool = False) -> DeployRequest:
+        message = self.message(prepared, until_caught_up=False, dry=dry)
+        return DeployRequest(start=message, drop_state=self.drop_state, request=uuid.uuid4().hex, dry=dry)
+
+
+def foretold(file: JobFile, settings: Settings, drop_state: tuple[str, ...]) -> tuple[DeployResult, JobStatus]:
+    """What the next ``anabranch run`` of a changed job would change, and the job's present status.
+
+    Raises:
+        NotFoundError: there is no such job.
+        AnabranchError: as for :meth:`Takeover.deploy`.
+    """
+
+    def resolve(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
+        return preparation.checked(file, settings, formats, progress.say)
+
+    job = file.graph.job
+    with closing(Store.open_existing(settings.coordinator.store)) as store:
+        coordinator = Coordinator(store, systems=Systems(settings, job))
+        status = coordinator.status(job)
+        planned = Takeover(store, coordinator, file, settings, PackedCode(file.path.parent), drop_state)
+        return planned.planned(resolve)[1], status

@@ -1,0 +1,89 @@
+"""Keeps the code and the settings of a job that runs in one process with its coordinator, so that another process can
+close the job's lanes before another version follows.
+"""
+
+from __future__ import annotations
+
+import threading
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+from anabranch import config as configuration
+from anabranch.config import Settings
+from anabranch.errors import AnabranchError, ConfigError
+from anabranch.job_code import artifact
+from anabranch.job_code.artifact import Artifact
+from anabranch.launch import preparation
+from anabranch.launch.preparation import Prepared
+from anabranch.protocol.deployment import Program
+
+__all__ = ["PackedCode", "of"]
+
+_PACKED_WITHIN = 5.0
+"""The seconds that a start waits for code that is still being packed when Spark runs."""
+
+
+class PackedCode:
+    """The code in a folder, which is packed in a separate thread, because folders can contain very many files."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._packed: Artifact | None = None
+        self._why = f"{home} has so many files that packing its code takes too long; put the job into its own folder"
+        self._thread = threading.Thread(target=self._pack, name="packs the job's code", daemon=True)
+        self._thread.start()
+
+    def _pack(self) -> None:
+        try:
+            self._packed = artifact.pack(self._home, _may_hold_secrets)
+        except (AnabranchError, OSError) as error:
+            self._why = getattr(error, "what", str(error))
+
+    def result(self) -> tuple[Artifact | None, str]:
+        """The code, and '', or None, and the reason why the code can't be packed."""
+        self._thread.join(_PACKED_WITHIN)
+        packed = self._packed
+        return packed, "" if packed is not None else self._why
+
+
+def of(prepared: Prepared, settings: Settings, code: PackedCode, put: Callable[[str, bytes], object]) -> Program:
+    """The program of a job that runs in this process. If its code or its settings can't be stored, the program says
+    why.
+
+    Args:
+        settings: the user's settings.
+        put: stores code under its hash.
+    """
+    from anabranch.spark.query import resolution
+
+    packed, lacks = code.result()
+    stored: dict[str, object] = {}
+    try:
+        stored = configuration.dumped(settings)
+    except ConfigError as error:
+        lacks = f"{error.what} ({error.cure})"
+    if settings.job.artifact == "image":
+        lacks = 'with [job] artifact = "image", it stays in the image'
+    if packed is not None and not lacks:
+        put(packed.sha256, packed.content)
+    return Program(
+        artifact=packed.sha256 if packed is not None and not lacks else "",
+        file=prepared.file.path.name,
+        settings=stored,
+        schemas=resolution.dumped(prepared.schemas),
+        cores=preparation.cores(prepared.plan, settings),
+        in_process=True,
+        lacks=lacks,
+    )
+
+
+def _may_hold_secrets(path: Path) -> bool:
+    """Whether a file is a configuration file with a ``[coordinator]`` section. Literal secrets in other sections are
+    recognized, but the settings in this section aren't stored."""
+    if path.suffix != ".toml":
+        return False
+    try:
+        return "coordinator" in tomllib.loads(path.read_text())
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,76 @@
+"""What is kept of a job that runs in one process, and why code or settings may be missing."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from anabranch import config
+from anabranch.config import Settings
+from anabranch.job_code import artifact
+from anabranch.launch import own_program
+from anabranch.launch.own_program import PackedCode
+from anabranch.launch.preparation import Prepared
+from anabranch.protocol.deployment import Program
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "job.py").write_text("a = 1\n")
+    return tmp_path
+
+
+def kept(home: Path, settings: Settings | None = None) -> tuple[Program, dict[str, bytes]]:
+    stored: dict[str, bytes] = {}
+    file = SimpleNamespace(path=home / "job.py")
+    prepared = cast(Prepared, SimpleNamespace(file=file, schemas={}, plan=None))
+    found = own_program.of(prepared, settings or Settings(), PackedCode(home), stored.__setitem__)
+    return found, stored
+
+
+def names(code: bytes) -> list[str]:
+    return zipfile.ZipFile(io.BytesIO(code)).namelist()
+
+
+def test_code_and_settings_are_kept(home: Path) -> None:
+    found, stored = kept(home, Settings.model_validate({"job": {"factor": 4}}))
+    assert (found.file, found.in_process, found.lacks) == ("job.py", True, "")
+    assert config.restored(found.settings).job.factor == 4
+    assert names(stored[found.artifact]) == ["job.py"]
+
+
+def test_files_with_settings_of_the_coordinator_are_left_out(home: Path) -> None:
+    """These settings aren't stored, so nothing in them is recognized as a secret."""
+    (home / "prod.toml").write_text('[coordinator]\ntoken = "planted"\n')
+    (home / "routes.toml").write_text("[routes]\neast = 1\n")
+    (home / "broken.toml").write_text("[coordinator\n")
+    found, stored = kept(home)
+    assert names(stored[found.artifact]) == ["broken.toml", "job.py", "routes.toml"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"spark": {"conf": {"spark.hadoop.fs.s3a.secret.key": "planted"}}}, "spark.hadoop.fs.s3a.secret.key"),
+        ({"job": {"artifact": "image"}}, '[job] artifact = "image"'),
+    ],
+)
+def test_why_it_is_not_kept(home: Path, settings: dict[str, Any], told: str) -> None:
+    found, stored = kept(home, Settings.model_validate(settings))
+    assert told in found.lacks
+    assert "planted" not in found.lacks
+    assert not stored
+    assert not found.artifact
+    assert "planted" not in str(found.settings)
+
+
+def test_code_that_is_too_large_is_not_kept(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artifact, "MAX_BYTES", 3)
+    found, stored = kept(home)
+    assert "at most" in found.lacks
+    assert not stored
