@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.drain_progress import REPORTED_EVERY, next_batch, present_batch, unreported, waiting
+from anabranch.batch_times import REPORTED_EVERY, next_batch, present_batch, unreported, waiting
 from anabranch.pace import break_off_cost
 from anabranch.pace.break_off_cost import BROKEN_OFF
 from anabranch.protocol.container import BatchDecision

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from anabranch.batch_times import functions_part
 from anabranch.coordinator.jobs import batch_loss
 from anabranch.coordinator.jobs.batch_loss import BatchLoss
 from anabranch.coordinator.jobs.change_kind import Kind, kind_of
 from anabranch.coordinator.jobs.pause_experience import Experience, partitions, usual_overhead
-from anabranch.drain_progress import functions_part
 from anabranch.model.lane import Lane
 from anabranch.pace import stored_sizes
 from anabranch.pace.stored_sizes import FIRST_PART
