@@ -236,7 +236,7 @@ class _Stateful:
         label = f"{new.kind} {new.name!r} ({new.where})"
         if not _same(old, new):
             differing = sorted(k for k in {*old.args, *new.args} if old.args.get(k) != new.args.get(k))
-            what = f"was {old.kind}" if old.kind != new.kind else f"has another {' and '.join(differing)}"
+            what = f"was {old.kind}" if old.kind != new.kind else f"differs in its {' and '.join(differing)}"
             yield Reason(f"the state of {label} has changed: the operator {what}")
             return
         before, after = (_stage_of(v.graph, n) for v, n in ((self._before, old), (self._after, new)))

@@ -53,7 +53,7 @@ def _operator(name: str, old: Node | None, new: Node | None, before: Graph, afte
     where = f" ({new.where})" if new.where else ""
     label = f"{new.kind} {name!r}{where}"
     if old.kind != new.kind:
-        yield f"{label} was a {old.kind}"
+        yield f"{label} was {old.kind} before"
         return
     changes = [*_changes(old.args, new.args)]
     read = [[graph[i].name for i in node.inputs] for graph, node in ((before, old), (after, new))]

@@ -62,8 +62,8 @@ COMPATIBLE = {
     "state more": more(lambda j: j.read("weather", key="a string", schema="b int").agg(n="count(*)").write("x")),
 }
 REFUSED = {
-    "the aggregate": (job(n="sum(delay)"), "has another aggregates"),
-    "the window": (job(size="2 hours"), "has another window"),
+    "the aggregate": (job(n="sum(delay)"), "differs in its aggregates"),
+    "the window": (job(size="2 hours"), "differs in its window"),
     "the watermark": (job(watermark="1 hour"), "a watermark of 3600000 ms"),
     "the stage key": (job(key="tail long"), "the stage key of agg 'tails'"),
     "another key column": (job(key="plane string"), "the stage key of agg 'tails'"),
@@ -110,7 +110,7 @@ def test_another_limit_per_key_cannot_follow() -> None:
     assert compared(same, before).reasons == ()
     (reason,) = compared(after, before).reasons
     assert reason.what.startswith("the state of process 'first' (test_compatibility.py:")
-    assert reason.what.endswith("has changed: the operator has another limit_per_key")
+    assert reason.what.endswith("has changed: the operator differs in its limit_per_key")
 
 
 def limited(n: int) -> Job:
