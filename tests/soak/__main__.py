@@ -57,6 +57,7 @@ from tests.soak import (
     stores,
     surroundings,
     table_soak,
+    three_brokers,
     toured,
     value_soak,
     windowing,
@@ -252,6 +253,7 @@ SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
     "kafka-kill-changed": kill_any.changed,
     "kafka-broken-off": broken_off.broken_off,
     "kafka-clocks": clocks.clocks_in_kafka,
+    "kafka-brokers": three_brokers.disturbed,
 }
 ALL = {**SCENARIOS, **SCENARIOS_IN_KAFKA}
 _THEIRS = {
@@ -327,6 +329,8 @@ def _workspace(name: str, seed: int, folder: Path, stack: ExitStack) -> Workspac
         return WITH_THEIR_JOB[name](folder, None) if name in WITH_THEIR_JOB else Workspace(folder)
     if ALL[name] is racked.racked:
         return racked.workspace_of(folder, stack)
+    if ALL[name] is three_brokers.disturbed:
+        return three_brokers.workspace_of(folder, stack)
     cluster = stack.enter_context(kafka_peers.start(folder / "cluster"))
     patience = kafka_soak.PATIENCE
     if name in ("kafka-kill-any", "kafka-kill-changed"):

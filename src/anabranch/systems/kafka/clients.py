@@ -22,6 +22,10 @@ _PKCS1 = "RSA PRIVATE KEY", "EC PRIVATE KEY", "DSA PRIVATE KEY"
 _SECRET_WORDS = "password", "secret", "token", "pem", "jaas", "key"
 _SASL_BY_HAND = {"sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config", "sasl.username"}
 
+_RECONNECTS_WITHIN_MS = 1000
+"""The longest pause between two attempts to connect to a broker. By default, librdkafka pauses for up to ten seconds,
+also when the broker is back."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -40,6 +44,7 @@ def librdkafka(settings: KafkaSettings) -> dict[str, Any]:
             the password for SASL is missing.
     """
     properties: dict[str, Any] = {
+        "reconnect.backoff.max.ms": _RECONNECTS_WITHIN_MS,
         **_common(settings, settings.client),
         **_files(settings, {"ssl_ca": "ssl.ca.location", "ssl_certificate": "ssl.certificate.location"}),
         **_files(settings, {"ssl_key": "ssl.key.location"}),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 import time
 import uuid
 from collections import deque
@@ -20,6 +19,7 @@ from anabranch.config import KafkaSettings
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.event_time import durations
 from anabranch.systems.kafka import timestamps
+from anabranch.systems.kafka.bounded_calls import BoundedCalls
 from anabranch.systems.kafka.clients import librdkafka, shown
 from anabranch.systems.kafka.markers import Marker, Markers
 
@@ -49,8 +49,6 @@ _TUNED = {
 _MESSAGE_LIMIT = 1_000_000  # librdkafka's default of message.max.bytes
 _POLL_EVERY = 5_000  # rows
 _BRIEFLY = 10.0  # seconds for an abort, which only shortens the wait of readers
-_LONGEST = 20.0  # seconds that a broker may take to answer within a transaction
-_stuck: list[Producer] = []
 _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
 
@@ -159,7 +157,7 @@ class Holder:
         """
         offsets, group = [reader.place(slot, marker)], reader.group_metadata()
         send, producer = self._producer.send_offsets_to_transaction, self._producer
-        _retried(lambda left: _bounded(lambda: send(offsets, group, left), min(left, _LONGEST), producer), deadline)
+        _retried(lambda left: _calls.make(lambda: send(offsets, group, left), left, producer), deadline)
 
     def commit(self, deadline: float) -> None:
         """Commit the transaction, before ``deadline`` on the monotonic clock. The outcome is then decided, but readers
@@ -225,27 +223,7 @@ def _unmasked() -> Iterator[None]:
         raise
 
 
-def _bounded(call: Callable[[], object], seconds: float, producer: Producer) -> None:
-    """Make a call in a thread, and wait at most ``seconds`` for its end: some calls never end once their broker has
-    been unreachable. If the call hasn't ended by then, KafkaException is raised, and the call's producer is never
-    destroyed, because destroying it would mean waiting for the call.
-    """
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            call()
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        _stuck.append(producer)
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer within {seconds:.0f} s"))
-    if raised:
-        raise raised[0]
+_calls = BoundedCalls()
 
 
 def _retried(call: Callable[[float], object], deadline: float) -> None:

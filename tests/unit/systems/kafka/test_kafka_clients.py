@@ -26,6 +26,7 @@ SCRAM: dict[str, Any] = {
 def librdkafka(**settings: Any) -> dict[str, Any]:
     properties = clients.librdkafka(KafkaSettings(**settings))
     del properties["logger"]
+    assert properties.pop("reconnect.backoff.max.ms") == 1000
     return properties
 
 
@@ -37,6 +38,11 @@ def test_a_plain_cluster_needs_its_address_only() -> None:
     plain = {"bootstrap.servers": "localhost:9092", "security.protocol": "PLAINTEXT"}
     assert librdkafka() == plain
     assert java() == plain
+
+
+def test_how_soon_a_broker_is_tried_again_can_be_chosen() -> None:
+    chosen = KafkaSettings(client={"reconnect.backoff.max.ms": "20000"})
+    assert clients.librdkafka(chosen)["reconnect.backoff.max.ms"] == "20000"
 
 
 def test_both_clients_log_in_alike() -> None:

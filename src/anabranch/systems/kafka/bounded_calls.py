@@ -1,0 +1,65 @@
+"""Bounds calls of a producer that may never end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+__all__ = ["BoundedCalls"]
+
+_SLOWER = 4.0
+"""How many times as long as the last call the next one may take."""
+_stuck: list[Producer] = []
+
+
+class BoundedCalls:
+    """Makes calls that add offsets to a transaction, and gives up those that take too long.
+
+    When the coordinator of the offsets' group moves to another broker, which happens whenever a broker restarts, such a
+    call can hang for good, although all brokers answer (librdkafka issues 5456 and 5511). So calls are given up soon,
+    and later only where answers are slow.
+
+    Attributes:
+        seconds: how long the next call may take.
+    """
+
+    def __init__(self, shortest: float = 5.0, longest: float = 20.0) -> None:
+        self.seconds = shortest
+        self._shortest = shortest
+        self._longest = longest
+
+    def make(self, call: Callable[[], object], left: float, producer: Producer) -> None:
+        """Make a call of ``producer``, and wait for its end, but for at most ``left`` seconds. If it is given up,
+        KafkaException is raised, and the producer is never destroyed, because destroying it would mean waiting for the
+        call.
+        """
+        began = time.monotonic()
+        try:
+            _bounded(call, min(left, self.seconds), producer)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError._TIMED_OUT:
+                self.seconds = min(2 * self.seconds, self._longest)
+            raise
+        self.seconds = min(max(_SLOWER * (time.monotonic() - began), self._shortest), self._longest)
+
+
+def _bounded(call: Callable[[], object], seconds: float, producer: Producer) -> None:
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        _stuck.append(producer)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer within {seconds:.0f} s"))
+    if raised:
+        raise raised[0]
