@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 
+import pyarrow.parquet as pq
 import pytest
 
 from anabranch import crash_points
@@ -80,13 +81,16 @@ def test_the_former_version_ends_its_batches_and_the_next_one_goes_on(workspace:
     whole = PARTITIONS * OF_EACH
     put(workspace, whole)
     write(workspace, 2, condition='.where("n >= 0")', more='numbers.where("n % 2 = 0").write("even")')
-    said = workspace.finish().stderr
+    table = workspace.folder / "even"
+    said = workspace.finish(outputs=json.dumps({"even": {"to": "parquet", "path": str(table)}})).stderr
     assert "deployment 2 takes over its positions and state" in said
     assert "even is written from now on" in said
     after = versions(workspace)
     assert after.keys() == set(range(2 * whole))
     assert before.items() <= after.items()
     assert set(after.values()) == {1, 2}
+    found = sorted(n for file in table.glob("*.parquet") for n in pq.read_table(file)["n"].to_pylist())
+    assert found == sorted(n for n, version in after.items() if version == 2 and n % 2 == 0)
     assert counts(workspace) == wanted(2 * whole)
 
     ends = workspace.ends()

@@ -25,7 +25,8 @@ Resolve = Callable[[JobFile, Mapping[str, Format]], Mapping[int, Any]]
 def planned(
     asked: Operations, file: JobFile, settings: Settings, formats: Mapping[str, Format], resolve: Resolve
 ) -> Prepared:
-    """The new version of a job, planned with the job's present factor and number of containers. Creates nothing.
+    """The new version of a job, planned with the job's present factor and number of containers. Creates nothing:
+    streams and tables that only the new version writes may not exist yet.
 
     Args:
         asked: the coordinator, or a client of it.
@@ -48,14 +49,14 @@ def planned(
     _check_between(_between(file), (written & read) - has)
     outputs.check(plan, settings, has)
     kept = preparation.formats(file, settings, formats)
-    return Prepared(file, as_it_is, plan, resolve(file, kept), kept)
+    return Prepared(file, as_it_is, plan, resolve(file, kept), kept, has)
 
 
 def ready(prepared: Prepared, settings: Settings) -> Prepared:
     """The planned version, ready to be deployed: its schemas are registered, and its new streams and tables are
     created."""
     registered = preparation.formats(prepared.file, settings, prepared.formats, register=True)
-    prepared = dataclasses.replace(prepared, formats=registered)
+    prepared = dataclasses.replace(prepared, formats=registered, known=None)
     outputs.create(prepared.plan, settings)
     outputs.prepare_tables(prepared)
     return prepared

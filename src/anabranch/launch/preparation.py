@@ -42,7 +42,7 @@ class Prepared:
         formats: the formats of the job's streams; streams that are missing are JSON.
         known: the streams and tables that the job wrote before, as returned by
             :func:`anabranch.launch.outputs.checked`. None if missing outputs are created, because the job starts anew,
-            or another version of it is deployed.
+            or another version of it is about to be deployed.
     """
 
     file: JobFile

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from anabranch.coordinator.store.tables import artifacts, deployments, events, jobs
+from anabranch.coordinator.store.tables import artifacts, deployments, events, jobs, lanes
 from anabranch.model.document import decode
+from anabranch.model.lane import LaneState
 from anabranch.protocol.deployment import Program
 
 __all__ = ["SweepResult", "sweep"]
@@ -42,6 +43,7 @@ def sweep(connection: sa.Connection, keep_events: int, versions: int, unused: Co
         last = sa.select(deployments.c.program).where(deployments.c.job == job)
         programs = connection.execute(last.order_by(deployments.c.id.desc()).limit(versions)).scalars()
         used |= {decode(program, Program).artifact for program in programs if program is not None}
+    used |= {decode(program, Program).artifact for program in connection.execute(_of_open_lanes()).scalars()}
     present = frozenset(connection.execute(sa.select(artifacts.c.sha256)).scalars()) - used
     gone = present & frozenset(unused)
     if gone:
@@ -56,3 +58,13 @@ def _forget_events(connection: sa.Connection, job: str, keep: int) -> int:
     if first is None:
         return 0
     return connection.execute(sa.delete(events).where(its, events.c.id < first)).rowcount
+
+
+def _of_open_lanes() -> sa.Select[tuple[str]]:
+    """The programs of deployments whose lanes aren't all closed: only their code can close these lanes."""
+    is_open = sa.and_(
+        lanes.c.job == deployments.c.job,
+        lanes.c.deployment == deployments.c.id,
+        lanes.c.state != LaneState.CLOSED.value,
+    )
+    return sa.select(deployments.c.program).where(deployments.c.program.is_not(None), sa.exists().where(is_open))

@@ -14,6 +14,7 @@ from anabranch.coordinator.store import Event, Store
 from anabranch.coordinator.store.sweep_schedule import Retain, SweepSchedule
 from anabranch.coordinator.store.sweeping import SweepResult
 from anabranch.model.deployment_state import DeploymentState
+from anabranch.model.lane import LaneState
 from tests.unit.coordinator import workers
 from tests.unit.coordinator.helpers import Clock
 from tests.unit.coordinator.programs import PROGRAM
@@ -22,11 +23,11 @@ from tests.unit.coordinator.workers import JOB, Worker
 HOUR = 3600.0
 
 
-def deployed(store: Store, number: int, code: str) -> None:
+def deployed(store: Store, number: int, code: str, state: LaneState = LaneState.CLOSED) -> None:
     store.put_artifact(code, b"code")
     start = workers.start()
     model = msgspec.structs.replace(start.model, run_id=number, generation=1)
-    lanes = tuple(msgspec.structs.replace(lane, deployment=number) for lane in start.lanes)
+    lanes = tuple(msgspec.structs.replace(lane, deployment=number, state=state) for lane in start.lanes)
     program = msgspec.structs.replace(PROGRAM, artifact=code)
     start = msgspec.structs.replace(start, model=model, lanes=lanes, program=program)
     store.create_deployment(
@@ -97,6 +98,16 @@ def test_code_goes_that_no_kept_version_has_but_not_what_is_just_handed_over(sto
     clock.at += HOUR
     schedule.look()
     assert there(store) == {"c", "coming"}
+
+
+def test_code_stays_as_long_as_only_it_can_close_lanes(store: Store, clock: Clock) -> None:
+    schedule = SweepSchedule(store, Retain(versions=1), clock)
+    for number, code in enumerate("abc", start=1):
+        deployed(store, number, code, LaneState.CLOSING if code == "a" else LaneState.CLOSED)
+    for _ in range(3):
+        clock.at += HOUR + 61
+        schedule.look()
+    assert there(store) == {"a", "c"}
 
 
 def test_two_threads_that_look_at_the_same_moment_sweep_once(
