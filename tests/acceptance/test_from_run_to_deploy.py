@@ -35,6 +35,10 @@ def test_positions_and_state_stay(workspace: Workspace) -> None:
     new.until("all is read", lambda: min(workspace.read("0-"), workspace.read("1-")) >= len(several))
     workspace.call("stop", JOB)
     ended_well(new)
+    workspace.call(
+        "start", file.name, "--available-now", "--detach"
+    )  # windows that the last batches have ended come out
+    assert workspace.start("container", JOB).wait() == 0
     workspace.check_outputs(several)
     coordinator.popen.send_signal(signal.SIGTERM)
     assert coordinator.wait() == 0, coordinator.stderr

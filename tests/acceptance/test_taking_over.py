@@ -16,12 +16,16 @@ pytestmark = pytest.mark.acceptance
 NUMBERS, PARTITIONS, OF_EACH = "numbers", 4, 300
 
 JOB = """
+import os
+
 from anabranch import Job
 
 job = Job("delays")
 
 
 def tagged(row):
+    if os.path.exists("refuses-{version}"):
+        raise ValueError("it refuses everything")
     return {{**row, "version": {version}}}
 
 
@@ -127,3 +131,47 @@ def test_a_takeover_that_is_killed_is_continued(workspace: Workspace) -> None:
     assert "deployment 3 takes over" in said
     assert Counter(versions(workspace).values()) == {1: whole, 3: whole}
     assert counts(workspace) == wanted(2 * whole)
+
+
+@pytest.mark.long
+def test_a_former_version_that_cannot_end_its_batch_says_so_and_its_mended_function_ends_it(
+    workspace: Workspace,
+) -> None:
+    whole, batch = PARTITIONS * OF_EACH, PARTITIONS * OF_EACH // 4
+    workspace.settings["job__on_error"] = "fail"
+    workspace.system.create(NUMBERS, PARTITIONS)
+    put(workspace, 0)
+    write(workspace, 1)
+    first = workspace.start("run", "delays.py", hold=f"0-:{crash_points.PUBLISHED}:1", job__max_rows_per_batch=batch)
+    first.held()
+    first.kill()
+    (workspace.folder / "refuses-1").touch()
+    write(workspace, 2, condition='.where("n >= 0")')
+    for _ in range(2):
+        said = workspace.call("run", "delays.py", "--available-now", code=1).stderr
+        assert "of deployment 1 of job delays can't end: map 'map'" in said, said
+        assert "ValueError: it refuses everything at delays.py:" in said, said
+        assert "undo all other changes, mend the function" in said
+    write(workspace, 3)  # another function only
+    workspace.finish()
+    assert set(versions(workspace)) == set(range(whole))
+    assert counts(workspace) == wanted(whole)
+
+
+@pytest.mark.long
+def test_code_that_cannot_be_loaded_from_the_store_changes_nothing(workspace: Workspace) -> None:
+    """It reads a file that isn't packed with it."""
+    workspace.system.create(NUMBERS, PARTITIONS)
+    put(workspace, 0)
+    (workspace.folder / "data.csv").write_text("1")
+    reading = "from pathlib import Path\n\nPath(__file__).with_name('data.csv').read_text()"
+    write(workspace, 1, more=reading)
+    workspace.finish()
+    write(workspace, 2, condition='.where("n >= 0")')
+    refused = workspace.call("run", "delays.py", "--available-now", code=4).stderr
+    assert "can't be loaded" in refused
+    assert "data.csv" in refused
+    put(workspace, PARTITIONS * OF_EACH)
+    write(workspace, 1, more=reading)
+    workspace.finish()
+    assert set(versions(workspace)) == set(range(2 * PARTITIONS * OF_EACH))

@@ -22,7 +22,7 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.launcher.processes import last_said
 from anabranch.errors import AnabranchError, JobFailedError
 from anabranch.model.deployment_state import DeploymentState
-from anabranch.model.lane import Lane, open_lanes
+from anabranch.model.lane import Lane, LaneState, open_lanes
 
 __all__ = ["close", "still_open"]
 
@@ -97,14 +97,20 @@ def _run_once(coordinator: Coordinator, due: list[Lane], url: str, token: str, l
     with _container(job, seat, url, token, log) as child:
         while child.poll() is None:
             status = coordinator.status(job)  # this also advances the job
-            if status.state is DeploymentState.FAILED:
+            if (failed := _failed(coordinator, job)) is not None:
                 raise JobFailedError(
-                    f"job {job} failed: the former version could not end its lanes: {status.error}",
-                    f"see {log}; then run the job again, or undo the change",
+                    f"lane {failed.id} of deployment {failed.deployment} of job {job} can't end: {failed.error}",
+                    f"see {log}, and remove the cause; if it is in a function, undo all other changes, mend the "
+                    "function, and run the job: the mended function then ends the lane",
                 )
             waits.tell(status)
             time.sleep(_LOOK)
         coordinator.status(job)
+
+
+def _failed(coordinator: Coordinator, job: str) -> Lane | None:
+    """A lane of a former deployment that has failed; None if there is none."""
+    return next((lane for lane in still_open(coordinator, job) if lane.state is LaneState.FAILED), None)
 
 
 @contextmanager

@@ -157,6 +157,11 @@ def _planned(file: JobFile, settings: Settings, reset_state: bool) -> tuple[Plan
     name = file.graph.job
     model, drained = local_store.present_model(settings.coordinator.store, name)
     preparation.check_reset(name, reset_state, drained)
+    if model is not None and len(model.containers) > 1:
+        raise ConflictError(
+            f"job {name!r} has {len(model.containers)} containers, and this is one process",
+            f"on its coordinator, run it in one container first: anabranch scale {name} --containers 1",
+        )
     kept = model if drained else None
     progress.kept(settings, kept)
     progress.shared(settings.coordinator.store)

@@ -12,13 +12,15 @@ from typing import Any
 from anabranch.cli import former_lanes, progress
 from anabranch.config import Settings
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.store import Store
+from anabranch.coordinator.store import Store, stored_jobs
+from anabranch.errors import ConflictError
 from anabranch.formats import Format
-from anabranch.launch import fingerprint, next_version, own_program, preparation
+from anabranch.launch import fingerprint, next_version, outputs, own_program, preparation, stored_code
 from anabranch.launch.loading import JobFile
 from anabranch.launch.next_version import Resolve
 from anabranch.launch.own_program import PackedCode
 from anabranch.launch.preparation import Prepared
+from anabranch.model.lane import open_lanes
 from anabranch.planning import differences
 from anabranch.planning.plan import Plan
 from anabranch.protocol.deployment import DeployRequest, DeployResult, StartRequest
@@ -71,6 +73,7 @@ class Takeover:
         prepared, _ = self.planned(preparation.resolved)
         for warning in prepared.plan.warnings:
             progress.say(f"warning: {warning}")
+        self._check_code()
         prepared = next_version.ready(prepared, self.settings)
         told = self.coordinator.deploy(job, self._request(prepared))
         progress.say(f"job {job} has changed: deployment {told.deployment} takes over its positions and state")
@@ -105,6 +108,20 @@ class Takeover:
             prepared, until_caught_up, None, reset_state, settings=self.settings, own_program=program
         )
 
+    def _check_code(self) -> None:
+        """Raises ConflictError if code that must close lanes can't be loaded from the store."""
+        job = self.file.graph.job
+        for number in sorted({lane.deployment for lane in open_lanes(self.coordinator.known_lanes(job).values())}):
+            program = stored_jobs.deployment(self.store, job, number).any_program
+            if program is not None and (why := stored_code.fault(self.store, program)):
+                raise ConflictError(
+                    f"the stored code of deployment {number} of job {job!r}, which must close its lanes, can't be "
+                    f"loaded: {why}",
+                    "nothing was changed. If the code reads a file that is missing: only some files are packed with it "
+                    "(in a git work tree, all but data; elsewhere, *.py and *.toml). Change that in the file as it "
+                    f"was, and run it once; or drain the job and start the new version: anabranch drain {job}",
+                )
+
     def _request(self, prepared: Prepared, dry: bool = False) -> DeployRequest:
         message = self.message(prepared, until_caught_up=False, dry=dry)
         return DeployRequest(start=message, drop_state=self.drop_state, request=uuid.uuid4().hex, dry=dry)
@@ -115,6 +132,7 @@ def foretold(file: JobFile, settings: Settings, drop_state: tuple[str, ...]) -> 
 
     Raises:
         NotFoundError: there is no such job.
+        ConflictError: the next run deploys no other version, or the version can't take over.
         AnabranchError: as for :meth:`Takeover.deploy`.
     """
 
@@ -124,6 +142,13 @@ def foretold(file: JobFile, settings: Settings, drop_state: tuple[str, ...]) -> 
     job = file.graph.job
     with closing(Store.open_existing(settings.coordinator.store)) as store:
         coordinator = Coordinator(store, systems=Systems(settings, job))
-        status = coordinator.status(job)
-        planned = Takeover(store, coordinator, file, settings, PackedCode(file.path.parent), drop_state)
-        return planned.planned(resolve)[1], status
+        status, lanes = coordinator.status(job), coordinator.known_lanes(job)
+        plan = preparation.plan(file, settings, None if status.state.is_over else coordinator.model(job))
+        takeover = Takeover(store, coordinator, file, settings, PackedCode(file.path.parent), drop_state)
+        if not takeover.is_due(plan, outputs.checked(plan, settings, lanes, status.state.is_over)):
+            raise ConflictError(
+                f"the next anabranch run deploys no other version of job {job!r}",
+                "the job was drained or reset; or only the bodies of functions have changed; or an older version of "
+                "anabranch ran the job, and stored no code",
+            )
+        return takeover.planned(resolve)[1], status

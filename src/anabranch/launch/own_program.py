@@ -79,11 +79,12 @@ def of(prepared: Prepared, settings: Settings, code: PackedCode, put: Callable[[
 
 
 def _may_hold_secrets(path: Path) -> bool:
-    """Whether a file is a configuration file with a ``[coordinator]`` section. Literal secrets in other sections are
-    recognized, but the settings in this section aren't stored."""
+    """Whether a file has a section of anabranch's settings. Containers don't need it, because the settings are stored.
+    Only in these are literal secrets recognized: settings in the file may be overridden, or not be used at all.
+    """
     if path.suffix != ".toml":
         return False
     try:
-        return "coordinator" in tomllib.loads(path.read_text())
+        return not Settings.model_fields.keys().isdisjoint(tomllib.loads(path.read_text()))
     except (OSError, ValueError):
         return False

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from anabranch.model.graph import Graph, Node
-from anabranch.planning.fingerprints import DELIVERY, FORMAT, OUTPUT, PARTITIONS, PATTERN, TABLE
+from anabranch.planning.fingerprints import DELIVERY, FORMAT, OUTPUT, PARTITIONS, PATTERN, TABLE, differing
 
 __all__ = ["described"]
 
@@ -27,10 +27,9 @@ def described(
         fingerprint: the fingerprint of ``before``.
         following: the fingerprint of ``after``.
     """
-    differing = [name for name in {**fingerprint, **following} if fingerprint.get(name) != following.get(name)]
-    names = [name for name in differing if not (name.startswith(PARTITIONS) and name in fingerprint.keys() & following)]
+    names = differing(fingerprint, following)
     found: list[str] = []
-    for name in sorted(names):
+    for name in names:
         if name.startswith(_OPERATOR):
             operator = name.removeprefix(_OPERATOR)
             found += _operator(operator, _node(before, operator), _node(after, operator), before, after)

@@ -31,12 +31,9 @@ def test_another_job_under_the_name_is_refused(store: Store, coordinator: Coordi
     assert "\n    [job] factor is 8, and was 4\n" in caught.value.what
     assert "\n    new is x, and was not set" in caught.value.what
     ways = [line.strip().partition(":")[0] for line in caught.value.cure.splitlines()[1:]]
-    elsewhere = (
-        "start it with the file as it was on a coordinator (anabranch coordinator, anabranch start JOB.py), and "
-    )
     assert ways == [
         "undo the change",
-        f"{elsewhere}anabranch deploy JOB.py",
+        "anabranch run JOB.py with the file as it was, which then stores its code; stop it, and run this one",
         "start it with the file as it was, anabranch drain delays, and start the new version",
         "anabranch reset delays",
     ]

@@ -57,6 +57,7 @@ def test_another_process_closes_the_lanes_whoever_had_the_seat_before(store: Sto
     assert (running.deployment, running.program.artifact, running.program.in_process) == (1, "a" * 64, True)
     first = Process(coordinator, 1)
     assert first.seat == "0"  # and it dies
+    assert coordinator.running("j").deployment == 1
     second = Seated(coordinator, 1)
     assert second.seat == "0"
     second.work()
@@ -144,10 +145,38 @@ def test_the_former_version_with_another_function_closes_its_own_lanes(store: St
     assert stored_jobs.running(store, "j", 2).program.artifact == "b" * 64
 
 
+def test_who_undoes_a_change_before_it_has_begun_gets_back_what_it_dropped(store: Store) -> None:
+    left_by_a_run(store)
+    assert follow(alone(store), own(start(job("tallied"), code="b" * 64)), drop_state=("counted",)) == 2
+    assert follow(alone(store), own(start(job(), code="c" * 64))) == 3
+    before, after = (lanes_of(store, number) for number in (1, 3))
+    assert after["counted"].predecessors == (before["counted"].id,)
+    assert not after["counted"].afresh
+    assert {lane.state for lane in before.values()} == {LaneState.CLOSING}
+
+
+def test_once_a_lane_has_begun_what_was_dropped_is_gone(store: Store) -> None:
+    left_by_a_run(store)
+    coordinator = alone(store)
+    follow(coordinator, own(start(job("tallied"), code="b" * 64)), drop_state=("counted",))
+    Seated(coordinator, 1).work()
+    Seated(coordinator).work()
+    assert follow(alone(store), own(start(job(), code="c" * 64)), drop_state=("tallied",)) == 3
+    assert lanes_of(store, 3)["counted"].afresh
+
+
+def test_code_that_is_replaced_is_deleted(store: Store) -> None:
+    for code in "ab":
+        store.put_artifact(code * 64, b"code")
+    left_by_a_run(store)
+    assert alone(store).start(own(start(job(), code="b" * 64))) == 1
+    assert [store.artifact(code * 64) is not None for code in "ab"] == [False, True]
+
+
 def test_an_older_run_without_a_stored_program_is_refused_as_before(store: Store) -> None:
     coordinator = alone(store)
     coordinator.start(msgspec.structs.replace(start(job()), program=None))
-    with pytest.raises(ConflictError, match="start it with the file as it was on a coordinator"):
+    with pytest.raises(ConflictError, match="with the file as it was, which then stores its code"):
         alone(store).start(own(start(job(more=True))))
 
 

@@ -44,9 +44,10 @@ def test_code_and_settings_are_kept(home: Path) -> None:
     assert names(stored[found.artifact]) == ["job.py"]
 
 
-def test_files_with_settings_of_the_coordinator_are_left_out(home: Path) -> None:
-    """These settings aren't stored, so nothing in them is recognized as a secret."""
-    (home / "prod.toml").write_text('[coordinator]\ntoken = "planted"\n')
+def test_files_with_settings_are_left_out(home: Path) -> None:
+    """Only in the settings that are stored is a literal secret recognized."""
+    (home / "anabranch.toml").write_text('[coordinator]\ntoken = "planted"\n')
+    (home / "prod.toml").write_text('[systems.kafka]\nsasl_password = "planted"\n')
     (home / "routes.toml").write_text("[routes]\neast = 1\n")
     (home / "broken.toml").write_text("[coordinator\n")
     found, stored = kept(home)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 
 import msgspec
@@ -10,16 +10,17 @@ import msgspec
 from anabranch.coordinator.commands import off_lock
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs import job_events, loading, next_deployment, reports, transitions
-from anabranch.coordinator.jobs.next_deployment import CurrentDeployment, NextDeployment
+from anabranch.coordinator.jobs.next_deployment import CurrentDeployment, FormerDeployment, NextDeployment
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.states import started
 from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.coordinator.naming import check_name
-from anabranch.coordinator.store import stored_jobs
+from anabranch.coordinator.store import DeploymentRecord, Store, stored_jobs
 from anabranch.errors import ConflictError, UsageError
 from anabranch.model.deployment_state import DeploymentState
+from anabranch.model.lane import Lane
 from anabranch.model.outline import Basis
-from anabranch.planning.transition import follow
+from anabranch.planning.transition import deploy, follow
 from anabranch.protocol.deployment import DeployRequest, DeployResult, RollbackRequest
 
 __all__ = ["already", "apply", "change", "check", "plan", "present", "run"]
@@ -99,9 +100,20 @@ def present(registry: JobRegistry, job: str) -> CurrentDeployment:
         lanes = tuple(snapshot.running_job.known.values())
         return CurrentDeployment(stored, snapshot.present, lanes, snapshot.running_job)
     generation = Generation(store.graph(job, stored.id), store.model(job, stored.id, stored.generation))
-    return CurrentDeployment(
-        stored, generation, tuple(lane for lane in store.lanes(job).values() if lane.deployment == stored.id), None
-    )
+    known = store.lanes(job)
+    lanes = tuple(lane for lane in known.values() if lane.deployment == stored.id)
+    return CurrentDeployment(stored, generation, lanes, None, tuple(_not_replaced(store, stored, known)))
+
+
+def _not_replaced(store: Store, stored: DeploymentRecord, known: Mapping[str, Lane]) -> Iterator[FormerDeployment]:
+    """See :attr:`CurrentDeployment.former`."""
+    job, number = stored.job, stored.id
+    while not any(lane.begun for lane in known.values() if lane.deployment == number):
+        number = store.model(job, number, 1).replaces
+        if not number:
+            return
+        left = deploy.left_behind(known.values(), number)
+        yield FormerDeployment(stored_jobs.deployment(store, job, number), store.graph(job, number), tuple(left))
 
 
 def _is_still(registry: JobRegistry, found: CurrentDeployment) -> bool:

@@ -15,25 +15,55 @@ from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.coordinator.store import DeploymentRecord, Store, stored_jobs
 from anabranch.errors import ConflictError
+from anabranch.model.graph import Graph
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning import compatibility
 from anabranch.planning.compatibility import Comparison, Reason, Version
+from anabranch.planning.fingerprints import alike
 from anabranch.planning.transition import deploy, follow, opening
 from anabranch.planning.transition.deploy import NextVersion
 from anabranch.protocol.deployment import DeployResult, Program, StartRequest
 from anabranch.views.changes import ChangeKind
 
-__all__ = ["CurrentDeployment", "NextDeployment", "again", "deployed", "former_version", "undone", "version_of"]
+__all__ = [
+    "CurrentDeployment",
+    "FormerDeployment",
+    "NextDeployment",
+    "again",
+    "deployed",
+    "former_version",
+    "undone",
+    "version_of",
+]
+
+
+@dataclass(frozen=True)
+class FormerDeployment:
+    """A deployment that no other one has replaced yet, because no lane of the later ones has begun.
+
+    Attributes:
+        left: its lanes, open or closed, whose work no other lane continues.
+    """
+
+    stored: DeploymentRecord
+    graph: Graph
+    left: tuple[Lane, ...]
 
 
 @dataclass(frozen=True)
 class CurrentDeployment:
-    """The deployment that another one should follow. ``running_job`` is None if the job doesn't run."""
+    """The deployment that another one should follow.
+
+    Attributes:
+        running_job: the job; None if it doesn't run.
+        former: the deployments to which a job that doesn't run can still return completely, the latest first.
+    """
 
     stored: DeploymentRecord
     generation: Generation
     lanes: tuple[Lane, ...]
     running_job: RunningJob | None
+    former: tuple[FormerDeployment, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,20 +112,26 @@ def deployed(
             "stop it; or start jobs on a coordinator (anabranch start JOB.py), where they can be deployed",
         )
     graph, model = present.generation.graph, present.generation.model
+    former = [*follow.heads(present.lanes)]
+    back = next((each for each in present.former if alike(each.stored.fingerprint, start.fingerprint)), None)
+    if back is not None and back.stored.any_program is not None:
+        stored, graph = back.stored, back.graph
+        former += back.left
+    program = stored.any_program
+    assert program is not None
     found = compatibility.compared(
-        Version(graph, stored.any_program.schemas, stored.fingerprint),
+        Version(graph, program.schemas, stored.fingerprint),
         Version(start.graph, following.schemas, start.fingerprint),
         factor=present.generation.factor,
         containers=present.generation.containers,
         drop_state=drop_state,
     )
-    former = [*follow.heads(present.lanes)]
-    found = replace(found, reasons=(*found.reasons, *_unclosed(stored, former)))
+    found = replace(found, reasons=(*found.reasons, *_unclosed(present.stored, former)))
     if start.program is None:
         plans.check_follows(stored, graph, start, found.reasons)
     else:
         compatibility.check(found, model.job)
-    number = stored.id + 1
+    number = present.stored.id + 1
     what = f"deployment {number}" + (f", which returns to version {again}" if again else "")
     why = "; ".join(found.notes) or "its inputs, outputs and state stay the same"
     kind: ChangeKind = "rollback" if again else "deploy"
@@ -105,7 +141,7 @@ def deployed(
 def _unclosed(stored: DeploymentRecord, lanes: Iterable[Lane]) -> list[Reason]:
     """The reason why no other version can follow if lanes must be closed with code that isn't stored."""
     program = stored.any_program
-    if program is None or not program.lacks or all(lane.state is LaneState.CLOSED for lane in lanes):
+    if program is None or not program.lacks or not any(lane.state is not LaneState.CLOSED for lane in lanes):
         return []
     return [Reason(f"the code of the former version, which must close its lanes, isn't stored: {program.lacks}")]
 
@@ -191,7 +227,7 @@ def _next_deployment(
     ]
     model = msgspec.structs.replace(change.model, request=request, again=again)
     started = msgspec.structs.replace(start, model=model, lanes=change.lanes, until_caught_up=False)
-    plans.check_whole(started, {lane.id for lane in present.lanes})
+    plans.check_whole(started, {lane.id for lane in (*present.lanes, *former)})
     result = DeployResult(
         deployment=number,
         version_of=again or number,

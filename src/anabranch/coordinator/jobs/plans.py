@@ -135,8 +135,8 @@ def _differs(stored: DeploymentRecord, found: Sequence[str], reasons: Sequence[R
         ways.append(f"anabranch deploy JOB.py: {kept}")
     else:
         ways.append(
-            "start it with the file as it was on a coordinator (anabranch coordinator, anabranch start JOB.py), and "
-            f"anabranch deploy JOB.py: {kept}"
+            "anabranch run JOB.py with the file as it was, which then stores its code; stop it, and run this one: "
+            f"{kept}"
         )
     drained = "positions and the state of running aggregates and processors stay, open windows come out early"
     ways += [

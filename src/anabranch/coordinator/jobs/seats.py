@@ -32,8 +32,10 @@ prepared their successors.
 
 
 def program_due(job: RunningJob) -> int:
-    """The deployment whose code the next process should have."""
-    taken = job.seats.taken
+    """The deployment whose code the next process should have. If processes are never expelled, a process takes a seat
+    even from another one, which may be dead.
+    """
+    taken = job.seats.taken if job.seats.expels else frozenset()
     return min((job.deployment_of(seat) for seat in job.busy_seats - taken), default=job.deployment)
 
 

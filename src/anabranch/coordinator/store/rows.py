@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from anabranch.coordinator.store.records import ContainerRecord, Event, LeaderRecord
+from anabranch.coordinator.store import own_programs
+from anabranch.coordinator.store.records import ContainerRecord, DeploymentRecord, Event, LeaderRecord
 from anabranch.coordinator.store.tables import artifacts, containers, deployments, events, jobs, lanes, leader, models
 from anabranch.model.deployment_state import DeploymentState
-from anabranch.model.document import compact, decode, encode
+from anabranch.model.document import compact, encode
 from anabranch.model.lane import Lane
 from anabranch.protocol.container import Registration
 from anabranch.protocol.deployment import Program, StartRequest
@@ -31,6 +32,7 @@ __all__ = [
     "put_drain",
     "put_lanes",
     "reset",
+    "resume_deployment",
 ]
 
 
@@ -96,21 +98,21 @@ def replace_deployment(
     """Add a new deployment, and give the one that it replaces the state ``former``."""
     move_deployment(connection, start.graph.job, start.model.replaces, state=former, error=None, at=at)
     add_deployment(connection, start, state, at)
-    if start.own_program is not None and not start.own_program.lacks:
-        _renew_programs(connection, start, start.own_program)
+    if start.own_program is not None:
+        own_programs.renew(connection, start.graph.job, start.fingerprint, start.own_program)
 
 
-def _renew_programs(connection: sa.Connection, start: StartRequest, own: Program) -> None:
-    """Give former deployments of a job in one process, from which a deployment differs only in the bodies of functions,
-    the program of that deployment: its code then also closes their lanes.
-    """
-    fingerprint = msgspec.json.encode(start.fingerprint).decode()
-    alike = sa.and_(deployments.c.job == start.graph.job, deployments.c.fingerprint == fingerprint)
-    found = sa.select(deployments.c.id, deployments.c.program).where(alike, deployments.c.program.is_not(None))
-    for number, stored in connection.execute(found).all():
-        if decode(stored, Program).in_process:
-            renewed = sa.update(deployments).where(alike, deployments.c.id == number)
-            connection.execute(renewed.values(program=program(own)))
+def resume_deployment(
+    connection: sa.Connection, deployment: DeploymentRecord, state: DeploymentState, at: float
+) -> None:
+    """Give a deployment another state, remove its error, and store its program and its ``until_caught_up``."""
+    job, number = deployment.job, deployment.id
+    move_deployment(connection, job, number, state=state, error=None, at=at)
+    its = (deployments.c.job == job, deployments.c.id == number)
+    connection.execute(sa.update(deployments).where(*its).values(until_caught_up=deployment.until_caught_up))
+    own_programs.put(connection, job, number, deployment.any_program)
+    if deployment.own_program is not None:
+        own_programs.renew(connection, job, deployment.fingerprint, deployment.own_program)
 
 
 def move_deployment(

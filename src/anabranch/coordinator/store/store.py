@@ -23,7 +23,7 @@ from anabranch.coordinator.store.records import (
     seat_lost,
     seat_taken,
 )
-from anabranch.coordinator.store.tables import containers, deployments, jobs, lanes, models
+from anabranch.coordinator.store.tables import containers, jobs, lanes, models
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.document import encode
 from anabranch.model.graph import Graph
@@ -259,14 +259,10 @@ class Store:
     ) -> None:
         """Start a deployment again, with ``program`` and ``until_caught_up`` of ``deployment``. The job's ``changed``
         lanes are stored, the deployment's error is removed, and all processes lose their seats (reason: ``gone``)."""
-        job, number = deployment.job, deployment.id
         with self.writing(event) as connection:
-            rows.move_deployment(connection, job, number, state=state, error=None, at=event.at)
-            again = {"until_caught_up": deployment.until_caught_up, "program": rows.program(deployment.any_program)}
-            its = (deployments.c.job == job, deployments.c.id == number)
-            connection.execute(sa.update(deployments).where(*its).values(**again))
+            rows.resume_deployment(connection, deployment, state, event.at)
             rows.put_lanes(connection, changed)
-            rows.mark_gone(connection, gone, containers.c.job == job)
+            rows.mark_gone(connection, gone, containers.c.job == deployment.job)
 
     def move_deployment(
         self,

@@ -113,7 +113,7 @@ def running(store: Store, job: str, number: int | None = None) -> RunningDeploym
     if program.lacks:
         raise ConflictError(
             f"the code of deployment {its.id} of job {job!r} isn't stored: {program.lacks}",
-            f"only a reset helps: anabranch reset {job}",
+            "start it with the file as it was: anabranch start JOB.py; or run it: anabranch run JOB.py",
         )
     return RunningDeployment(job=job, deployment=its.id, program=program, formats=its.formats)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -60,7 +61,7 @@ def _forget_events(connection: sa.Connection, job: str, keep: int) -> int:
     return connection.execute(sa.delete(events).where(its, events.c.id < first)).rowcount
 
 
-def _of_open_lanes() -> sa.Select[tuple[str]]:
+def _of_open_lanes() -> sa.Select[Any]:
     """The programs of deployments whose lanes aren't all closed: only their code can close these lanes."""
     is_open = sa.and_(
         lanes.c.job == deployments.c.job,

@@ -43,6 +43,8 @@ def test_a_plain_cluster_needs_its_address_only() -> None:
 def test_how_soon_a_broker_is_tried_again_can_be_chosen() -> None:
     chosen = KafkaSettings(client={"reconnect.backoff.max.ms": "20000"})
     assert clients.librdkafka(chosen)["reconnect.backoff.max.ms"] == "20000"
+    longer = KafkaSettings(client={"reconnect.backoff.ms": "5000"})
+    assert "reconnect.backoff.max.ms" not in clients.librdkafka(longer), "it must not be less"
 
 
 def test_both_clients_log_in_alike() -> None:

@@ -1,0 +1,54 @@
+"""The stored programs of jobs that run in one process with their coordinator. Such a job's code can change with each
+start, so programs are replaced, and code that is replaced is deleted at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import sqlalchemy as sa
+
+from anabranch.coordinator.store.tables import artifacts, deployments
+from anabranch.model.document import decode, encode
+from anabranch.planning import fingerprints
+from anabranch.protocol.deployment import Program
+
+__all__ = ["put", "renew"]
+
+
+def put(connection: sa.Connection, job: str, deployment: int, program: Program | None) -> None:
+    """Replace the program of a deployment."""
+    its = sa.and_(deployments.c.job == job, deployments.c.id == deployment)
+    before = connection.execute(sa.select(deployments.c.program).where(its)).scalar()
+    text = None if program is None else encode(program).decode()
+    connection.execute(sa.update(deployments).where(its).values(program=text))
+    if before is not None and before != text:
+        _forget(connection, decode(before, Program))
+
+
+def renew(connection: sa.Connection, job: str, fingerprint: Mapping[str, str], own: Program) -> None:
+    """Give deployments of a job the program of another one that differs from them only in the bodies of functions: its
+    code then also closes their lanes. Programs that aren't ``in_process`` stay.
+
+    Args:
+        fingerprint: the fingerprint of the other deployment.
+        own: the program of the other deployment.
+    """
+    if own.lacks:
+        return
+    columns = deployments.c.id, deployments.c.program, deployments.c.fingerprint
+    query = sa.select(*columns).where(deployments.c.job == job, deployments.c.program.is_not(None))
+    for number, stored, text in connection.execute(query).all():
+        alike = fingerprints.alike(msgspec.json.decode(text), fingerprint)
+        if alike and decode(stored, Program).in_process:
+            put(connection, job, number, own)
+
+
+def _forget(connection: sa.Connection, replaced: Program) -> None:
+    """Delete the code of a program, unless a deployment still has it."""
+    if not (replaced.in_process and replaced.artifact):
+        return
+    users = sa.select(deployments.c.id).where(deployments.c.program.contains(replaced.artifact))
+    if connection.execute(users).first() is None:
+        connection.execute(sa.delete(artifacts).where(artifacts.c.sha256 == replaced.artifact))
