@@ -50,7 +50,7 @@ from anabranch.telemetry import exporting, lineage
 if TYPE_CHECKING:
     from anabranch.cli.replacing import Replacer
 
-_RESET_STATE = "--reset-state"
+_RESET_STATE, _DROP_STATE = "--reset-state", "--drop-state"
 _LOOK = 0.5
 
 
@@ -64,7 +64,9 @@ def run(
     ] = False,
     drop_state: Annotated[
         list[str] | None,
-        typer.Option(help="After a change: an operator that the job no longer has, and whose state may be dropped."),
+        typer.Option(
+            _DROP_STATE, help="After a change: an operator that the job no longer has, and whose state may be dropped."
+        ),
     ] = None,
     config: options.Config = None,
 ) -> None:
@@ -121,6 +123,8 @@ def execute(
         known, formats = _checked(file, settings, plan, coordinator, drained)
         takeover = Takeover(store, coordinator, file, settings, PackedCode(file.path.parent), drop_state)
         changed = takeover.is_due(plan, known)
+        if drop_state and not changed:
+            progress.say(f"no state is dropped ({_DROP_STATE}): the job hasn't changed since it last ran")
         from anabranch.container import executors
         from anabranch.spark.session import java_program
 

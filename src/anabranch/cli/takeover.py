@@ -21,7 +21,7 @@ from anabranch.launch.next_version import Resolve
 from anabranch.launch.own_program import PackedCode
 from anabranch.launch.preparation import Prepared
 from anabranch.model.lane import open_lanes
-from anabranch.planning import differences
+from anabranch.planning import differences, fingerprints
 from anabranch.planning.plan import Plan
 from anabranch.protocol.deployment import DeployRequest, DeployResult, StartRequest
 from anabranch.protocol.status import JobStatus
@@ -73,7 +73,7 @@ class Takeover:
         prepared, _ = self.planned(preparation.resolved)
         for warning in prepared.plan.warnings:
             progress.say(f"warning: {warning}")
-        self._check_code()
+        self._check_code(prepared)
         prepared = next_version.ready(prepared, self.settings)
         told = self.coordinator.deploy(job, self._request(prepared))
         progress.say(f"job {job} has changed: deployment {told.deployment} takes over its positions and state")
@@ -108,12 +108,15 @@ class Takeover:
             prepared, until_caught_up, None, reset_state, settings=self.settings, own_program=program
         )
 
-    def _check_code(self) -> None:
-        """Raises ConflictError if code that must close lanes can't be loaded from the store."""
-        job = self.file.graph.job
+    def _check_code(self, prepared: Prepared) -> None:
+        """Raises ConflictError if code that must close lanes can't be loaded from the store. Deployments from which the
+        new version differs only in the bodies of functions get its code.
+        """
+        job, own = self.file.graph.job, self.message(prepared, until_caught_up=False, dry=True).fingerprint
         for number in sorted({lane.deployment for lane in open_lanes(self.coordinator.known_lanes(job).values())}):
-            program = stored_jobs.deployment(self.store, job, number).any_program
-            if program is not None and (why := stored_code.fault(self.store, program)):
+            its = stored_jobs.deployment(self.store, job, number)
+            renewed = its.own_program is not None and fingerprints.alike(its.fingerprint, own)
+            if its.any_program is not None and not renewed and (why := stored_code.fault(self.store, its.any_program)):
                 raise ConflictError(
                     f"the stored code of deployment {number} of job {job!r}, which must close its lanes, can't be "
                     f"loaded: {why}",
