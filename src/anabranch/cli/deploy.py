@@ -18,6 +18,7 @@ from anabranch.errors import UsageError
 from anabranch.formats import Format
 from anabranch.launch import loading, next_version, preparation
 from anabranch.launch.loading import JobFile
+from anabranch.launch.next_version import Resolve
 from anabranch.launch.preparation import Prepared
 from anabranch.protocol.deployment import DeployRequest, DeployResult
 from anabranch.protocol.drain import DrainMode
@@ -107,11 +108,17 @@ def _after_drain(
 
 def planned(client: Client, file: JobFile, settings: Settings) -> Prepared:
     """See :func:`anabranch.launch.next_version.planned`."""
+    formats = client.running(file.graph.job).formats
+    return next_version.planned(client, file, settings, formats, resolving(settings))
+
+
+def resolving(settings: Settings) -> Resolve:
+    """Determines schemas in a small Spark session that is started for this purpose, and says so."""
 
     def resolve(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
         return preparation.checked(file, settings, formats, progress.say)
 
-    return next_version.planned(client, file, settings, client.running(file.graph.job).formats, resolve)
+    return resolve
 
 
 def wished(

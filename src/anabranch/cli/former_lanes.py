@@ -23,6 +23,7 @@ from anabranch.coordinator.launcher.processes import last_said
 from anabranch.errors import AnabranchError, JobFailedError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState, open_lanes
+from anabranch.protocol.status import JobStatus
 
 __all__ = ["close", "still_open"]
 
@@ -97,7 +98,7 @@ def _run_once(coordinator: Coordinator, due: list[Lane], url: str, token: str, l
     with _container(job, seat, url, token, log) as child:
         while child.poll() is None:
             status = coordinator.status(job)  # this also advances the job
-            if (failed := _failed(coordinator, job)) is not None:
+            if (failed := _failed(status)) is not None:
                 raise JobFailedError(
                     f"lane {failed.id} of deployment {failed.deployment} of job {job} can't end: {failed.error}",
                     f"see {log}, and remove the cause; if it is in a function, undo all other changes, mend the "
@@ -108,9 +109,10 @@ def _run_once(coordinator: Coordinator, due: list[Lane], url: str, token: str, l
         coordinator.status(job)
 
 
-def _failed(coordinator: Coordinator, job: str) -> Lane | None:
+def _failed(status: JobStatus) -> Lane | None:
     """A lane of a former deployment that has failed; None if there is none."""
-    return next((lane for lane in still_open(coordinator, job) if lane.state is LaneState.FAILED), None)
+    former = (each.lane for each in status.lanes if each.lane.deployment < status.deployment)
+    return next((lane for lane in former if lane.state is LaneState.FAILED), None)
 
 
 @contextmanager

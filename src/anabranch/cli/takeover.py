@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from anabranch.cli import former_lanes, progress
+from anabranch.cli import deploy, former_lanes, progress
 from anabranch.config import Settings
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store, stored_jobs
 from anabranch.errors import ConflictError
-from anabranch.formats import Format
 from anabranch.launch import fingerprint, next_version, outputs, own_program, preparation, stored_code
 from anabranch.launch.loading import JobFile
 from anabranch.launch.next_version import Resolve
 from anabranch.launch.own_program import PackedCode
 from anabranch.launch.preparation import Prepared
 from anabranch.model.lane import open_lanes
-from anabranch.planning import differences, fingerprints
+from anabranch.planning import fingerprints
 from anabranch.planning.plan import Plan
 from anabranch.protocol.deployment import DeployRequest, DeployResult, StartRequest
 from anabranch.protocol.status import JobStatus
@@ -58,8 +56,7 @@ class Takeover:
         if stored is None or stored.any_program is None:
             return False
         own = fingerprint.of(self.file.graph, plan, self.settings, known)
-        graph = self.store.graph(job, stored.id)
-        return bool(differences.described(graph, self.file.graph, stored.fingerprint, own))
+        return not fingerprints.alike(stored.fingerprint, own)
 
     def deploy(self) -> Prepared:
         """Store the new version as the next deployment, and return it. The lanes of the former version are still open.
@@ -112,7 +109,8 @@ class Takeover:
         """Raises ConflictError if code that must close lanes can't be loaded from the store. Deployments from which the
         new version differs only in the bodies of functions get its code.
         """
-        job, own = self.file.graph.job, self.message(prepared, until_caught_up=False, dry=True).fingerprint
+        job = self.file.graph.job
+        own = fingerprint.of(self.file.graph, prepared.plan, self.settings, prepared.known)
         for number in sorted({lane.deployment for lane in open_lanes(self.coordinator.known_lanes(job).values())}):
             its = stored_jobs.deployment(self.store, job, number)
             renewed = its.own_program is not None and fingerprints.alike(its.fingerprint, own)
@@ -139,9 +137,6 @@ def foretold(file: JobFile, settings: Settings, drop_state: tuple[str, ...]) -> 
         AnabranchError: as for :meth:`Takeover.deploy`.
     """
 
-    def resolve(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
-        return preparation.checked(file, settings, formats, progress.say)
-
     job = file.graph.job
     with closing(Store.open_existing(settings.coordinator.store)) as store:
         coordinator = Coordinator(store, systems=Systems(settings, job))
@@ -154,4 +149,4 @@ def foretold(file: JobFile, settings: Settings, drop_state: tuple[str, ...]) -> 
                 "the job was drained or reset; or only the bodies of functions have changed; or an older version of "
                 "anabranch ran the job, and stored no code",
             )
-        return takeover.planned(resolve)[1], status
+        return takeover.planned(deploy.resolving(settings))[1], status

@@ -16,7 +16,7 @@ from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.coordinator.store import DeploymentRecord, Store, stored_jobs
 from anabranch.errors import ConflictError
 from anabranch.model.graph import Graph
-from anabranch.model.lane import Lane, LaneState
+from anabranch.model.lane import Lane, LaneState, open_lanes
 from anabranch.planning import compatibility
 from anabranch.planning.compatibility import Comparison, Reason, Version
 from anabranch.planning.fingerprints import alike
@@ -141,7 +141,7 @@ def deployed(
 def _unclosed(stored: DeploymentRecord, lanes: Iterable[Lane]) -> list[Reason]:
     """The reason why no other version can follow if lanes must be closed with code that isn't stored."""
     program = stored.any_program
-    if program is None or not program.lacks or not any(lane.state is not LaneState.CLOSED for lane in lanes):
+    if program is None or not program.lacks or not open_lanes(lanes):
         return []
     return [Reason(f"the code of the former version, which must close its lanes, isn't stored: {program.lacks}")]
 

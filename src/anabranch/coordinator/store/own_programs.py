@@ -14,14 +14,19 @@ from anabranch.model.document import decode, encode
 from anabranch.planning import fingerprints
 from anabranch.protocol.deployment import Program
 
-__all__ = ["put", "renew"]
+__all__ = ["encoded", "put", "renew"]
+
+
+def encoded(program: Program | None) -> str | None:
+    """A program as it is stored."""
+    return None if program is None else encode(program).decode()
 
 
 def put(connection: sa.Connection, job: str, deployment: int, program: Program | None) -> None:
     """Replace the program of a deployment."""
     its = sa.and_(deployments.c.job == job, deployments.c.id == deployment)
     before = connection.execute(sa.select(deployments.c.program).where(its)).scalar()
-    text = None if program is None else encode(program).decode()
+    text = encoded(program)
     connection.execute(sa.update(deployments).where(its).values(program=text))
     if before is not None and before != text:
         _forget(connection, decode(before, Program))

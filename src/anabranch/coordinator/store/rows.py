@@ -15,7 +15,7 @@ from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.document import compact, encode
 from anabranch.model.lane import Lane
 from anabranch.protocol.container import Registration
-from anabranch.protocol.deployment import Program, StartRequest
+from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.drain import DrainProgress
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "mark_gone",
     "move_deployment",
     "next_epoch",
-    "program",
     "put_artifact",
     "put_drain",
     "put_lanes",
@@ -64,7 +63,7 @@ def add_deployment(connection: sa.Connection, start: StartRequest, state: Deploy
         "fingerprint": msgspec.json.encode(start.fingerprint).decode(),
         "promises": msgspec.json.encode(start.promises).decode(),
         "formats": msgspec.json.encode({s: f.to_builtins() for s, f in start.formats.items()}).decode(),
-        "program": program(start.program or start.own_program),
+        "program": own_programs.encoded(start.program or start.own_program),
         "until_caught_up": start.until_caught_up,
         "created_at": at,
         "changed_at": at,
@@ -73,10 +72,6 @@ def add_deployment(connection: sa.Connection, start: StartRequest, state: Deploy
     document = encode(start.model).decode()
     connection.execute(sa.insert(models).values(job=job, deployment=number, generation=generation, document=document))
     add_lanes(connection, start.lanes, generation)
-
-
-def program(program: Program | None) -> str | None:
-    return None if program is None else encode(program).decode()
 
 
 def next_epoch(connection: sa.Connection, job: str) -> int:
