@@ -17,8 +17,8 @@ figures of the last half minute count.
 
 
 def present_batch(report: LaneReport) -> tuple[float, float]:
-    """The age of the running batch at the time of the report, and its whole duration, in seconds. If no batch was
-    running, 0.0 and the expected duration of the next batch.
+    """The age of the running batch at the time of the report, and the batch's expected total duration, in seconds. If
+    no batch was running, 0.0 and the expected duration of the next batch.
     """
     at = report.progress.batch_progress
     if at is None:
@@ -39,7 +39,7 @@ def next_batch(report: LaneReport) -> float:
 
 
 def waiting(report: LaneReport) -> int:
-    """How many offsets a lane has to read that aren't planned in its running batch."""
+    """How many offsets a lane has yet to read, not counting those that are planned in its running batch."""
     at, progress = report.progress.batch_progress, report.progress
     behind = sum(max(0, end - progress.positions.get(ssp, end)) for ssp, end in progress.ends.items())
     return max(0, behind - (0 if at is None else at.planned))
@@ -48,7 +48,7 @@ def waiting(report: LaneReport) -> int:
 def unreported(report: LaneReport, now: float) -> float:
     """For how many seconds, at ``now`` (in seconds since 1970), a lane's batch has been running since the lane reported
     it. Clocks of machines can differ, so the result is between 0 and ``REPORTED_EVERY``. If the lane reported no batch,
-    one that has begun since then counts.
+    this function assumes that a batch has begun since then.
     """
     at, last = report.progress.batch_progress, report.progress.last_output
     if not last:
@@ -57,8 +57,9 @@ def unreported(report: LaneReport, now: float) -> float:
 
 
 def functions_part(report: LaneReport) -> float:
-    """The share of a lane's batch time that the job's functions take, from 0.0 to 1.0: in the running or the last batch
-    if its figures suffice, otherwise in the last half minute.
+    """The share of a lane's batch time that the job's functions take, from 0.0 to 1.0. It is taken from the running
+    batch or, if none is running, from the last one; if that batch has taken too little time to tell, from the last half
+    minute.
     """
     spent = report.load.spent if report.progress.batch_progress is None else report.progress.batch_progress.spent
     total = sum(spent.values())

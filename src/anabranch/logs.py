@@ -56,8 +56,8 @@ def say(line: str, level: str = "") -> None:
 
     Args:
         line: the text. If it begins with "warning:" or "error:", this word isn't part of an event's text.
-        level: the event's level; by default, the level that this word names or, without such a word, "info". Not used
-            if the log is text.
+        level: the event's level; by default, "warning" or "error" if the line begins with this word, otherwise "info".
+            Not used if the log is text.
     """
     if _format[-1] == "text":
         _write(line)
@@ -125,7 +125,9 @@ def _write(line: str) -> None:
 
 
 def _write_past_the_buffer(line: str) -> None:
-    """Write a line for the handler of a signal that arrived while this thread was writing another line."""
+    """Write a line directly to stderr's file, for the handler of a signal that arrived while this thread was writing
+    another line. stderr's buffer can't be used then.
+    """
     with contextlib.suppress(OSError, ValueError):
         os.write(sys.stderr.fileno(), f"{line}\n".encode(errors="replace"))
 

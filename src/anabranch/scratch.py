@@ -28,8 +28,8 @@ _mine: dict[int, Path] = {}
 
 
 def folder(name: str) -> Path:
-    """A new folder for temporary files, whose name begins with ``name``. This process removes the folder when the
-    process ends; if it is killed, a later process does."""
+    """Make a folder for temporary files, and return its path. The folder's name begins with ``name``. This process
+    removes the folder when the process ends; if the process is killed, a later process does."""
     with _making:
         process = os.getpid()
         if process not in _mine:

@@ -27,7 +27,9 @@ _TABLES = ("parquet", "orc", "csv", "json", "delta")
 
 
 def plausible_times(event_time: str | None, wanted: tuple[str, str]) -> list[Any]:
-    """The earliest plausible date, and how many ms after the end of the current day (in UTC) an event time can be."""
+    """The parts of ``event_time_range``, checked: the earliest plausible date, and how many ms after the end of the
+    current day (in UTC) an event time can be.
+    """
     if event_time is None:
         raise GraphError(
             f"read at {caller()} has event_time_range but no event_time", 'name the column: event_time="at"'
@@ -51,7 +53,9 @@ def check_start(start: object) -> None:
 
 
 def watermark_delay(event_time: str | None, watermark: str | None) -> int | None:
-    """The watermark's delay in milliseconds; None without event time."""
+    """``watermark`` in milliseconds: how much older than the newest record of its partition a record can be. None if
+    ``event_time`` is None.
+    """
     if event_time is None:
         if watermark is not None:
             raise GraphError(
@@ -72,7 +76,7 @@ def watermark_delay(event_time: str | None, watermark: str | None) -> int | None
 
 
 def refresh_interval(refresh: str | None) -> int | None:
-    """After how many milliseconds a table is read again; None if never."""
+    """``refresh`` in milliseconds; None if the table is read only when a lane starts."""
     if refresh is None:
         return None
     try:
@@ -97,7 +101,9 @@ def function(kind: str, function: object) -> Callable[..., Any]:
 
 
 def aggregation(by: str | list[str] | None, aggregates: Mapping[str, str]) -> dict[str, Any]:
-    """The columns to group by and the aggregates, as an operator's arguments."""
+    """The arguments of an ``agg`` operator: ``by``, the list of columns, and ``aggregates``, an SQL expression for each
+    result column.
+    """
     if not aggregates:
         raise GraphError(f"agg at {caller()} computes nothing", 'write agg(n="count(*)")')
     columns = [by] if isinstance(by, str) else list(by or ())
@@ -111,7 +117,7 @@ def check_how(kind: str, how: object) -> None:
 
 
 def distance(within: str) -> int:
-    """The largest distance between the event times of joined rows, in milliseconds."""
+    """``within`` in milliseconds: the largest distance between the event times of two joined rows."""
     try:
         return durations.parse(within)
     except ValueError as error:
@@ -119,7 +125,7 @@ def distance(within: str) -> int:
 
 
 def joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """Maps each column of the stream by which rows are joined to the column of the table that it must equal.
+    """The condition of a join: maps columns of the stream to the columns of the table that they must equal.
 
     Args:
         on: a column that both the stream and the table have, several such columns, or a mapping from columns of the
@@ -202,8 +208,8 @@ def _is_count(value: object) -> TypeGuard[int]:
 
 
 def check_partition_by(columns: Sequence[object], via: object, partitions: object) -> None:
-    """Raises GraphError if there are no columns, one isn't a name, ``via`` is unknown, or ``partitions`` isn't an int
-    from 1 on or is given with ``via="spark"``.
+    """Raises GraphError if there are no columns, a column isn't a nonempty string, ``via`` is unknown, ``partitions``
+    is neither None nor a positive int, or ``partitions`` is given with ``via="spark"``.
     """
     if not columns:
         raise GraphError(f"partition_by at {caller()} names no column", 'write partition_by("dest")')

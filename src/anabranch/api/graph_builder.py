@@ -54,10 +54,10 @@ class GraphBuilder:
             inputs: the numbers of the nodes whose rows the operator gets.
             args: the operator's arguments; those that are None are left out.
             name: the name that the user gave; None to make a name from ``derived``.
-            derived: a text. To make a name from it, each run of characters that a name can't contain is replaced with a
-                dash, and dashes at both ends are removed. If nothing is left, the name is ``operator``. The end of a
-                long name is replaced with a hash. If another operator has the name, ``-2`` is appended (or ``-3``, and
-                so on).
+            derived: the text from which a name is made. Each run of characters that a name can't contain is replaced
+                with a dash, and dashes at both ends are removed. If nothing is left, the name is ``operator``. The end
+                of a long name is replaced with a hash. If another operator has the name, ``-2`` is appended (or ``-3``,
+                and so on).
             function: the function or processor that the operator calls; None if there is none.
 
         Raises:

@@ -218,9 +218,9 @@ class Job:
         """All rows that the job would write to a stream, as a DataFrame that isn't streaming. The rows are computed
         from the records that the job's inputs contain now. Writes nothing.
 
-        An ``agg`` without windows gives only the latest row of each key (and values of ``by``). A window gives the row
-        that it would emit if no more records came. Records that cannot be processed are left out; with
-        ``on_error = "fail"``, they raise an error.
+        An ``agg`` without windows gives only the latest row of each key or, with ``by``, of each combination of key and
+        values of ``by``. A window gives the row that it would emit if no more records came. Records that cannot be
+        processed are left out; with ``on_error = "fail"``, they raise an error.
 
         Args:
             spark: the SparkSession to use.

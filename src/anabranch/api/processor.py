@@ -23,7 +23,7 @@ class Processor:
     Both methods yield rows, or return them as a list; ``None`` means no rows. A row is a dict, or any other kind of row
     that the function of ``map`` can return. If ``on_message`` raises an exception, or one of its rows is invalid, the
     message becomes a dead letter, the call's rows are dropped, and its changes to state and timers are undone. The same
-    holds for ``on_timer``, except that the dead letter has the key and the timer's time. With
+    holds for ``on_timer``, except that its dead letter has the key and the timer's time instead of a message. With
     ``[job] on_error = "drop"``, there is no dead letter; with ``"fail"``, the lane fails.
 
     Example:
@@ -42,7 +42,8 @@ class Processor:
     """
 
     def on_message(self, message: dict[str, Any], timers: Timers) -> Iterable[dict[str, Any]] | None:
-        """Called for each message. Messages with the same key and partition are processed in the partition's order.
+        """Called for each message. Yields or returns rows (see :class:`Processor`). Messages with the same key and
+        partition are processed in the partition's order.
 
         Args:
             message: the columns of the message, by name.

@@ -1,8 +1,8 @@
 """Keyed state, as a processor declares and uses it: a value, a list or a map for each key.
 
-A processor works in turns, each on one key. Until a turn ends, its changes are buffered here, and so is what it has
-read (except by :meth:`MapState.items`). So Spark's state store is read only once for a value that many messages of a
-turn use, and the changes of a failed message can be undone.
+A processor works in turns, each on one key. Until a turn ends, the turn's changes are buffered here, and so are the
+values that it has read (except by :meth:`MapState.items`). So Spark's state store is read only once for a value that
+many messages of a turn use, and the changes of a failed message can be undone.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ _GONE = object()
 
 
 class StoredValue(Protocol):
-    """Stores the value of the current key. ``plain`` returns a copy of a value, as it will be read back, or raises an
-    exception for a value that isn't of the declared type."""
+    """Stores the value of the current key. ``plain`` returns a copy of a value in the form in which the value will be
+    read back, or raises an exception if the value isn't of the declared type.
+    """
 
     def plain(self, value: Any) -> Any: ...
     def get(self) -> Any: ...
@@ -75,7 +76,7 @@ class State:
 
     @property
     def declared(self) -> dict[str, str]:
-        """The declaration in the form in which a job's graph stores it."""
+        """The declaration as a job's graph stores it: ``kind`` and ``type``, and, for a map, ``names``."""
         return {"kind": self.kind, "type": self.type}
 
     def bound(self, stored: Any, journal: Journal) -> Self:

@@ -67,9 +67,9 @@ class Stream:
         """Apply a function to the rows, as a Spark DataFrame.
 
         The function must be stateless (no aggregates, ``distinct``, window functions, sorts or limits) and must keep
-        the column ``_anabranch``. It is called in the driver, several times: first with DataFrames without rows, to
-        find out the columns, then when a lane starts or, if Spark can't run the operator as a part of the lane's
-        query, for each batch. If the function raises an exception in a lane, or the DataFrame that it returned can't be
+        the column ``_anabranch``. It is called in the driver, several times: first with empty DataFrames, to find out
+        the columns; then once when a lane starts or, if Spark can't run the operator as a part of the lane's query,
+        once per batch. If the function raises an exception in a lane, or the DataFrame that it returned can't be
         computed, the lane fails.
 
         Args:
@@ -164,9 +164,9 @@ class Stream:
     ) -> Stream:
         """Pair each row with the rows of another stream that have the same stage key and a similar event time.
 
-        Both streams need event time, and key columns of the same names and types. A pair has this stream's columns and
-        then the other's, without the key, but no event time. It is emitted as soon as both rows have been read. Rows
-        wait in state until the watermark shows that no partner can come. Rows older than the watermark are dropped.
+        Both streams need event time, and key columns of the same names and types. A pair has this stream's columns,
+        then the other's without the key, and no event time. A pair is emitted as soon as both rows are read. Rows wait
+        in state until the watermark shows that no partner can come. Rows older than the watermark are dropped.
 
         Args:
             other: another stream of the same job.

@@ -105,8 +105,8 @@ class Timers:
         self._changed = {}
 
     def flush(self) -> dict[int, bool]:
-        """Write the turn's changes. Returns, by the timer's time, whether each changed timer was registered (True) or
-        deleted (False).
+        """Write the turn's changes. Returns a dict from the time of each changed timer, in ms since 1970, to whether
+        the timer was registered (True) or deleted (False).
         """
         for at, there in self._changed.items():
             act: Callable[[int], None] = self._kept.register if there else self._kept.delete
@@ -138,8 +138,9 @@ class Timers:
 
 
 class _End(datetime):
-    """The time of a drain's last batch, to which nothing can be added. Processors that count on from ``now`` mustn't
-    fail in that batch."""
+    """The value of ``now`` in a drain's last batch. Results that a datetime can't represent are replaced with this
+    value, so processors that compute times from ``now`` don't fail in that batch.
+    """
 
     def __add__(self, other: timedelta) -> _End:
         try:

@@ -105,7 +105,9 @@ Placing = Callable[[Sequence[StageModel], Placed], Seating]
 
 
 def plain(containers: int) -> Placing:
-    """A placing that ignores racks, for as many seats as ``containers`` says, named by their numbers from 0."""
+    """A :data:`Placing` that ignores racks. The number of seats is ``containers``, and their names are ``0``, ``1`` and
+    so on.
+    """
     where = Where(seats={str(number): None for number in range(containers)})
     return lambda stages, former: seat(stages, former, where, Rules())
 

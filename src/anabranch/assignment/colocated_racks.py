@@ -166,7 +166,7 @@ def _far(group: Sequence[Member], rack: str) -> int:
 
 def _filled(group: Sequence[Member], piece: _Piece) -> dict[str, str]:
     """A seat of the piece for each task of a group: the task's former seat if that belongs to the piece and has room,
-    otherwise another one with room.
+    otherwise another seat of the piece with room.
     """
     room = dict(piece)
     placed = {}

@@ -28,9 +28,9 @@ class Lineage:
             self._parts[base].setdefault(factor, {})[bucket] = seat
 
     def seat(self, task: str) -> str | None:
-        """The former seat of ``task``; None if no seat had the task or any of its keys. If the factor has changed, the
-        result is the seat that had the most of the former tasks with this task's keys. Of several such seats, it is the
-        one with the lowest number.
+        """The former seat of ``task``; None if no seat had the task or any of its keys. If the factor has changed,
+        several former tasks may have had this task's keys. The result is then the seat that had the most of these tasks
+        or, of several such seats, the one with the lowest number.
         """
         if task in self._seats:
             return self._seats[task]

@@ -63,8 +63,8 @@ class Line:
         return self.placed
 
     def _by_gain(self, seat: str, left: int) -> Iterable[int]:
-        """The numbers of the groups of which no task is placed yet, the largest :meth:`_gain` first. Groups with the
-        same gain come in the order of their numbers.
+        """The numbers of the groups that have no placed task yet, the largest :meth:`_gain` first. Groups with the same
+        gain come in the order of their numbers.
 
         Groups that had no task in this seat have the same gain if they have the same size and the same number of tasks
         that aren't in ``homes``. So only groups that had tasks in this seat are sorted; the others are merged in.
@@ -96,8 +96,8 @@ class Line:
         return room - len(taken)
 
     def _next_seat(self) -> str:
-        """Of the seats whose size leads to the most clean cuts, the one that loses the fewest of its former tasks if it
-        takes the rest of the partly placed group first.
+        """The seat to fill next. Among the seats whose size leads to the most clean cuts, it is the seat that loses the
+        fewest of its former tasks if it takes the rest of the partly placed group first.
         """
         counts = Counter(self.room.values())
         small, large = counts[self.floor], counts[self.floor + 1]
@@ -130,9 +130,9 @@ class Line:
 
 
 def _clean_cuts(seats: Counter[int], floor: int, group_sizes: set[int]) -> dict[tuple[int, int], int]:
-    """The largest possible number of clean cuts (see :class:`Line`) when certain seats are still to be filled. The keys
-    are pairs: how many of these seats have the size ``floor``, and how many the size ``floor + 1``. If the groups
-    differ in size, any cut might be clean, so every cut is counted.
+    """The largest possible number of clean cuts (see :class:`Line`) for each combination of seats that remain to be
+    filled. The keys are pairs: how many remaining seats have the size ``floor``, and how many have the size
+    ``floor + 1``. If the groups differ in size, any cut might be clean, so every cut is counted.
 
     Args:
         seats: the total number of seats of each size.

@@ -70,8 +70,9 @@ def place(
 
 
 def place_exactly(tasks: Iterable[Task], sizes: Mapping[str, int], homes: Mapping[str, str]) -> dict[str, str]:
-    """The seat of each task of one stage, by name, with few moves from the former seats ``homes``. Tasks that read the
-    same partitions, and can't stay, share a seat if there is room. ``sizes`` says how many tasks each seat gets.
+    """The seat of each task of one stage, by name, with few moves from the former seats ``homes``. Of the tasks that
+    can't stay, those that read the same partitions share a seat if there is room. ``sizes`` says how many tasks each
+    seat gets.
     """
     groups = list(_groups(sorted(tasks, key=attrgetter("index", "name"))).values())
     ordered = dict(sorted(sizes.items(), key=lambda item: (len(item[0]), item[0])))
@@ -84,8 +85,9 @@ def _homes(tasks: Iterable[Task], previous: Mapping[str, str]) -> dict[str, str]
 
 
 def consumption(tasks: Iterable[Task], placement: Mapping[str, str]) -> float:
-    """The average number of containers in which a partition is read if the tasks are in the seats of ``placement``, at
-    least 1.0. Broadcast inputs don't count."""
+    """The average number of containers in which a partition is read, given the seats in ``placement``; 1.0 if no
+    partition is read. Broadcast inputs don't count.
+    """
     return _consumption(_groups(tasks), placement)
 
 
@@ -99,15 +101,17 @@ def _consumption(groups: _Groups, placement: Mapping[str, str]) -> float:
 
 
 def _is_uniform(groups: _Groups) -> bool:
-    """Whether all groups have the same number of tasks and the same number of partitions, and share no partition. If
-    so, a line (:mod:`anabranch.assignment.packing`) has the fewest pieces, and every piece costs the same."""
+    """Whether all groups have the same number of tasks and the same number of partitions, and no two groups share a
+    partition. If so, a line (:mod:`anabranch.assignment.packing`) has the fewest pieces, and every piece costs the
+    same."""
     shapes = {(len(partitions), len(names)) for partitions, names in groups.items()}
     return len(shapes) <= 1 and len(set().union(*groups)) == sum(map(len, groups))
 
 
 def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str]) -> dict[str, int]:
-    """The number of tasks for each seat: the average, rounded up or down, so that the sum is ``count``. It is rounded
-    up for the seats that had the most tasks."""
+    """The number of tasks for each seat; the sum is ``count``. Each number is the average, rounded up for the seats
+    that had the most tasks, and down for the others.
+    """
     floor, ceilings = divmod(count, len(seats))
     held = Counter(homes.values())
     fullest = sorted(seats, key=lambda seat: -held[seat])[:ceilings]
@@ -123,8 +127,9 @@ def _groups(tasks: Iterable[Task]) -> _Groups:
 
 
 def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> dict[str, str]:
-    """The tasks that can stay, with their seats. A seat with too many tasks loses tasks first of those groups of which
-    the seat had the fewest tasks."""
+    """The tasks that can stay, with their seats. If a seat has too many tasks, the first to leave are the tasks of the
+    groups that had the fewest tasks in this seat.
+    """
     pieces: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
     for number, group in enumerate(groups if homes else ()):
         for task in group:

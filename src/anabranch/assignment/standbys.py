@@ -16,8 +16,8 @@ __all__ = ["numbered", "place"]
 def place(
     lanes: Mapping[str, str], processes: Mapping[str, str | None], copies: int, former: Mapping[str, Collection[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """The processes that maintain each lane's standbys: never the process that runs the lane. So with few processes,
-    there may be fewer standbys than requested.
+    """For each lane, the processes that maintain the lane's standbys. The process that runs the lane isn't one of them,
+    so with few processes, there may be fewer standbys than requested.
 
     In order of importance: each lane and its standbys are in as many racks as possible, each process has its share of
     standbys, and as few standbys as possible move. If the rack of any process isn't known, racks don't count. The order

@@ -305,8 +305,8 @@ def _written(lane: Lane, partitions: Iterable[Place]) -> list[Place]:
 
 
 def _take_back(copied: _Copied, batch: Batch, cuts: Mapping[str, StreamCut], *, runs: bool) -> None:
-    """Take the copy of a lane's folder back to a batch, and its notes about output streams back to the cut. ``runs``
-    says whether the job could write to the folder meanwhile.
+    """Take the copy of a lane's folder back to a batch, and the copy's notes about output streams back to the cut.
+    ``runs`` says whether the job could write to the folder meanwhile.
 
     Raises:
         MovedOnError: the copy is damaged, perhaps because the job wrote to the folder.

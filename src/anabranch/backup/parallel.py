@@ -15,7 +15,7 @@ B = TypeVar("B")
 
 
 def mapped(work: Callable[[A], B], items: Iterable[A]) -> list[B]:
-    """Call ``work`` for each item, for several items at once, and return the results in the items' order. If ``work``
+    """Call ``work`` for each item, several calls at a time, and return the results in the items' order. If ``work``
     raises an error, the error is raised after the calls that are under way have ended; later items may be skipped."""
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="backup") as pool:
         return [*pool.map(work, items)]

@@ -84,9 +84,9 @@ def described(settings: CoordinatorSettings, job: str) -> tuple[JobStatus, JobMo
 
 
 def read(settings: CoordinatorSettings, job: str | None, ask: Callable[[Operations], T]) -> T:
-    """The answer to a question about one job, or about all jobs if ``job`` is None. ``ask`` gets the coordinator at
-    :func:`coordinator_url`, or else the process on this machine that serves the job, or else a coordinator in this
-    process that only reads the store.
+    """The answer to a question about one job, or about all jobs if ``job`` is None. ``ask`` is called with a client of
+    the coordinator at :func:`coordinator_url` or, without a URL, of the process on this machine that serves the job. If
+    there is no such process, ``ask`` is called with a coordinator in this process that only reads the store.
     """
     url = coordinator_url(settings)
     if url is None and job is not None:
@@ -198,8 +198,8 @@ def _is_here(url: str) -> bool:
 
 
 def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], look: Callable[[Store], T]) -> T:
-    """Like :func:`read`, but for one job, and ``look`` reads the store if there is no coordinator. If there is a
-    coordinator that can't be reached, an error is raised, and the store isn't read.
+    """Like :func:`read`, but for one job. If no coordinator is known, the answer is what ``look`` reads from the store.
+    If a coordinator is known but can't be reached, an error is raised, and the store isn't read.
     """
     url = coordinator_url(settings) or served_here(settings).get(job)
     if url is not None:

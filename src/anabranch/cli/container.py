@@ -108,7 +108,7 @@ def _run(
     """Start Spark, and run lanes until the job has ended or the process must end. Then set ``ended``.
 
     Returns:
-        The record of replacements, if only a new process can help; otherwise None.
+        If only a new process can help, the record of replacements for that process; otherwise None.
     """
     from anabranch.container import executors
     from anabranch.container.reconciler import Container

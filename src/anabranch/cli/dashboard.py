@@ -51,8 +51,8 @@ def address(url: str, job: str | None = None, token: str | None = None) -> str:
 
 
 def _redirect(token_path: Path, address: str) -> str:
-    """The URL of a new file, for this user only, that redirects to ``address``. Otherwise, all users of the machine
-    could see the token among the browser's arguments.
+    """Write a file that redirects to ``address`` and that only this user can read, and return its URL. (If the browser
+    got ``address`` as an argument, all users of the machine could see the token.)
     """
     path = token_file.sibling(token_path, ".token.html")
     own_files.make_folder(path.parent)

@@ -113,7 +113,9 @@ def planned(client: Client, file: JobFile, settings: Settings) -> Prepared:
 
 
 def resolving(settings: Settings) -> Resolve:
-    """Determines schemas in a small Spark session that is started for this purpose, and says so."""
+    """A function that determines the schemas of a job file. It starts a small Spark session for this purpose, and says
+    so.
+    """
 
     def resolve(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
         return preparation.checked(file, settings, formats, progress.say)

@@ -112,7 +112,9 @@ def _spark(_: Settings) -> str:
 
 
 def _class_archive() -> str:
-    """The archive from which JVMs load Spark's classes, or why they don't use one. Jobs also run without one."""
+    """As text, the path of the archive from which JVMs load Spark's classes, or why they don't use one. Jobs also run
+    without an archive.
+    """
     from anabranch.spark.session import class_archive, java_program
 
     java = java_program.resolve()
@@ -124,8 +126,8 @@ def _class_archive() -> str:
 
 
 def _internals(settings: Settings) -> Iterator[tuple[str, bool, str]]:
-    """A line for all probes of Spark's private surface, and a line for each that fails. If Spark doesn't start, one
-    line says why."""
+    """The result of all probes of Spark's private surface together, and one for each probe that fails, as triples: the
+    check's name, whether it passed, and a text. If Spark doesn't start, a single failed result says why."""
     from anabranch.spark.session import session
 
     progress.say("starting Spark to check it ...")
@@ -165,7 +167,7 @@ def _of_systems(settings: Settings) -> dict[str, Callable[[Settings], str]]:
     """The checks of all systems, by name: each system's own checks, and a check of its Spark connector if it has one.
 
     A system is *wanted* if it has settings, or if a stream uses it. Only the connector of a wanted system is looked up
-    in a Maven repository. The own checks of a system that isn't wanted are made only if it needs folders.
+    in a Maven repository. If a system isn't wanted, its own checks are made only if the system needs folders.
     """
     found: dict[str, Callable[[Settings], str]] = {}
     systems = Systems(settings)
@@ -218,7 +220,7 @@ def _module(module: str, settings: Settings) -> str:
 
 
 def _is_in_maven(package: str) -> bool | None:
-    """Whether a Maven repository has the package; None without ``mvn``."""
+    """Whether a Maven repository has the package; None if this machine has no ``mvn``."""
     maven = shutil.which("mvn")
     if maven is None:
         return None

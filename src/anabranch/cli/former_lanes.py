@@ -80,7 +80,9 @@ def close(coordinator: Coordinator, job: str, log: Path) -> None:
 
 @contextmanager
 def _stopped(coordinator: Coordinator, job: str) -> Iterator[None]:
-    """A context after which the job is stopped; if the context ends with an error, as far as this is possible."""
+    """After the block, the job is stopped. If the block raises an exception, the exception is raised again, and the job
+    is only asked to stop.
+    """
     try:
         yield
     except BaseException:
@@ -117,7 +119,9 @@ def _failed(status: JobStatus) -> Lane | None:
 
 @contextmanager
 def _container(job: str, seat: str, url: str, token: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A container process, which is told to end when the context ends. If this process dies, it ends at once."""
+    """A container process for the block. It is told to end when the block ends; if this process dies, the container
+    process ends at once.
+    """
     environment = {**configuration.environment_of_containers(), f"{configuration.PREFIX}COORDINATOR__TOKEN": token}
     environment.pop("EXECUTION_ENV_CONTAINER_ID", None)
     read, write = os.pipe()  # nobody writes; the end of the pipe shows that this process has ended

@@ -90,13 +90,15 @@ def _troubles(lane: LaneStatus) -> list[str]:
 
 
 def idle(report: LaneReport) -> str:
-    """For a lane whose watermark nothing holds back, the number of its idle SSPs, as text; empty if there are none."""
+    """For a lane whose watermark nothing holds back, a text such as ``none, 2 idle``, with the number of the lane's
+    idle SSPs; empty if there are none.
+    """
     return f"none, {len(report.event_time.idle)} idle" if report.event_time.idle else ""
 
 
 def event_time(report: LaneReport) -> str:
-    """A lane's watermark, the SSP that holds it back, and the number of idle SSPs, as text; empty if neither the
-    watermark nor such an SSP is known.
+    """A lane's watermark, the SSP that holds the watermark back, and the number of idle SSPs, as text that begins with
+    a semicolon; empty if neither the watermark nor such an SSP is known.
     """
     idle = f", {len(report.event_time.idle)} idle" if report.event_time.idle else ""
     if report.event_time.held_by is None:

@@ -1,4 +1,6 @@
-"""Replaces this Python process, which keeps its pid, and its Java process. Lanes continue as after a crash."""
+"""Replaces this Python process and its Java process. The new Python process has the same pid. Lanes continue as after a
+crash.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,8 @@ class Replacer:
 
     def replace(self, why: str) -> None:
         """Replace the process, because it can't continue, or end it if it was told to end. Returns only if the process
-        can't be replaced or has been replaced too often, or if a new one would restart a job that is to stop."""
+        can't be replaced or has been replaced too often, or if a new process would restart a job that is being
+        stopped."""
         latest = time.monotonic() + TOLD_WITHIN
         while self._code is None and time.monotonic() < latest:
             time.sleep(0.01)
@@ -71,8 +74,9 @@ class Replacer:
             self.now(following)
 
     def told_to_end(self, number: int) -> None:
-        """Record that a signal told this process to end. Where the process would be replaced, it ends from now on, with
-        exit code 130 after SIGINT, otherwise 0."""
+        """Record that a signal told this process to end. From now on, the process ends instead of being replaced, with
+        exit code 130 after SIGINT, otherwise 0.
+        """
         self._code = 128 + number if number == signal.SIGINT else 0
 
     def take_java(self, kill: Callable[[], None], is_child: bool) -> None:
@@ -125,8 +129,9 @@ class Replacer:
     def take_lanes(
         self, batches: Callable[[], Mapping[str, int]], is_stopping: Callable[[], bool] = lambda: False
     ) -> None:
-        """Record that lanes are running. ``batches`` returns the last committed batch of each lane, ``is_stopping``
-        whether a new process would restart a job that is to stop."""
+        """Record that lanes are running. ``batches`` returns the last committed batch of each lane. ``is_stopping``
+        returns whether the job is being stopped, so a new process must not restart it.
+        """
         self._batches = batches
         self._is_stopping = is_stopping
 

@@ -52,7 +52,7 @@ def wished(to: str, state: str | None, dry: bool = False) -> RewindRequest:
 
     Raises:
         NotFoundError: the file doesn't exist.
-        UsageError: the file can't be read, has another content, or names no SSP; or ``state`` is invalid.
+        UsageError: the file can't be read, has invalid content, or names no SSP; or ``state`` is invalid.
     """
     if state is not None and state not in set(StateHandling):
         raise UsageError(f"--state can't be {state!r}", f"give {' or '.join(StateHandling)}")

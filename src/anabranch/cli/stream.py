@@ -239,7 +239,9 @@ def _first(found: _Found, most: int | None) -> _Found:
 
 
 def _stopped(error: AnabranchError, written: int, line: int) -> AnabranchError:
-    """The error for a ``put`` that failed at or after line ``line``, after ``written`` records from earlier lines."""
+    """The error for a ``put`` that failed at or after line ``line``, after ``written`` records from the lines before it
+    were written.
+    """
     part: int = getattr(error, "published", 0)
     rest = f"then put the rest (tail -n +{line})"
     if part:

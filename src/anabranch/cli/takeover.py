@@ -45,8 +45,8 @@ class Takeover:
     drop_state: tuple[str, ...]
 
     def is_due(self, plan: Plan, known: Collection[str] | None) -> bool:
-        """Whether the stored job should continue as another version. False if the job starts anew; also False if the
-        stored job is too old to be compared: its start is then refused.
+        """Whether the stored job should continue as another version. False if the job starts anew. Also False if the
+        stored job is too old to be compared; starting the job is then refused.
 
         Args:
             known: see :attr:`Prepared.known`.
@@ -86,8 +86,9 @@ class Takeover:
         return prepared, self.coordinator.deploy(job, self._request(prepared, dry=True))
 
     def close_former(self, prepared: Prepared, deployed: bool, log: Path) -> None:
-        """Close the lanes of former versions, and stop the job. Without such lanes, do nothing unless the version was
-        ``deployed`` just now. For errors, see :func:`former_lanes.close`."""
+        """Close the lanes of former versions, and stop the job. If the new version wasn't ``deployed`` just now and
+        there are no such lanes, do nothing. For errors, see :func:`former_lanes.close`.
+        """
         job = self.file.graph.job
         if not deployed:
             if not former_lanes.still_open(self.coordinator, job):
@@ -106,8 +107,8 @@ class Takeover:
         )
 
     def _check_code(self, prepared: Prepared) -> None:
-        """Raises ConflictError if code that must close lanes can't be loaded from the store. Deployments from which the
-        new version differs only in the bodies of functions get its code.
+        """Raises ConflictError if code that must close lanes can't be loaded from the store. A deployment from which
+        the new version differs only in the bodies of functions isn't checked, because it gets the new version's code.
         """
         job = self.file.graph.job
         own = fingerprint.of(self.file.graph, prepared.plan, self.settings, prepared.known)

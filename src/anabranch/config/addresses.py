@@ -31,7 +31,7 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 def check_urls(text: str) -> str:
     """Return ``text`` if it is a coordinator's URL, or several URLs separated by commas; otherwise raise ValueError,
-    whose message omits the login in a URL.
+    with a message that omits the login in a URL.
     """
     for each in text.split(","):
         url = each.strip()

@@ -71,7 +71,9 @@ def _free(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _texts(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """Yields each text in nested settings, as a pair of the setting's dotted name, after ``before``, and the text."""
+    """Yields a pair for each text in nested settings: the setting's dotted name, with ``before`` in front of it, and
+    the text.
+    """
     for name, value in options.items():
         if isinstance(value, Mapping):
             yield from _texts(value, f"{before}{name}.")

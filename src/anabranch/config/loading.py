@@ -32,8 +32,8 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
 
     Raises:
         NotFoundError: ``file`` doesn't exist.
-        ConfigError: the file can't be read or isn't TOML, a section in the environment isn't a JSON object, or there is
-            an unknown name or a value that isn't allowed.
+        ConfigError: the file can't be read or isn't TOML, a section in the environment isn't a JSON object, a name is
+            unknown, a value isn't allowed, or the home folder in a path isn't known.
     """
     path = _find(file, beside)
     parsed: dict[str, Any] = {}
@@ -53,8 +53,9 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
 
 
 def environment_of_containers() -> dict[str, str]:
-    """This process's environment, for the container of a job whose settings are stored: of the settings in the
-    environment, only those that depend on the machine are left, in the sections ``COORDINATOR`` and ``SPARK``."""
+    """The environment for containers of jobs whose settings are stored: this process's environment without settings,
+    except those in the sections ``COORDINATOR`` and ``SPARK``, which depend on the machine.
+    """
     its = tuple(f"{PREFIX}{section}__" for section in ("COORDINATOR", "SPARK"))
     return {name: text for name, text in os.environ.items() if name.startswith(its) or not name.startswith(PREFIX)}
 

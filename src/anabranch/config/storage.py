@@ -19,7 +19,7 @@ class StorageSettings(Section):
 
 
 def local_folder(uri: str) -> Path | None:
-    """The local path for a path or a URI, such as a storage root; None for a URI with another scheme than ``file``.
+    """The local path for a path or a URI, such as a storage root; None for a URI with a scheme other than ``file``.
 
     In a path without a scheme, ``#``, ``?`` and ``%`` have no special meaning, as in Spark.
     """

@@ -55,8 +55,8 @@ class ProgressSample:
     """A batch's progress at a moment.
 
     Attributes:
-        worked: for how many seconds functions have worked on each bucket. A key is the number of a task at factor 1,
-            and the number of the bucket.
+        worked: for how many seconds functions have worked on each bucket. The keys are pairs: the number of the task at
+            factor 1, and the number of the bucket.
         tasks: the largest number of Spark tasks in which functions of one operator have been running at the same time.
     """
 

@@ -78,7 +78,7 @@ class Failure:
 
     @property
     def told(self) -> str:
-        """The whole text, in the form in which anabranch's own errors are printed."""
+        """The whole failure as text, in the form in which anabranch's own errors are printed."""
         return "\n  ".join(each for each in (self.what, *self.reasons, self.cure) if each)
 
 

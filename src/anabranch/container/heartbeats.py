@@ -198,7 +198,7 @@ class BackgroundHeartbeats:
 
     @property
     def must_stop(self) -> str:
-        """Why everything must end now: see :attr:`SeatLease.must_stop`."""
+        """Why everything must end now; empty if it needn't. See :attr:`SeatLease.must_stop`."""
         with self._lock:
             return self._seat_lease.must_stop
 
@@ -248,7 +248,9 @@ class BackgroundHeartbeats:
 
     @property
     def _is_over(self) -> bool:
-        """Whether the coordinator answers heartbeats at once, even without news."""
+        """Whether nothing is left to run, or everything must stop. If so, the coordinator answers heartbeats at once,
+        even without news.
+        """
         with self._lock:
             answer = self._seat_lease.answer
             return bool(self._seat_lease.must_stop) or (answer is not None and answer.done)

@@ -27,7 +27,7 @@ class Idleness:
         SSPs with their positions.
 
         Args:
-            idle: the SSPs that were idle when the lane last ended. Those of them without a position aren't marked.
+            idle: the SSPs that were idle when the lane last ended. SSPs without a position aren't marked.
             ends: the end offsets, as far as they are known. SSPs with an end offset beyond their position aren't
                 marked.
         """

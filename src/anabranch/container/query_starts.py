@@ -44,8 +44,9 @@ class Starts:
 
     @contextmanager
     def place(self) -> Iterator[Callable[[Query], None]]:
-        """Wait until another query can be started. Yields a function to call with the started query: it waits, for a
-        limited time, until the query's sources have started or the query has ended.
+        """Wait until another query can be started. Within the block, this query counts as starting. Yields a function
+        that must be called with the started query: the function waits, for a limited time, until the query's sources
+        have started or the query has ended.
         """
         with self._places:
             yield self._wait

@@ -171,9 +171,10 @@ class Container:
         self.standbys.want(answer.copies)
 
     def _not_too_early(self, answer: HeartbeatResponse) -> Iterator[WantedLane]:
-        """The wanted lanes. If a lane that runs here should close while its successors are still being prepared, here
-        or in other containers, it is yielded with ``closing=False``: it keeps running for now, which shortens the pause
-        in output. Its batches are brief from then on, so that it can end soon afterwards.
+        """Yields the wanted lanes. If a lane that runs here should close while its successors are still being prepared
+        (here or in other containers), the lane is yielded with ``closing=False``: it keeps running for now, which
+        shortens the pause in output. Its batches are brief from then on, so that it can end soon after its successors
+        are prepared.
         """
         self._closing = []
         for each in answer.wanted:

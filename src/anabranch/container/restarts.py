@@ -54,8 +54,8 @@ class Restarts:
     why: str = ""
 
     def after(self, lane: str, batches: Mapping[str, int], why: str) -> Restarts | None:
-        """The record of replacements for the process that replaces this one; None if this would be more than ``MOST``
-        replacements in a row without progress.
+        """The record of replacements for the process that replaces this one; None if there would then be more than
+        ``MOST`` replacements in a row without progress.
 
         If the failed lane has committed a batch since the last replacement, the next replacement counts as the first in
         a row.
@@ -82,7 +82,8 @@ class Restarts:
 
 
 class ProcessBrokenError(AnabranchError):
-    """Only a new process, to which ``restarts`` is passed on, may help the lanes of this process."""
+    """Raised when only a new process may help the lanes of this process. Whoever starts the new process must pass
+    ``restarts`` on to it."""
 
     def __init__(self, restarts: Restarts) -> None:
         super().__init__(f"the lanes need a new process: {restarts.why}", "start the process again")

@@ -43,8 +43,9 @@ class Retries:
 
 
 class Standstill:
-    """Detects an SSP in which a lane makes no progress although there are records to read. Each detection doubles the
-    time until the next (up to 64 times the first), because batches may simply take long.
+    """Detects an SSP in which a lane makes no progress although there are records to read. Each detection doubles
+    the time without progress after which an SSP counts as stalled (up to 64 times ``after``), because batches may
+    simply take long.
 
     Args:
         after: the seconds for which an SSP with records to read must have kept the same position to count as stalled
@@ -57,7 +58,7 @@ class Standstill:
         self._since: dict[str, tuple[int, float]] = {}
 
     def begin(self) -> None:
-        """Forget all positions, because the lane starts or isn't expected to make progress."""
+        """Forget all positions: time in which SSPs made no progress before this call doesn't count."""
         self._since.clear()
 
     def seen(self, report: LaneReport, now: float) -> str:

@@ -72,8 +72,8 @@ class Frame:
 
 @dataclass(frozen=True)
 class Cause:
-    """One exception of a chain. ``kind`` is the printed name of its class; ``frames`` are those of its Python
-    traceback."""
+    """One exception of a chain. ``kind`` is the printed name of the exception's class; ``frames`` are the frames of its
+    Python traceback."""
 
     kind: str
     message: str
@@ -131,7 +131,7 @@ class RootCause:
         return self.causes[-1] if self.causes else None
 
     def frame_in(self, home: str) -> Frame | None:
-        """The innermost frame whose file is in ``home``, the job's folder."""
+        """The innermost frame whose file is in ``home``, the job's folder; None if there is none."""
         for cause in reversed(self.causes):
             for frame in reversed(cause.frames):
                 if home and frame.file.startswith(home.rstrip("/") + "/"):
@@ -200,8 +200,8 @@ def _printed(error: BaseException, outermost: bool) -> str:
 
 
 def _groups(lines: Sequence[str]) -> Iterator[list[Cause]]:
-    """The causes in each printed chain, from the outermost to the deepest. (Python prints the deepest first, Java
-    last.)"""
+    """Yields the causes in each printed chain of exceptions, ordered from the outermost to the deepest. (Python prints
+    the deepest first, Java last.) A list can be empty."""
     group: list[Cause] = []
     frames: list[Frame] | None = None
     chained = False

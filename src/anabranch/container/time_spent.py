@@ -1,5 +1,5 @@
-"""Divides the time of a running batch among its phases, by the reports of its Spark tasks. No clock, no threads, no
-Spark."""
+"""Divides the time of a running batch among its phases, according to the reports of its Spark tasks. No clock, no
+threads, no Spark."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class Operator:
 
 
 class TimeSpent:
-    """The time that one batch, which the query began to compute at ``since``, has spent in each phase."""
+    """Follows how much time one batch spends in each phase. ``since`` is when the query began to compute the batch, on
+    the clock of :meth:`look`."""
 
     def __init__(self, since: float) -> None:
         self._since = since
@@ -50,9 +51,10 @@ class TimeSpent:
         """The seconds that the batch has spent in each phase until ``now``, and the current phase. The current phase is
         the driver's step or, while the driver is computing, the phase that took most of the last ``_RECENT`` seconds.
 
-        Publishing and committing take the time that the driver spends in these steps. The time before is divided by the
-        reports of Spark tasks. Time that a Spark task spends in Java counts as state if the task gets rows that were
-        brought together by key, and otherwise as reading. Time in which no Spark task runs counts as reading, too.
+        Publishing and committing take the time that the driver spends in these steps. The time before these steps is
+        divided among the other phases according to the reports of Spark tasks. Time that a Spark task spends in Java
+        counts as state if the task gets rows that were brought together by key, and otherwise as reading. Time in which
+        no Spark task runs counts as reading, too.
 
         Args:
             step: what the driver is doing: "computing", "publishing" or "committing".
@@ -83,7 +85,8 @@ class TimeSpent:
 
 
 def _weights(operators: Iterable[Operator], now: float) -> tuple[dict[str, float], float]:
-    """The weights by which the time of Spark tasks is divided among phases, and the seconds in which any task ran."""
+    """The weights by which the time of Spark tasks is divided among phases, and for how many seconds at least one task
+    ran."""
     by_task: dict[tuple[int, int], list[tuple[Operator, TaskCounts]]] = defaultdict(list)
     for operator in operators:
         for task in operator.tasks:

@@ -23,8 +23,7 @@ def is_too_long(error: BaseException) -> bool:
 
 def outlasts(progress: BatchProgress | None, allowed: float) -> bool:
     """Whether a batch will probably take longer than ``allowed`` seconds. False as long as too little is known about
-    its speed, and once it is publishing or committing, because the slow part is then over.
-    """
+    the batch's speed, and once the batch is publishing or committing, because the slow part is then over."""
     if progress is None or progress.left is None or progress.phase in _WRITTEN:
         return False
     return progress.seconds > _SURE * allowed and progress.seconds + progress.left > allowed

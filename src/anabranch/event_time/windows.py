@@ -1,4 +1,4 @@
-"""The kinds of windows that a job file can use. All lengths are in milliseconds."""
+"""The kinds of windows that a job file can use. The attributes of the classes are lengths in milliseconds."""
 
 from __future__ import annotations
 

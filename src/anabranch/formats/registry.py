@@ -83,7 +83,7 @@ class Registry:
         return [_version(subject, each) for each in found if each is not None]
 
     def id(self, subject: str, schema: str) -> int | None:
-        """The id of a schema of a subject; None if the schema isn't registered."""
+        """The id under which ``schema`` is registered for ``subject``; None if it isn't registered."""
         path = f"POST /subjects/{quote(subject, '')}"
         found = self._ask(path, lambda: self._client.lookup_schema(subject, _avro(schema)))
         return None if found is None else _id(found)

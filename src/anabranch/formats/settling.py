@@ -43,16 +43,16 @@ def settled(
     kept: Mapping[str, Format] = {},
     register: bool = False,
 ) -> dict[str, Format]:
-    """The formats of those streams of a job that are bound by the settings, by the stream's name. The job's other
-    streams are missing from the result, because they are JSON.
+    """The formats of a job's streams, by the stream's name. Streams that have no section in the settings are JSON, and
+    are missing from the result.
 
     Args:
         read: the streams that the job reads.
         written: the streams that the job writes.
         kept: the formats, by stream, that are stored for the job, or with which the job was planned. If a stream's
-            format is confluent in ``kept`` and in the settings, it is returned unchanged, so that a repeated batch can
-            read the same records. But if the job writes the stream, and the schema wasn't registered, the registry is
-            asked again.
+            format is confluent in ``kept`` and in the settings, the kept format is returned, so that a repeated batch
+            can read the same records. But if the job writes the stream, and the kept schema wasn't registered, the
+            registry is asked again.
         register: whether to register unregistered schemas with which the job writes. Otherwise, the id of such a schema
             is -1, which suffices to plan a job.
 

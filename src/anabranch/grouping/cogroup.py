@@ -36,6 +36,7 @@ def into(request: Request, count: int) -> tuple[Task, ...]:
 
 
 def task_count(inputs: Iterable[Input]) -> int:
-    """How many tasks ``cogroup`` makes at factor 1. On when to warn of a single task, see
-    :func:`anabranch.grouping.keys.single_group`."""
+    """The number of tasks that ``cogroup`` makes at factor 1: the GCD of the partition counts of ``inputs``, none of
+    which is broadcast.
+    """
     return math.gcd(*(stream.partitions for stream in inputs))

@@ -33,7 +33,9 @@ def partitions(stage: StageModel) -> dict[str, int]:
 
 
 def base_partitions(stage: StageModel) -> dict[str, int]:
-    """The partition count of each stream when its state was first written, including streams no longer read."""
+    """For each stream, by ``system/stream``, its partition count when state was first written. Includes streams that
+    the stage no longer reads.
+    """
     found: dict[str, int] = {}
     for base in stage.base.values():
         name = f"{base.system}/{base.stream}"

@@ -12,7 +12,7 @@ from anabranch.model.task import Task
 
 def group(request: Request) -> tuple[Task, ...]:
     """The tasks of a stage. At factor 1, partition p of every stream that isn't broadcast goes to task p. Equal keys of
-    several such streams are in one task if each of the streams has n partitions, and producers write each key to
+    several such streams are in one task if all these streams have n partitions, and producers write each key to
     partition ``hash(key) mod n``.
     """
     count = max(stream.partitions for stream in request.grouped)

@@ -12,7 +12,7 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """At factor 1, one task for each partition of each stream that isn't broadcast."""
+    """The tasks of a stage. At factor 1, there is one task for each partition of each stream that isn't broadcast."""
     return virtual.cut(
         request,
         (

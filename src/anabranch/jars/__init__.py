@@ -1,3 +1,3 @@
-"""Lists, with checksums, the jars that anabranch uses and no Python package contains, and fetches them into the
-cache.
+"""Fetches jars that anabranch needs, but that no Python package contains, into the cache. Lists these jars with their
+checksums.
 """

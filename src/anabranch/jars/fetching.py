@@ -26,8 +26,8 @@ _CURE = f"name another Maven repository: --repository URL, or {VARIABLE}"
 def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) -> Path:
     """Fetch the jars of a set into the cache, unless all of them are there already, and return the set's folder.
 
-    A new folder appears in the cache only once it is complete. If the folder exists, but lacks jars, only these are
-    added, because another process may be using the folder.
+    A new folder appears in the cache only once it is complete. If the folder exists, but lacks jars, only the missing
+    jars are added, because another process may be using the folder.
 
     Args:
         say: called with a line of text before anything is fetched.
@@ -60,7 +60,7 @@ def _fetch(wanted: JarSet, repository: Repository) -> None:
 
 
 def _put(new: Path, wanted: JarSet) -> None:
-    """Move a complete folder into the cache or, if the set's folder is there already, the jars that it lacks."""
+    """Move ``new``, a complete folder, into the cache. If the set's folder is there already, move only missing jars."""
     try:
         new.rename(wanted.folder)
     except OSError:
@@ -93,8 +93,8 @@ def _fetch_one(client: httpx.Client, repository: Repository, jar: Jar, folder: P
 
 
 def _trusted() -> ssl.SSLContext:
-    """A TLS context that trusts the authorities that this machine trusts or, if it has no list of authorities,
-    certifi's. By default, httpx trusts only certifi's.
+    """A TLS context that trusts the certificate authorities that this machine trusts or, if the machine has no list of
+    authorities, those of certifi. By default, httpx trusts only those of certifi.
     """
     context = ssl.create_default_context()
     if not context.get_ca_certs() and not os.environ.get("SSL_CERT_FILE"):

@@ -41,7 +41,7 @@ def chosen(url: str | None = None, environment: Mapping[str, str] = os.environ, 
     otherwise the mirror of Maven Central in ``~/.m2/settings.xml``, otherwise Maven Central.
 
     Raises:
-        UsageError: the URL isn't an HTTP URL, or ``settings.xml`` exists, but can't be read.
+        UsageError: the URL isn't an HTTP URL; or ``settings.xml`` is needed and exists, but can't be read.
     """
     settings = (home or Path.home()) / ".m2" / "settings.xml"
     if url is not None:

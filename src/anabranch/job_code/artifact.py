@@ -66,7 +66,7 @@ class Artifact:
 
 def pack(home: Path, leave_out: Callable[[Path], bool] = lambda _: False) -> Artifact:
     """Pack the files below ``home``, the job file's folder. The same files give the same hash on every machine.
-    ``leave_out`` returns whether a file isn't packed although it would be otherwise.
+    ``leave_out`` returns whether to leave out a file that would otherwise be packed.
 
     The folder determines which files are packed:
 
@@ -176,7 +176,7 @@ def unpacked(sha256: str, cache: Path) -> Path | None:
 
 
 def check(sha256: str, content: bytes) -> None:
-    """Raises UsageError unless ``content`` has this hash and isn't too large."""
+    """Raises UsageError unless ``sha256`` is the hash of ``content``, and ``content`` isn't too large."""
     check_sha(sha256)
     if len(content) > MAX_BYTES:
         raise UsageError(f"artifact {sha256}: {len(content)} bytes, at most {MAX_BYTES} may be", _CURE)
@@ -197,8 +197,8 @@ def check_sha(text: str) -> str:
 
 
 def _unpacked_files(folder: Path) -> list[str] | None:
-    """The files of a folder that ``unpack`` has made; None for any other folder, or if a file is missing or has
-    changed.
+    """The names of the files in a folder that ``unpack`` has made; None for any other folder, or if a file is missing
+    or has changed.
     """
     try:
         files = json.loads((folder / _MARKER).read_bytes())
@@ -310,8 +310,8 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Inside ``with``, no other process has this lock. If this process is killed there, the operating system releases
-    the lock.
+    """Within ``with``, this process alone has the lock of the file ``path``. If the process is killed, the operating
+    system releases the lock.
     """
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

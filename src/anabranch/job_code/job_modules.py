@@ -92,7 +92,7 @@ class JobCode:
         return json.dumps(asdict(self))
 
     def on_this_machine(self) -> JobCode:
-        """The code for workers on this machine, with what they need to import everything that this process can."""
+        """The code for workers on this machine: with its ``sources``, and with this process's ``sys.path``."""
         return replace(
             snapshot(self), path=tuple(os.path.abspath(each) for each in sys.path if os.path.exists(each or "."))
         )
@@ -125,11 +125,11 @@ class _Loader(SourceFileLoader):
 @dataclass
 class _Finder(MetaPathFinder):
     """Finds modules in a job's folder, with precedence over installed modules. Finds the job file only by the name in
-    ``code``, and no top-level modules with :data:`RESERVED` names.
+    ``code``. Doesn't find top-level modules with :data:`RESERVED` names.
 
     Attributes:
         served: the names of the modules that this finder has found for imports.
-        snapshot: the result of :func:`snapshot`, once it has stored the ``sources``; None before.
+        snapshot: the result of :func:`snapshot`, once that function has stored the ``sources``; None before.
     """
 
     code: JobCode
@@ -193,7 +193,7 @@ def new_code(file: Path) -> JobCode:
 
 
 def enter(code: JobCode) -> None:
-    """Make the modules of a job importable in this process. They take precedence over those of jobs that were entered
+    """Make the modules of a job importable in this process, with precedence over modules of jobs that were entered
     before.
     """
     with _entering:
@@ -257,8 +257,8 @@ def _read_code(dumped: str) -> JobCode:
 
 def importing(code: JobCode) -> ModuleType:
     """The module of a job file, imported if necessary. What the module prints during the import goes to stderr, because
-    stdout is used for data. If :func:`enter_from_environment` has found code of the same name, that code is used
-    instead of ``code``, whose paths are those of the user's process.
+    stdout is used for data. If :func:`enter_from_environment` has found code of the same name, that code is used,
+    because the paths in ``code`` are those of the user's process.
 
     Raises UsageError if the code has no ``sources``, and the job file isn't the file with which the job was started.
     """
@@ -300,7 +300,7 @@ def register(code: JobCode, functions: Mapping[int, Any]) -> None:
 
 
 def shelf() -> str:
-    """This process's folder for :data:`SHELF`, which is created by the first call."""
+    """The folder in which this process stores the code of its jobs; see :data:`SHELF`. The first call creates it."""
     if not _shelves:
         _shelves.append(str(scratch.folder("job-shelf")))
         for each in _loaded.values():
@@ -329,8 +329,8 @@ def code_named(name: str) -> JobCode | None:
 
 
 def code_of_module(module: ModuleType) -> JobCode | None:
-    """The code of a module that this process has imported by its own name; None if the module is a package, or if other
-    processes couldn't import it by this name.
+    """The code of a module that this process has imported; None if the module is a package, or if other processes
+    couldn't import the module by its name.
     """
     file, parts = getattr(module, "__file__", None), module.__name__.split(".")
     if file is None or module.__name__ == "__main__" or not Path(file).is_file():
@@ -351,8 +351,8 @@ def code_in(home: str) -> JobCode:
 
 def snapshot(code: JobCode) -> JobCode:
     """The code with its ``sources`` set, for other processes on this machine; unchanged if this process has read none
-    of the job's modules. The file ``sources`` exists until this process ends. Modules that this process imports only
-    after the first call aren't in it, so other processes read them from disk.
+    of the job's modules. The file ``sources`` exists until this process ends. It lacks modules that this process
+    imports only after the first call, so other processes read these modules from disk.
     """
     with _entering:
         finder = next((each for each in _finders() if each.code == code), None)

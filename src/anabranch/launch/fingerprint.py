@@ -1,5 +1,6 @@
-"""Computes the fingerprint of a job: the operators, streams and settings that must stay the same if a start is to
-continue from the job's positions and state. (Partition counts of inputs are included, but may change.)
+"""Computes the fingerprint of a job: the operators, streams and settings that must stay the same for a start to
+continue from the job's positions and state. The fingerprint also contains the inputs' partition counts, which may
+change.
 """
 
 from __future__ import annotations

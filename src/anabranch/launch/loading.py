@@ -67,7 +67,7 @@ def load(path: Path) -> JobFile:
         NotFoundError: the file doesn't exist.
         UsageError: the file can't be imported (the message contains the user's lines of the traceback), contains no Job
             or several, or doesn't pass :func:`anabranch.job_code.names.check`.
-        AnabranchError: the file's own code raised this error.
+        AnabranchError: the file's own code raised an AnabranchError.
     """
     if not path.is_file():
         raise NotFoundError(f"there is no job file {path}", "name a Python file that builds a Job")

@@ -26,10 +26,10 @@ def planned(
     asked: Operations, file: JobFile, settings: Settings, formats: Mapping[str, Format], resolve: Resolve
 ) -> Prepared:
     """The new version of a job, planned with the job's present factor and number of containers. Creates nothing:
-    streams and tables that only the new version writes may not exist yet.
+    streams and tables that only the new version writes needn't exist yet.
 
     Args:
-        asked: the coordinator, or a client of it.
+        asked: the coordinator, or its client.
         formats: the formats of the present version's streams.
 
     Raises:

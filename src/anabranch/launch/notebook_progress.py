@@ -61,7 +61,7 @@ def _is_notebook() -> bool:
 
 
 def _tasks(context: Any, group: str) -> tuple[int, int]:
-    """How many Spark tasks are done, and how many are known so far."""
+    """How many Spark tasks of a job group have finished, and how many Spark tasks of the group are known so far."""
     tracker = context.statusTracker()
     done = tasks = 0
     for job in tracker.getJobIdsForGroup(group):

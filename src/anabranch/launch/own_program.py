@@ -41,7 +41,7 @@ class PackedCode:
             self._why = getattr(error, "what", str(error))
 
     def result(self) -> tuple[Artifact | None, str]:
-        """The code, and '', or None, and the reason why the code can't be packed."""
+        """The packed code and ''; or, if the code can't be packed, None and the reason."""
         self._thread.join(_PACKED_WITHIN)
         packed = self._packed
         return packed, "" if packed is not None else self._why
@@ -79,8 +79,9 @@ def of(prepared: Prepared, settings: Settings, code: PackedCode, put: Callable[[
 
 
 def _may_hold_secrets(path: Path) -> bool:
-    """Whether a file has a section of anabranch's settings. Containers don't need it, because the settings are stored.
-    Only in these are literal secrets recognized: settings in the file may be overridden, or not be used at all.
+    """Whether a file is TOML with a section of anabranch's settings. Such a file could contain secrets that the check
+    of the stored settings doesn't see, because the file's settings are overridden, or aren't used. Containers don't
+    need the file, because the settings are stored.
     """
     if path.suffix != ".toml":
         return False

@@ -211,7 +211,8 @@ def start_message(
         reset_state: whether a drained job begins without state.
         settings: the settings from which the job's fingerprint is made; None for those with which the job was planned.
             (A version that replaces a running one is planned with the running job's factor and number of containers.)
-        own_program: if there is no ``program``, see :attr:`StartRequest.own_program`.
+        own_program: for a job that runs in this process, the code and the settings that are kept; see
+            :attr:`StartRequest.own_program`.
     """
     lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))
     return StartRequest(

@@ -29,7 +29,9 @@ except AnabranchError as error:
 
 
 def fault(store: Store, program: Program) -> str:
-    """Why the code of a program can't be loaded by another process, as a container would do it; empty if it can."""
+    """Why a container couldn't load the code of a program; empty if it could. Loads the code in a new process to check
+    this.
+    """
     content = store.artifact(program.artifact) if program.artifact else None
     if content is None:
         return program.lacks or "it isn't in the store"

@@ -26,8 +26,8 @@ class Position(Document, frozen=True, kw_only=True):
     """The position in one SSP. If parts of the SSP's keys have different offsets, ``parts`` maps each part, written as
     ``bucket/factor``, to its offset, and ``offset`` is the smallest of these offsets.
 
-    For a broadcast SSP, ``parts`` has only the offsets ahead of ``offset``. Each belongs to a part of a task, written
-    as ``number:bucket/factor``, with the task's number at factor 1.
+    For a broadcast SSP, ``parts`` has only the offsets above ``offset``. Each offset belongs to a part of a task,
+    written as ``number:bucket/factor``, with the task's number at factor 1.
     """
 
     ssp: SSP
@@ -39,8 +39,8 @@ class Rewind(Document, frozen=True, kw_only=True):
     """Where and with which state a lane begins if a rewind, or the undoing of a rewind, has made the lane.
 
     Attributes:
-        to: the next offset to read, by whole SSP in text form. If the predecessor hadn't reached it, the lane begins
-            where the predecessor ended.
+        to: the next offset to read, by whole SSP in text form. If the predecessor hadn't reached this offset, the lane
+            begins where the predecessor ended.
         clear: whether the lane begins without state. If so, the lane reads an intermediate stream only from the end
             that the stream had when all lanes in ``after`` were closed.
         after: with ``clear``, all lanes that the rewind closes, among them all writers of the intermediate streams that
@@ -70,9 +70,9 @@ class AfterDrain(Document, frozen=True, kw_only=True):
 class Lane(Document, frozen=True, kw_only=True):
     """One streaming query for one group of a stage and a fixed set of tasks (docs/contributing/architecture.md).
 
-    If the lane's only predecessor never had a folder, and the lane isn't ``afresh``, it takes over the predecessor's
-    ``drained``; its ``rewind``, unless the lane has a ``rewind`` of its own; and, if the lane is stateful, its
-    ``afresh``.
+    If the lane's only predecessor never had a folder, and the lane isn't ``afresh``, the lane takes over some of the
+    predecessor's attributes: ``drained``; ``rewind``, unless the lane has a ``rewind`` of its own; and, if the lane is
+    stateful, ``afresh``.
 
     Attributes:
         group: the group that the lane runs: ``outputs-`` followed by the kind of its outputs, or the name of a stateful
@@ -89,12 +89,12 @@ class Lane(Document, frozen=True, kw_only=True):
             predecessor would have reported.
         outputs: maps each stream that the lane writes to the stream's partition count, which the lane uses for its
             whole life. Also contains the tables that the lane writes, with a number that means nothing.
-        systems: the systems of those outputs that aren't in the embedded log.
+        systems: the system of each output that isn't in the embedded log, by the output's name.
         dead_letters: for each input stream from which the lane may write dead letters, the dead-letter stream.
         reports: the sources whose unreadable records this lane writes to their dead-letter streams. Of several lanes
             that read the same records, only one does this.
-        rejecting: the operators that may write dead letters, including sources; an operator's late rows count as an
-            operator ``<name>-late``.
+        rejecting: the names of the operators that may write dead letters, including sources. If an operator's late rows
+            may become dead letters, ``<name>-late`` is listed, too.
         numbers: for each whole partition of ``ssps``, the number of the task (at factor 1) that reads it.
         bases: the numbers of all tasks (at factor 1) of the lane.
         buckets: with a broadcast input: for each task (at factor 1) of which the lane has only a part, the buckets that

@@ -37,8 +37,8 @@ class TaskKind(enum.StrEnum):
 class TaskName:
     """The parts of a task's name. ``str`` gives the name, and :func:`parse` is the inverse.
 
-    ``number`` is that of the partition, group or task. Only ``TaskKind.SSP`` has ``system`` and ``stream``. A task that
-    isn't virtual has no bucket (-1) and factor 1.
+    ``number`` is the number of the partition, group or task. Only a name of the kind ``TaskKind.SSP`` has ``system``
+    and ``stream``. A task that isn't virtual has the bucket -1 and the factor 1.
 
     Raises:
         UsageError: a part is invalid, such as a bucket that isn't below the factor.
@@ -119,8 +119,8 @@ def parse(text: str) -> TaskName:
 
 
 def divided(text: str) -> tuple[str, int, int]:
-    """The name of the task of which a virtual task is a part, and the virtual task's bucket and factor. For the name of
-    any other task, also one that :func:`parse` refuses: the name itself, 0 and 1.
+    """For a virtual task's name: the name of the task that is divided, the bucket, and the factor. For any other name,
+    including one that :func:`parse` refuses: the name itself, 0 and 1.
     """
     base, *numbers = text.rsplit("-", 2)
     if len(numbers) == 2 and (factor := _FACTORS.get(numbers[1])) is not None and _is_divisible(base):

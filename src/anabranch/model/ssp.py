@@ -69,7 +69,7 @@ def wholes(ssps: Iterable[SSP]) -> list[SSP]:
 
 
 def texts(offsets: Mapping[SSP, int]) -> dict[str, int]:
-    """The offsets by SSP in text form, in the order of the SSPs, as they appear in messages."""
+    """The offsets with each SSP in text form, as in messages. The result is in the order of the SSPs."""
     return {str(ssp): offsets[ssp] for ssp in sorted(offsets, key=lambda ssp: ssp.order)}
 
 

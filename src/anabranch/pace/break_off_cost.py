@@ -26,8 +26,9 @@ def is_worth_it(left: float, spent: float, *, gradual: bool, decided: bool | Non
 
     Args:
         gradual: whether the batch is gradual; see the beginning of this module.
-        decided: an earlier decision about the same batch: whether it is broken off; None if there is none. The decision
-            changes only if the other choice has become better by more than one second, because ``left`` is an estimate.
+        decided: whether an earlier decision was to break this batch off; None if there is no earlier decision. The
+            decision changes only if the other choice has become better by more than one second, because ``left`` is an
+            estimate.
     """
     gain = left - spent - _least(gradual)
     return gain > (0.0 if decided is None else -_CLOSE if decided else _CLOSE)

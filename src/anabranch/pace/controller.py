@@ -137,8 +137,8 @@ class Pace:
         return replace(counted, limit=counted._tried(ran) or counted._next())
 
     def failed(self, rows: int, told: BatchRun | None = None) -> Pace:
-        """The pace after a batch that took longer than allowed. The next batch gets at most a quarter of the batch's
-        rows, but at least one. If this is below the lowest limit, it becomes the lowest limit.
+        """The pace after a batch that took longer than allowed. The limit for the next batch is at most a quarter of
+        the failed batch's rows, but at least one. If the lowest limit is higher, it is reduced to this limit.
 
         Args:
             rows: the number of rows of the batch that failed.
@@ -163,13 +163,13 @@ class Pace:
         A test batch is due after ``_patience`` batches of about the same size. None is due if the last batch read all
         waiting records, or was short and the limit can still grow.
 
-        Without test batches, a wrong fixed time would remain wrong. If it is near the target, but unknown, records look
-        slow, and batches would get fewer and fewer records, which wouldn't make them much shorter. If it was estimated
-        too high, batches look short even when they can't grow any more.
+        Without test batches, a wrong fixed time would remain wrong. If the fixed time is near the target, but unknown,
+        records look slow, and batches would get fewer and fewer records without becoming much shorter. If the fixed
+        time was estimated too high, batches look short even when they can't grow any more.
 
         The test batch gets at most half as many rows as the last batch, which costs little. If half is less than the
-        lowest limit, it gets twice as many instead, or the lowest limit if that is more. If this exceeds the highest
-        limit, or if twice the last batch's time is too long, no test batch is possible.
+        lowest limit, the test batch gets twice as many rows as the last batch, but at least the lowest limit. If this
+        exceeds the highest limit, or if twice the last batch's time is too long, no test batch is possible.
         """
         grows = self._is_short(ran) and (self.limit < self.aim.most or math.isinf(self.aim.target))
         if not ran.bound or grows or self.age < self._patience:
@@ -204,7 +204,8 @@ class Pace:
 
     def _grown(self) -> float:
         """The most rows that the next batch can have. The shorter the last batch was, the more its rows can be
-        multiplied. As many rows as in the largest recent batch that was short enough are always possible.
+        multiplied. The next batch can always have as many rows as the largest recent batch that took at most
+        ``_CAREFUL * _OUTLASTS`` times the target.
         """
         target, last = self.target, self.ran[-1]
         if math.isinf(target):

@@ -28,7 +28,7 @@ def rules(settings: AssignmentSettings) -> Rules:
 
 
 def as_in(model: JobModel) -> Placing:
-    """A placing that gives each task the seat that it has in ``model``, another generation with the same tasks."""
+    """A placing that gives each task its seat in ``model``, the model of another generation with the same tasks."""
     seats, racks = model.seats_of_tasks(), {each.seat: each.rack for each in model.containers}
     return lambda *_: Seating(seats=seats, racks=racks)
 

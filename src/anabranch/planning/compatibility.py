@@ -257,8 +257,8 @@ class _Stateful:
         return tuple((name, columns.get(name, "")) for name in names)
 
     def _used(self, version: Version, node: Node) -> dict[str, str]:
-        """The types of those columns of an operator's inputs that occur in the operator's arguments, or contain the
-        event time of its first input; by the columns' names."""
+        """The types of an operator's input columns, by name: only the columns that occur in the operator's arguments,
+        and the first input's event-time column."""
         text = msgspec.json.encode(node.args).decode().lower()
         words = {*_NAME.findall(text), stages.event_times(version.graph)[node.inputs[0]].column.lower()}
         columns = {name: kind for i in node.inputs for name, kind in version.columns(i).items()}
@@ -281,8 +281,8 @@ def _stage_of(graph: Graph, node: Node) -> Stage:
 
 
 def _sources(stage: Stage) -> list[tuple[str, bool, str, object]]:
-    """The sources of a stage, in the order of the offset log: for each source the stream or boundary, whether it is
-    broadcast, its event-time column, and its watermark delay.
+    """The sources of a stage, in the order of the offset log. For each source: the stream or the ``partition_by``,
+    whether the stream is broadcast, the event-time column, and the watermark delay.
     """
     return [
         (

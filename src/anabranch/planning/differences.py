@@ -20,8 +20,8 @@ _SETTINGS = (DELIVERY, FORMAT, PATTERN)
 def described(
     before: Graph, after: Graph, fingerprint: Mapping[str, str], following: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """For each difference that prevents ``after`` from continuing with the positions and the state of ``before``, a
-    clause that describes it. Partition counts of inputs may differ, because a running job adapts to them.
+    """Describes, in one clause each, the differences that prevent ``after`` from continuing with the positions and the
+    state of ``before``. Partition counts of inputs may differ, because a running job adapts to them.
 
     Args:
         fingerprint: the fingerprint of ``before``.

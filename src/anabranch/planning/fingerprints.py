@@ -1,5 +1,5 @@
-"""Compares fingerprints, and defines the prefixes with which their entries about a single stream or table are named.
-The name of the stream or table follows the prefix; after ``PARTITIONS``, it has the form ``system/stream``.
+"""Compares fingerprints. An entry about a single stream or table is named by one of the prefixes defined here, followed
+by the name of the stream or table; after ``PARTITIONS``, the name has the form ``system/stream``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ FORMAT = "format of "
 
 
 def differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
-    """The names of the entries in which fingerprints differ. Partition counts of inputs that both have don't count,
-    because a running job adapts to them.
+    """The names of the entries in which two fingerprints differ, without partition counts of inputs that are in both
+    fingerprints, because a running job adapts to these counts.
     """
     names = (name for name in {**one, **other} if one.get(name) != other.get(name))
     return sorted(name for name in names if not (name.startswith(PARTITIONS) and name in one.keys() & other))

@@ -225,8 +225,8 @@ def untimed_refused(graph: Graph, stage: Stage) -> set[int]:
 
     - The stage may make such rows: the boundary comes after a ``transform`` of the stage, or after an operator with a
       function that processes rows.
-    - All rows behind the boundary go to such a window or to a ``join``, and no ``where``, ``transform`` or function
-      comes before that, which could remove the rows or give them an event time.
+    - All rows behind the boundary go to such a window or to a ``join``, and don't come through a ``where``, a
+      ``transform`` or a function first, which could remove the rows or give them an event time.
     """
     needing = {node.id for node in graph.nodes if is_windowed(node) or node.kind == "join"}
     for node in reversed(graph.nodes):

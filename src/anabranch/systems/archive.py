@@ -62,11 +62,11 @@ class Archive(Protocol):
         ...
 
     def batches(self, stream: str, cut: StreamCut) -> Sequence[Mapping[str, int]]:
-        """For each partition, the last batch that each lane published there within a cut."""
+        """For each partition, the last batch of each lane that is in the cut, by the lane's id."""
         ...
 
     def later(self, stream: str, cut: StreamCut) -> Sequence[Sequence[Publication]]:
-        """For each partition, the entries published since a cut, in order."""
+        """For each partition, the entries after the last one in the cut, in order."""
         ...
 
     def files(self, stream: str, cut: StreamCut) -> Iterator[str]:
@@ -74,7 +74,7 @@ class Archive(Protocol):
         ...
 
     def descriptions(self, stream: str, cut: StreamCut) -> Mapping[str, str]:
-        """The contents, by file name, of the small files that make the other files a stream."""
+        """The contents, by file name, of the small files that turn the other files into a stream."""
         ...
 
     def last_entries(self, stream: str, cut: StreamCut) -> Sequence[str]:

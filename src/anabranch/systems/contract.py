@@ -201,7 +201,8 @@ class System(Protocol):
 
     @abstractmethod
     def ends(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
-        """The end offset of each of these partitions (by default, all): one past the last record that a reader may see.
+        """The end offset of each partition in ``partitions`` (default: all): one past the last record that a reader may
+        see.
 
         Offsets may have gaps (in Kafka, transactions take up offsets): don't count records by subtracting offsets.
         """
@@ -219,14 +220,14 @@ class System(Protocol):
 
     @abstractmethod
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """For each partition, the offset of the first record with this timestamp or a later one; the end offset if
-        there is none.
+        """For each partition, the offset of the first record with the timestamp ``unix_ms`` or a later one; the end
+        offset if there is no such record.
         """
         ...
 
     @abstractmethod
     def read(self, stream: str, partition: int, ranges: Sequence[Range]) -> Iterator[Records]:
-        """All records in these ranges, in order. The ranges are ascending and don't overlap.
+        """All records in ``ranges`` of offsets, in order. The ranges are ascending and don't overlap.
 
         Raises:
             LogError: part of a range doesn't exist, for example because it was deleted.
@@ -268,8 +269,8 @@ class System(Protocol):
         return
 
     def purge(self, stream: str, before: Mapping[int, int]) -> None:
-        """Delete an intermediate stream's records before the offsets that ``before`` contains for partitions. No lane
-        will read these records again, so a system may leave some of them for later.
+        """Delete an intermediate stream's records before the offsets in ``before``, which has one for each partition to
+        clean. No lane will read these records again, so a system may leave some of them for later.
         """
         return
 
@@ -334,8 +335,8 @@ class System(Protocol):
         takes over its outputs again. By default, does nothing. Called only after the lane's query has ended in this
         process. For ``new``, see :meth:`fence`.
 
-        Returns the last batch that is then in an output, at least in part; -1 if there is none or it is unknown (the
-        caller also calls :meth:`published`).
+        Returns the lane's last batch that is in an output after this, at least in part; -1 if there is none or if it is
+        unknown (the caller also calls :meth:`published`).
         """
         return -1
 
@@ -353,9 +354,9 @@ class System(Protocol):
 
     @abstractmethod
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of any of these streams: for each lane's id, the place of the
-        record, as a text for messages. Streams that don't exist are skipped. A system that doesn't record a lane's
-        streams returns all recorded lanes of the job.
+        """The lanes of a job that the system has recorded as writers of any of ``streams``. The keys are lane ids; the
+        values say, for messages, where the lanes are recorded. Streams that don't exist are skipped. A system that
+        doesn't record a lane's streams returns all recorded lanes of the job.
         """
         ...
 

@@ -17,7 +17,7 @@ NEAR = 1000
 
 
 def fetch(system: System, stream: str, partition: int, offsets: Sequence[int]) -> Iterator[Records]:
-    """The records at these ascending offsets, in order. Raises LogError if some of them don't exist."""
+    """The records at ``offsets``, which must ascend, in batches. Raises LogError if any of these records is missing."""
     wanted = np.asarray(offsets, dtype=np.int64)
     if not len(wanted):
         return

@@ -28,7 +28,7 @@ def writable(folder: Path, what: str) -> None:
 
 
 def can_be_written(folder: Path, what: str) -> None:
-    """Check as :func:`writable` does, but remove the folders that didn't exist."""
+    """Check as :func:`writable` does, but then remove the folders that the check has created."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     writable(folder, what)
     for each in missing:

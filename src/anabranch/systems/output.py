@@ -142,6 +142,6 @@ class Publisher(Protocol):
         ...
 
     def put_aside(self, streams: Sequence[str]) -> int:
-        """How many records this lane has ever written to these dead-letter streams. If the publisher is ``slotted``,
-        the lane's other dead-letter streams count, too."""
+        """How many records this lane has ever written to the dead-letter streams ``streams``. A ``slotted`` publisher
+        also counts the lane's other dead-letter streams."""
         ...

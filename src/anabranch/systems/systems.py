@@ -38,8 +38,8 @@ class Systems:
         return Systems, (self._settings, self._job)
 
     def named(self, name: str) -> System:
-        """The system of this name. Raises ConfigError if there is no such system, if its class or settings aren't
-        valid, or if the system doesn't support a setting of a stream that is bound to it."""
+        """The system with the name ``name``. Raises ConfigError if there is no such system, if its class or settings
+        aren't valid, or if the system doesn't support a setting of a stream that is bound to it."""
         if name in self._opened:
             return self._opened[name]
         output = next((output for output, each in self._settings.outputs.items() if each.to == name), None)
@@ -58,8 +58,8 @@ class Systems:
         return [self.named(name) for name in self._settings.systems.sections]
 
     def racks(self, streams: Iterable[str]) -> dict[str, dict[int, tuple[str | None, ...]]]:
-        """What :meth:`System.racks` returns for these streams, by ``system/stream``. Streams that don't exist, or whose
-        system has no racks, are left out."""
+        """What :meth:`System.racks` returns for each of ``streams``, which are named ``system/stream``. Streams that
+        don't exist, or that are in a system without racks, are left out."""
         found = {}
         for name in streams:
             system, stream = name.split("/")
@@ -80,8 +80,8 @@ class Systems:
             system.recover(lane, epoch, new)
 
     def withdraw(self, lane: Lane, epoch: int, *, new: bool | None) -> int:
-        """Withdraw a lane's right to write to exactly-once streams; see :meth:`System.withdraw`. Returns the last batch
-        that is then in an exactly-once output or table, at least in part; -1 if none."""
+        """Withdraw a lane's right to write to exactly-once streams; see :meth:`System.withdraw`. Returns the lane's
+        last batch that is in an exactly-once output or table after this, at least in part; -1 if none."""
         held = max((system.withdraw(lane, epoch, new) for system in self._exact(lane)), default=-1)
         return max(held, self.published(lane))
 
@@ -102,7 +102,7 @@ class Systems:
         return [self.named(name) for name in sorted({lane.system(s) for s in exact if not self.is_table(s)})]
 
     def is_table(self, output: str) -> bool:
-        """Whether an output of this name goes to a table rather than to a stream."""
+        """Whether the output with the name ``output`` goes to a table rather than to a stream."""
         return output in self._settings.outputs
 
     def table(self, output: str) -> Table:
@@ -125,8 +125,8 @@ class Systems:
         return max((table.last(lane.job, lane.id) for table in self.tables(lane).values()), default=-1)
 
     def bound(self) -> dict[str, str]:
-        """The system of each stream that settings bind to a system, and the kind of table of each output to a table, by
-        the stream's or the output's name.
+        """By name: the system of each stream that settings bind to a system, and the kind of table of each output that
+        is a table.
         """
         tables = {output: each.to for output, each in self._settings.outputs.items()}
         streams = {stream: each.system for stream, each in self._settings.streams.items() if each.system is not None}
@@ -147,9 +147,9 @@ class Systems:
         return self.named(self.bound().get(stream, self.default))
 
     def writers(self, name: str, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of any of these outputs: for each lane's id, the place of the
-        record, as a text for messages. ``name`` is the outputs' system or kind of table. See :meth:`System.writers` and
-        :meth:`Table.writers`.
+        """The lanes of a job that are recorded as writers of any of the outputs ``streams``. The keys are lane ids; the
+        values say, for messages, where the lanes are recorded. ``name`` is the outputs' system or kind of table. See
+        :meth:`System.writers` and :meth:`Table.writers`.
         """
         tables = [output for output in streams if self.is_table(output)]
         if not tables:

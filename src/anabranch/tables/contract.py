@@ -78,8 +78,8 @@ class Table(Protocol):
         ...
 
     def prepare(self, schema: pa.Schema, create: bool) -> None:
-        """Create the table if it does not exist and ``create`` is True. Then check that the table accepts rows with
-        these columns.
+        """Create the table if it does not exist and ``create`` is True. Then check that the table accepts rows with the
+        columns in ``schema``.
 
         Args:
             schema: the columns of the rows.

@@ -257,8 +257,8 @@ def _joined(store: FileStore, refs: Sequence[FileRef], target: int) -> list[File
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """Inside ``with``, an OSError is raised as an AnabranchError, whose message names ``where``, the place of the
-    files.
+    """Inside ``with``, an OSError is raised as an AnabranchError. The text ``where`` says in the message where the
+    files are.
     """
     try:
         yield

@@ -61,7 +61,8 @@ class IcebergOptions(options.Options):
 
     Attributes:
         table: the table's name with its namespace.
-        catalog: pyiceberg's properties of the catalog, optionally with its ``name``.
+        catalog: pyiceberg's properties of the catalog. The property ``name`` is the catalog's name in pyiceberg's
+            configuration (default: ``default``).
         target_file_mb: the approximate size, in MB, at which a new file is started.
     """
 

@@ -204,9 +204,9 @@ class PostgresqlTable:
         self._clear("drop table if exists {}", self._stage(owner))
 
     def _take_in(self, connection: psycopg.Connection[Any], owner: Owner, wrote: Sequence[_Part]) -> None:
-        """Insert the rows of these parts from the staging table into the table itself. With ``upsert``, only the last
-        of several rows with the same key counts, and it updates the table's row with this key, if there is one. Raises
-        AnabranchError if rows are missing from the staging table.
+        """Insert the rows of the parts ``wrote`` from the staging table into the table itself. With ``upsert``, only
+        the last of several rows with the same key counts, and it updates the table's row with this key, if there is
+        one. Raises AnabranchError if rows are missing from the staging table.
         """
         attempts, stage = [part.attempt for part in wrote], self._at(self._stage(owner))
         named = sql.SQL("attempt = any(%(attempts)s)")
@@ -324,8 +324,8 @@ class PostgresqlTable:
         """Lock the lane's marker, which need not exist yet, until the transaction ends.
 
         Takes two locks. One is named after the OID of the schema's table of markers, because two processes may name the
-        same table differently, as ``orders`` and ``public.orders``. The other lock keeps out processes of older
-        versions, which take only that lock.
+        same table differently (``orders``, ``public.orders``). The other lock keeps out processes of older versions,
+        which take only that lock.
         """
         query = "select to_regclass(%s)::oid::text"
         row = connection.execute(query, [self._regclass(connection, _MARKS)]).fetchone()
@@ -352,9 +352,9 @@ class PostgresqlTable:
                 self._clear("drop table if exists {}", name)
 
     def _clear(self, statement: str, stage: str) -> None:
-        """Clear or drop the staging table ``stage`` by an SQL statement with ``{}`` for its name. Does nothing if the
-        table stays locked, or doesn't exist (a fence may have removed it). Rows that stay do no harm: a commit inserts
-        only rows of the attempts that it names."""
+        """Clear or drop the staging table ``stage`` with an SQL statement, in which ``{}`` stands for the table. Does
+        nothing if the table stays locked, or doesn't exist (a fence may have removed it). Rows that stay do no harm: a
+        commit inserts only rows of the attempts that it names."""
         with (
             session.told(str(self)),
             contextlib.suppress(psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable),

@@ -63,7 +63,7 @@ class Column:
 
 
 def _bare(kind: str) -> str:
-    """The name of a type, without its length or precision. An array keeps them: it fits no column of a job."""
+    """The name of a type, without a length or precision. An array's type stays as it is: it fits no column of a job."""
     return kind if kind.endswith("]") else kind.partition("(")[0]
 
 
@@ -78,8 +78,8 @@ def columns_of(connection: psycopg.Connection[Any], table: str) -> dict[str, Col
 
 
 def assigned(staged: sql.Identifier, held: Column) -> sql.Composable:
-    """The value of a column of the staging table, to be inserted into the column ``held``. There is no explicit cast
-    where PostgreSQL converts the value by itself, because a cast would shorten texts that are too long.
+    """The SQL value to insert from the column ``staged`` of the staging table into the column ``held``. There is no
+    explicit cast where PostgreSQL converts the value by itself, because a cast would shorten texts that are too long.
     """
     return sql.SQL("{}::{}").format(staged, sql.SQL(held.type)) if held.type in _NO_ASSIGNMENT else staged
 

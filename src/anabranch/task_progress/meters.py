@@ -261,7 +261,7 @@ class _Teller:
                 self._meters = [each for each in self._meters if each not in done]
 
     def _listen(self, seconds: float) -> None:
-        """Wait for this many seconds. If the driver cancels the process's Spark task meanwhile, this process exits."""
+        """Wait for ``seconds``. If the driver cancels the Spark task of this process meanwhile, the process exits."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             open_ones = [each for each in self._connections.values() if each.is_open]

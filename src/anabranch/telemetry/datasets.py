@@ -87,7 +87,7 @@ def _file(path: str) -> tuple[str, str]:
 
 
 def _public(setting: str, uri: str) -> SplitResult:
-    """The part of a URI that may be published, with the references in this part resolved."""
+    """A URI without the parts that may be secret (login, query and fragment), and with other references resolved."""
     text, references = hidden(uri)
     text = put_back(_without_secrets(urlsplit(text)).geturl(), references)
     return _without_secrets(urlsplit(resolved(setting, text)))  # a reference can stand for a login, too

@@ -91,8 +91,8 @@ def _reporter(jobs: Jobs, say: Callable[[str], None]) -> _Reporter:
 
 @dataclass
 class _Run:
-    """A job's run that has begun. ``datasets`` was computed when ``seen`` were the streams that the job was known to
-    read."""
+    """A job's run that has begun. ``seen`` has the streams that the job was known to read when ``datasets`` was
+    computed."""
 
     id: str
     deployment: int

@@ -224,8 +224,8 @@ class _Broker:
         self.config.write_text("".join(f"{name}={json.dumps(value)[1:-1]}\n" for name, value in lines.items()))
 
     def is_of(self, cluster_id: str) -> bool:
-        """Whether the data folder belongs to the cluster with this id. If not, a broker of another cluster listens on
-        this broker's port, and has reported the id.
+        """Whether the data folder belongs to the cluster ``cluster_id``. If not, a broker of another cluster listens on
+        this broker's port, and has reported that id.
         """
         return f"cluster.id={cluster_id}\n" in self._meta.read_text()
 

@@ -113,7 +113,7 @@ def cut(inputs: Mapping[str, Iterable[Any]]) -> list[Part]:
     and the second sentinel, and so on. An input with fewer sentinels than others adds no rows to the later parts.
 
     Raises:
-        UsageError: the parts of two inputs end with different sentinels.
+        UsageError: two inputs have different sentinels at the end of the same part.
     """
     pieces = {stream: _pieces(rows) for stream, rows in inputs.items()}
     parts = []

@@ -95,8 +95,8 @@ class Result:
         return list(self._streams[stream])
 
     def latest(self, stream: str, *columns: str) -> dict[Any, Any]:
-        """The last row, in the order of :meth:`records`, for each value of a column or, if several columns are given,
-        for each tuple of their values.
+        """The last row for each value of a column, by this value. With several columns, the last row for each tuple of
+        their values, by this tuple. Last means in the order of :meth:`records`.
 
         An ``agg`` with ``emit="on_update"`` writes a row for each update, so the last rows are its final result.
 

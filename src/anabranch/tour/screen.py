@@ -74,7 +74,7 @@ class Screen:
         self._print(f"     lag {lag:>6,} {bar:<{_BAR}} {text}")
 
     def table(self, rows: Sequence[tuple[str, str, bool]]) -> None:
-        """Print a table of promises and measurements, and whether they agree."""
+        """Print a table. Each row consists of a promise, a measurement, and whether they agree."""
         table = Table(width=self._width, show_lines=True)
         table.add_column("promised", ratio=4)
         table.add_column("measured", ratio=5)

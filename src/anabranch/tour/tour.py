@@ -243,8 +243,8 @@ class Tour:
         return self._processes.start(*words)
 
     def _victim(self) -> Process:
-        """Wait until another container can take over, and return the container that has the seat, which will be killed
-        or frozen."""
+        """Wait until a spare container can take over. Return the container that has the seat; the caller will kill or
+        freeze it."""
 
         def ready() -> Process | None:
             status = self._status()

@@ -11,7 +11,7 @@ __all__ = ["EarlyOutput", "EarlyRow"]
 
 
 class EarlyRow(Document, frozen=True, kw_only=True):
-    """A row of a window that a drain emitted before the window was complete."""
+    """A row that a drain emitted for a window before the window was complete."""
 
     partition: int
     offset: int

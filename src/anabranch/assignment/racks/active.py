@@ -34,7 +34,7 @@ class Placement:
 
 
 def place(it: Instance, *, moves_first: bool = False) -> Placement:
-    """Place the stateful tasks so that the stateless tasks can still be balanced, and then the stateless tasks.
+    """Place the stateful tasks, leaving room to balance the stateless tasks; then place the stateless tasks.
 
     Each step finds the least cost and then the fewest moves or, with ``moves_first``, the fewest moves and then the
     least cost.
@@ -156,8 +156,9 @@ def _seats(net: Network, it: Instance, sizes: Whole, containers: Whole) -> Whole
 def _limit(
     net: Network, it: Instance, containers: Whole, sink: Whole, own: Bounds, total: Bounds, later: Whole
 ) -> None:
-    """Bound the number of tasks in each container by ``own``, such that all tasks, with those that are placed
-    ``later``, can still be within the bounds ``total``."""
+    """Bound the number of tasks in each container by ``own``. Also ensure that the tasks ``later`` can still be placed
+    within ``total``, the bounds of each container's number of all tasks.
+    """
     if not len(later):
         net.arcs(containers, sink, own.upper, own.lower)
         return

@@ -53,7 +53,7 @@ class Slopes:
         return cls(left.lower, np.maximum(left.upper, 0), np.maximum(-left.upper, 0), most, weight)
 
     def up_to(self, slope: int) -> Whole:
-        """How many standbys each container can take that cost at most ``slope`` each."""
+        """How many standbys each container can take at a cost of at most ``slope`` each."""
         if slope < 0:
             short = -(-(-(slope // self.weight) + 1) // 2)
             few: Whole = np.clip(self.lower - short + 1, 0, self.most)
@@ -70,7 +70,9 @@ class Slopes:
         return int(((short**2 + over**2 - self.beyond**2) * self.weight).sum())
 
     def least(self, count: int) -> int:
-        """The smallest slope such that the containers can take ``count`` standbys that cost at most this slope each."""
+        """The smallest slope at which the containers can take ``count`` standbys: none of these costs more than the
+        slope.
+        """
         low, high = -1, 1
         while self.up_to(low).sum() >= count:
             low *= 2
@@ -105,8 +107,8 @@ class Slopes:
 
 
 def nearest(slopes: Slopes, count: int) -> Bounds:
-    """The bounds of those loads, of ``count`` standbys in total, that are closest to the containers' shares, if nothing
-    but ``slopes.most`` limits a container.
+    """The bounds of the containers' loads. Loads with ``count`` standbys in total are closest to the containers' shares
+    if and only if they are within these bounds. Nothing but ``slopes.most`` limits a container.
     """
     slope = slopes.least(count)
     return Bounds(slopes.up_to(slope - 1), slopes.up_to(slope))

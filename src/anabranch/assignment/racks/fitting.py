@@ -16,7 +16,7 @@ def fit(
 
     Args:
         copies: how many standbys each task has in these containers.
-        barred: the containers that each task can't have.
+        barred: the containers in which each task can't have a standby.
         loads: how many standbys each container takes. The sum must be that of ``copies``.
     """
     room = dict(loads)

@@ -58,7 +58,7 @@ class Traffic:
         self.tasks, self.racks = np.divmod(self._keys, self._racks)
 
     def of(self, tasks: Whole, racks: Whole) -> Whole:
-        """For each pair of a task and a rack, what the task reads from other racks when it is in this rack."""
+        """For each pair of a task and a rack, how much the task reads from other racks if it runs in this rack."""
         tasks, racks = np.broadcast_arrays(tasks, racks)
         traffic = self.total[tasks]
         if len(self._keys):

@@ -50,7 +50,7 @@ class _Plan:
 @dataclass(frozen=True)
 class _Rules:
     """The balance and the spread that a plan must have: at least those of the sequential plan that the job would have
-    if nothing ran yet. So they don't depend on where tasks run now.
+    if nothing ran yet. So the rules don't depend on where tasks run now.
 
     Attributes:
         slopes: the containers' shares of standbys.

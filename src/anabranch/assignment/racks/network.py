@@ -48,8 +48,8 @@ class Network:
         lower: ArrayLike = 0,
         costs: Sequence[ArrayLike] = (),
     ) -> slice:
-        """Add arcs, with ``costs`` in the order of ``spreads`` (missing ones are 0), and return where their flows are
-        in the result of :meth:`solve`.
+        """Add arcs, with ``costs`` in the order of ``spreads`` (missing ones are 0), and return the slice of the result
+        of :meth:`solve` that contains their flows.
         """
         full = [*costs, *[0] * (len(self._spreads) - len(costs))]
         columns = np.broadcast_arrays(*(np.asarray(each, np.int64) for each in (tails, heads, lower, upper, *full)))
@@ -74,8 +74,9 @@ class Network:
         return _flow(tails, heads, lower, upper, cost, np.concatenate(self._supply))
 
     def tight(self) -> tuple[Whole, Whole] | None:
-        """Lower and upper bounds for all arcs, which exactly the flows of least cost satisfy; None if no flow satisfies
-        the given bounds."""
+        """Lower and upper bounds for all arcs: a flow has the least cost if and only if it is within them. None if no
+        flow satisfies the given bounds.
+        """
         lower, upper, flow = self._in_turn()
         return None if flow is None else (lower, upper)
 
@@ -83,8 +84,9 @@ class Network:
         return [np.concatenate(column) for column in zip(*self._arcs, strict=True)]
 
     def _in_turn(self) -> tuple[Whole, Whole, Whole | None]:
-        """Minimize one cost after another. Returns the lower and upper bounds that exactly the flows of least cost
-        satisfy, and one of these flows (None if no flow satisfies the given bounds)."""
+        """Minimize one cost after another. Returns the lower and upper bounds of :meth:`tight`, and a flow of least
+        cost (None if no flow satisfies the given bounds).
+        """
         tails, heads, lower, upper, *costs = self._columns()
         flow = None
         for cost in costs:

@@ -75,8 +75,8 @@ class Problem(_Record, frozen=True, kw_only=True):
         traffic_cost: the cost of a unit of weight that is read from another rack.
         non_overlap_cost: the cost of a task or standby that moves.
         standby_order: what comes first for standbys: spread (``reliability``) or ``cost``.
-        reliable_standbys: for how many standbys of each task spread comes first; cost does for the others. If this is
-            given, ``standby_order`` is ignored.
+        reliable_standbys: the number of each task's standbys for which spread comes first; for the others, cost comes
+            first. If this is given, ``standby_order`` is ignored.
 
     Raises:
         ConfigError: there is no container; two containers or two tasks have the same name; a task names a partition

@@ -20,9 +20,10 @@ _STANDBY = ("standby", 0)
 
 
 def is_collapsed(it: Instance) -> bool:
-    """Whether a task and all its standbys must be in different places (see :class:`Instance`), so the containers of a
-    place are equivalent: spread comes first for all standbys, there are enough places, and racks and tags don't divide
-    the containers in more than one way."""
+    """Whether the containers of a place (see :class:`Instance`) are equivalent, because a task and all its standbys
+    must be in different places. This is so if spread comes first for all standbys, there are enough places, and racks
+    and tags don't divide the containers in more than one way.
+    """
     first, rest = standby.copies_of(it)
     return not rest and not standby.crosses(it) and first < len(it.rack_of_place)
 
@@ -80,8 +81,9 @@ class Search:
         return np.hstack([actives, rest]), least
 
     def _options(self, row: int, task: int) -> None:
-        """Add the options of a task and its standbys, which exclude each other from containers or, if the containers of
-        a place are equivalent, from places."""
+        """Add the options of a task and its standbys. All of them must use different containers or, if the containers
+        of a place are equivalent, different places.
+        """
         it, on = self.it, int(self.it.on[task])
         old = set(it.standby_on(it.tasks[task]))
         self.constant += min(len(old), self.copies) * self._value(0, 1)

@@ -129,7 +129,8 @@ def movable(it: Instance, tasks: Whole, copies: int) -> int:
 def _warm(it: Instance, tasks: Whole, taken: Whole, copies: int) -> tuple[Whole, Whole, Whole]:
     """The existing standbys in containers that their task hasn't ``taken``, in the form of :attr:`Question.warm`. The
     first ``copies`` standbys in a task's ``standby_on`` have a higher value than its others. So no standby moves if the
-    result of :func:`place` becomes part of the next problem: there, standbys for which spread comes first precede.
+    result of :func:`place` becomes part of the next problem: there, ``standby_on`` begins with the standbys for which
+    spread comes first.
     """
     pairs = [
         (row, container, len(tasks) * copies + 1 + (place < copies))
@@ -179,7 +180,9 @@ def _solve(it: Instance, tasks: Whole, taken: Whole, copies: int, reliable: bool
 
 
 def _gain(it: Instance, taken: Whole) -> Whole:
-    """By row and place, the number of racks and tag values that a standby there adds to a task's spread."""
+    """For each task (a row of ``taken``) and each place, the number of racks and tag values that a standby in this
+    place adds to the task's spread.
+    """
     gain = np.zeros((len(taken), len(it.rack_of_place)), np.int64)
     for values in it.spread_by:
         has = np.zeros((len(taken), int(values.max()) + 1), bool)

@@ -60,13 +60,14 @@ def clone(
 
 
 def note_used(copy: Folder) -> None:
-    """Record that a lane uses a copy, which is therefore never replaced."""
+    """Record that a lane uses a copy. From then on, the copy is never replaced."""
     _unused.discard(copy.uri)
 
 
 def bare(folder: Folder, target: str) -> Folder:
-    """A copy as :func:`clone` makes it, but of the state, only the schemas are copied. The event time with which the
-    lane ended is copied, too."""
+    """Copy a folder as :func:`clone` does, but copy only the schemas of the state. Unlike :func:`clone`, also copy the
+    event time with which the lane ended.
+    """
     names = [name for name in (*ORDER, PROGRESS) if name != _STATE]
     with _copied(folder, target, [*names, *_schemas(folder)]) as copy:
         return copy

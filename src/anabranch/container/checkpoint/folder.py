@@ -96,7 +96,7 @@ class Folder:
         return self._positions(entry)
 
     def batch(self, number: int) -> Batch:
-        """A planned batch, with the positions at which it begins ({} without a plan of the batch before)."""
+        """A planned batch, by its number. Its ``begins`` is {} if the plan of the previous batch is missing."""
         return self.batch_of(number, self.entry(number), self.before(number))
 
     def before(self, number: int) -> Entry | None:
@@ -104,7 +104,7 @@ class Folder:
         return self.entry(number - 1) if self.exists(f"offsets/{number - 1}") else None
 
     def batch_of(self, number: int, entry: Entry, before: Entry | None) -> Batch:
-        """A planned batch, given its entry and that of the batch before."""
+        """The planned batch ``number``, given its entry and the entry of the previous batch (None if there is none)."""
         now = entry.progress() or Progress()
         return Batch(
             number=number,
@@ -178,7 +178,9 @@ class Folder:
         self.tree.write(OUTPUTS, json.dumps(noted), durable=False)
 
     def outputs(self) -> dict[str, Any]:
-        """Where the lane's outputs ended; {} if that isn't known, as when a power cut has left the file empty."""
+        """Where the lane's outputs ended; {} if that isn't known, for example because a power cut has left the file
+        empty.
+        """
         try:
             return self._document(OUTPUTS) if self.exists(OUTPUTS) else {}
         except DamagedError as error:
@@ -211,8 +213,8 @@ class Folder:
         self.tree.write(_BROKEN, json.dumps({"batch": batch}))
 
     def take_back(self) -> None:
-        """Forget the pending batch. Call this only if no part of it was published or can still be published. Its state
-        may stay in the folder; :meth:`clear_broken` removes that from a successor's copy.
+        """Forget the pending batch. Call this only if no part of it was published or can still be published. The
+        batch's state may stay in the folder; :meth:`clear_broken` removes this state from a successor's copy.
         """
         if self.pending:
             name = f"offsets/{self.planned()}"

@@ -110,12 +110,12 @@ class LaneFolders:
         copying.note_used(folder)
 
     def explained(self, failed: Failure) -> Failure:
-        """The failure to report instead of ``failed``. It is ``failed`` itself if ``failed`` doesn't wait for a full
-        disk.
+        """The failure to report instead of ``failed``. If ``failed`` doesn't wait for a full disk, the result is
+        ``failed`` itself.
 
-        Otherwise, it is ``failed`` with one more reason for each disk to which anabranch writes and that is full now,
-        because most errors of full disks name no file. If none is full, it is ``failed.unless_full``, or ``failed`` if
-        that is None.
+        Otherwise, the disks to which anabranch writes are checked, because most errors of full disks name no file. The
+        result is ``failed`` with one more reason for each full disk. If no disk is full, the result is
+        ``failed.unless_full``, or ``failed`` if that is None.
         """
         if failed.awaits != surroundings.DISK.name:
             return failed

@@ -36,7 +36,7 @@ class Kind(enum.Enum):
 
 
 def classify(names: Collection[str]) -> dict[str, Kind]:
-    """The leftovers in a folder in which no process is working.
+    """The leftovers in a folder in which no process is working: the kind of each leftover, by the file's path.
 
     ``names`` are the paths of all files in the folder, relative to it.
     """
@@ -68,7 +68,9 @@ def is_temporary(name: str) -> bool:
 
 
 def _is_of_state_after(name: str, batch: int, *, whole: bool) -> bool:
-    """Whether a file belongs to the state of a batch after ``batch``; with ``whole``, to the state at all."""
+    """Whether a file belongs to the state of a batch after ``batch``. With ``whole``, whether the file belongs to the
+    state of any batch.
+    """
     if whole:
         return name.startswith("state/")
     version, schema = _VERSION.fullmatch(name), _SCHEMA.fullmatch(name)

@@ -53,7 +53,7 @@ class Claim(Document, frozen=True, kw_only=True):
         host: the name of the process's machine, for messages.
         machine: an identifier that is the same for all processes whose process ids can be compared; '' if unknown.
         pid: the id of the process that writes to the folder.
-        started: when that process was started, as the operating system says it; '' if unknown.
+        started: when that process was started, according to the operating system; '' if unknown.
     """
 
     process: str
@@ -287,8 +287,8 @@ class Ownership:
         return f"{number}{_RELEASED}" in self._files.names(_claims(folder))
 
     def _await_end(self, folder: str, claim: Claim | None, unless: Callable[[], bool]) -> str | None:
-        """Wait until it is known that the owner has ended, or has been silent for too long. Returns None if it has
-        ended, otherwise its last sign of life. Raises FencedError or ConflictError like :meth:`take`.
+        """Wait until it is known that the owner has ended, or has been silent for too long. Returns None if the owner
+        has ended, otherwise the owner's last sign of life. Raises FencedError or ConflictError like :meth:`take`.
         """
         said, since = self._sign(claim), self._clock()
         while True:
@@ -309,8 +309,9 @@ class Ownership:
             self._pause(_LOOK_EVERY)
 
     def _yields(self, folder: str) -> bool:
-        """Whether this process gives way to a living owner at once. If two processes have each taken some of the same
-        folders, the one with the alphabetically first folder continues, and the other ends.
+        """Whether this process gives way to a living owner at once. If two processes want the same folders, and each
+        has taken some of them, the process that has taken the alphabetically first folder continues, and the other one
+        ends.
         """
         with self._lock:
             return not any(held < folder for held in self._held)

@@ -62,7 +62,8 @@ class Standbys:
 
     def want(self, copies: Iterable[StandbyOrder]) -> None:
         """Carry out these orders from now on, and no others: keep a standby up to date, leave it as it is, or delete
-        it."""
+        it. An order to delete a standby that this process hasn't maintained has no effect.
+        """
         wanted = {_key(copy): copy for copy in copies}
         with self._lock:
             if wanted == self._wanted:

@@ -20,7 +20,9 @@ log = logs.get_logger()
 
 
 class BatchShrinker:
-    """Plans batches again with fewer rows if they take longer than a transaction may. Used by the lane's own thread."""
+    """Plans batches again with fewer rows if they take longer than a transaction may take. Used by the lane's own
+    thread.
+    """
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt

@@ -227,7 +227,7 @@ def taken_back(lane_folders: LaneFolders, lane: Lane, epoch: int, folder: Folder
     if part of the batch is in an exactly-once output or a table: then the batch isn't forgotten, and must be finished.
 
     Call this only if no query of the lane is running in this process, and no thread can publish anything for it any
-    more. If the process is killed meanwhile, the next one decides again.
+    more. If this process is killed meanwhile, the next process decides again.
     """
     batch = folder.planned()
     crash_points.reach(crash_points.BROKEN, lane.id, batch)

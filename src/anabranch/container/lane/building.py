@@ -93,8 +93,8 @@ class QueryBuilder:
 
     def starting(self, lane: Lane, begins: Offsets) -> Offsets:
         """A lane's start offsets, by whole SSP. An SSP that isn't in ``begins`` starts at its beginning if it belongs
-        to an intermediate stream, or if no lane has read its partition before (``lane.fresh``); otherwise where its
-        ``read`` declares.
+        to an intermediate stream, or if no lane has read its partition before (``lane.fresh``); otherwise where the
+        ``start`` argument of its ``read`` says.
 
         Before offsets of a lane that hasn't run yet are chosen here, systems that know the readers of their streams,
         such as the embedded log, are made to keep all current records of these streams until the lane has read them.
@@ -131,9 +131,9 @@ class QueryBuilder:
                 readers.hold_all(stream, lane.job)
 
     def until(self, lane: Lane) -> Offsets:
-        """The end offsets, by whole SSP, of the inputs of a lane that the job doesn't write itself. Records of open
-        transactions lie before these offsets. For a partition that was added after its stream was looked up, the offset
-        is 0.
+        """The end offsets of a lane's inputs, by whole SSP, except for streams that the job writes itself. Records of
+        open transactions lie before these offsets. For a partition that was added after its stream was looked up, the
+        offset is 0.
 
         The offsets are the same for all lanes of the container: for each stream, the result of the first look-up is
         kept. Thread-safe.

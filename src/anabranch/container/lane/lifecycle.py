@@ -99,7 +99,8 @@ class LifeState:
     Attributes:
         phase: what the lane is doing.
         folder_epoch: the epoch of the lane's folder; 0 as long as the lane has none.
-        attempt: the number of the current attempt, from 1 on.
+        attempt: the number of the current attempt, from 1 on. After a wait for the lane's surroundings, the next
+            attempt has the same number.
         decision: what the coordinator has decided about the batch that the lane was running when it was told to close.
         acknowledged: whether the coordinator knows the lane's folder.
         upstream_ended: whether all lanes that write the lane's inputs have ended.

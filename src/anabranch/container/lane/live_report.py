@@ -55,21 +55,22 @@ class Live:
         return self._load.usual
 
     def ran(self, report: LaneReport, worked: Mapping[tuple[int, int], float]) -> dict[str, Any]:
-        """Record a batch that has ended. Returns the figures to report. ``worked`` says for how many seconds functions
-        worked on each bucket."""
+        """Record that a batch has ended. Returns the fields of the report that change, by name. ``worked`` says for how
+        many seconds functions worked on each bucket."""
         with self._lock:
             self._load.ran(report, monotonic(), worked)
             spent = self._left_off(report)
             return {**self._figures, **self._slowest(worked), "spent": spent, "batch_times": self._times(report, spent)}
 
     def idled(self, report: LaneReport) -> dict[str, Any]:
-        """The figures to report if no batch has ended; {} if they haven't changed."""
+        """Record that no batch has ended since the last call. Returns the fields of the report that change, by name; {}
+        if none change."""
         with self._lock:
             return self._figures if self._load.idled(report, monotonic()) else {}
 
     def applied(self, report: LaneReport, query: LaneQuery | None) -> LaneReport:
-        """The report. If a batch has been running for at least ``_AT_LEAST`` seconds, the batch's progress and the
-        current load are added."""
+        """The given report. If a batch has been running for at least ``_AT_LEAST`` seconds, its progress and the
+        current load are added to the report."""
         at = query.under_way.now if query is not None else None
         now = monotonic()
         if query is None or at is None or at.number <= report.progress.batch or now < at.since + _AT_LEAST:

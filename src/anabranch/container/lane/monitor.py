@@ -87,13 +87,13 @@ class Monitor:
         clock.note_idle(self._attempt.clock, self._idle)
 
     def note_time(self, progress: Progress) -> None:
-        """Store the lane's event time in its folder, because successors may take it over."""
+        """Store the lane's event time (``progress``) in the lane's folder, from which successors can take it over."""
         self._attempt.folder.note_progress(progress, (str(ssp) for ssp in self._attempt.inputs.ssps))
         self.time_noted = True
 
     def note_batch_size(self, *, ends: bool = False) -> None:
-        """Store how many records a batch of the lane can have, if this is known, for later processes and lanes.
-        ``ends`` says whether the lane is ending."""
+        """Store the current limit for the number of records in a batch, if the limit is known, for later processes and
+        lanes. ``ends`` says whether the lane is ending."""
         query = self._attempt.query
         if query is not None and not query.plan.real_time and query.pacer.is_known:
             self._batch_size_store.note(query.pacer.limit, ends=ends)
@@ -137,7 +137,8 @@ class Monitor:
         self.outputs.note(self._attempt.folder)
 
     def _positions_after(self, batch: int) -> Offsets:
-        """The positions after a committed batch; if possible from the query, because remote storage is slow."""
+        """The positions after a committed batch, by whole SSP. They are taken from the query if possible, because
+        reading them from remote storage is slow."""
         query = self._attempt.query
         if query is None or query.plan.real_time:
             return self._attempt.positions()
@@ -151,9 +152,9 @@ class Monitor:
             self.note_batch_size()
 
     def _look_for_idle(self, time: Clock) -> None:
-        """Note in the file with the lane's event time which SSPs are idle. If the attempt ends at fixed offsets
-        (``until``), none counts as idle, because results must not depend on how long the lane takes to reach these
-        offsets.
+        """Note in the file with the lane's event time which SSPs are idle. Does nothing if the attempt ends at fixed
+        offsets (``until``): no SSP counts as idle then, because results must not depend on how long the lane takes to
+        reach these offsets.
         """
         if self._attempt.until is not None:
             return

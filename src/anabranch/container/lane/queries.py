@@ -33,8 +33,7 @@ class Queries:
     """Makes and starts the queries of a lane. Used by the lane's own thread.
 
     Args:
-        outputs_taken: returns whether this process has already taken over the lane's outputs, when it prepared the
-            lane.
+        outputs_taken: returns whether this process took over the lane's outputs when it prepared the lane.
     """
 
     def __init__(
@@ -82,8 +81,8 @@ class Queries:
 
     def make(self) -> LaneQuery:
         """Make the query for the current content of the folder. A pending batch is corrected first: if the clock was
-        set back before the batch was planned, its processing time is changed; if the batch took too long when it last
-        ran, it is planned again with fewer records, if possible.
+        set back before the batch was planned, the batch gets a later processing time; if the batch took too long when
+        it last ran, it is planned again with fewer records, if possible.
         """
         query = self._made()
         self.mend_time(query)
@@ -129,7 +128,8 @@ class Queries:
         self._monitor.take_progress(started)
 
     def begin_with_nothing(self) -> None:
-        """Run a lane's first batch without reading anything. After it, other batches can be planned."""
+        """Run a lane's first batch without reading any records: other batches can be planned only after this one. If
+        another batch has been planned by then, run it too."""
         attempt, query = self._attempt, self._attempt.current
         with one_at_a_time:
             attempt.reporter.update(begun=True, halted="")

@@ -56,7 +56,10 @@ class Reporter:
             batches.failed(self._lane, self._last)
 
     def shown(self, query: LaneQuery | None, state: LifeState) -> LaneReport:
-        """The report for other threads, including the progress of the running batch."""
+        """The report as other threads should see it: once the attempt has ended, the last report; until then, the
+        current one with the progress of the running batch. During a drain, the report also names the message on which a
+        function has been working longest.
+        """
         if state.ended and self._last is not None:
             report, query = self._last, None
         else:

@@ -62,12 +62,12 @@ class LaneRunner:
         until: looks up the offsets at which the lane ends, by whole SSP, in the same thread; None to keep running. See
             :meth:`QueryBuilder.until <anabranch.container.lane.building.QueryBuilder.until>`.
         standstill: decides when the lane must fail because it makes no progress.
-        taken: returns whether this process has already taken over the lane's outputs, when it prepared the lane.
+        taken: returns whether this process took over the lane's outputs when it prepared the lane.
         wake: called when the report contains news for which the container or the coordinator waits.
         drained: called once the lane has drained.
         handover: what the runner needs for the hand-over within this container; by default, there is none.
         trace: records the details of the error with which the lane has failed.
-        life: the lane's life, which all of its attempts here share; by default, a new one.
+        life: the lane's state in this container, which all attempts here share; by default, a new one.
 
     Attributes:
         remedy: what may help, once the lane has failed.
@@ -135,7 +135,7 @@ class LaneRunner:
         self.life.tell(events.Leave(unwanted=True, at_once=at_once))
 
     def prepare_to_close(self) -> None:
-        """Let further batches be brief: the lane will close once its successors are prepared."""
+        """Make further batches brief, because the lane will close once its successors are prepared."""
         query = self.query
         if query is not None and self.life.state.has_query and not query.plan.real_time:
             query.pacer.shorten(BRIEF)
@@ -292,7 +292,8 @@ class LaneRunner:
         return events.LaneEnded()
 
     def _announce(self) -> None:
-        """Announce the last report. If the lane hasn't failed, also commit its positions for tools that show lag."""
+        """Announce the last report. If the lane hasn't failed, also commit its positions to the inputs' systems, for
+        tools that show lag."""
         self._attempt.reporter.wake()
         self._queries.end_analysis()
         if self.life.state.phase is Phase.ENDED:
@@ -321,7 +322,8 @@ class LaneRunner:
             return events.AttemptFailed(another)
 
     def _fail(self, error: Exception) -> Event:
-        """Report a failure, whatever else goes wrong: otherwise, it would go unnoticed."""
+        """Clean up after the error with which the attempt has failed, and report the error. The report is made even if
+        parts of the cleanup fail."""
         attempt = self._attempt
         self._quietly(self._queries.end_analysis)
         if attempt.started is not None:

@@ -31,7 +31,7 @@ class StateReplay:
 
     @property
     def seconds(self) -> float:
-        """The estimated seconds for which a successor that starts now replays changes."""
+        """The estimated seconds for which a successor would replay changes if it started now."""
         return sum(work for _, work in self._work) / self._tasks
 
     def ran(self, batch: CompletedBatch) -> None:

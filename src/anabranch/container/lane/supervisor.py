@@ -93,9 +93,10 @@ class LaneSupervisor:
 
     @property
     def report(self) -> LaneReport:
-        """The lane's report. While the lane waits for its next attempt here, or in a new process in place of this one,
-        the report says that it is starting. If the next attempt will be made by another container, or at the next start
-        of the job, the report says that it has ended and left work unfinished."""
+        """The lane's report. While the lane waits for its next attempt, in this process or in the process that will
+        replace this one, the report says that the lane is starting. If the next attempt will be made by another
+        container, or at the next start of the job, the report says that the lane has ended and left work unfinished.
+        """
         state, report = self._state, self._runner.report
         report = report.changed(
             begun=self._query_has_begun or report.attempt.begun, stalls=self._stalls + self._runner.stalled
@@ -150,7 +151,7 @@ class LaneSupervisor:
         self._runner = self._started_runner(msgspec.structs.replace(wanted.lane, put_aside=aside))
 
     def prepare_to_close(self) -> None:
-        """Let further batches be brief: the lane will close once its successors are prepared."""
+        """Make further batches brief, because the lane will close once its successors are prepared."""
         self._runner.prepare_to_close()
 
     def stop(self, at_once: bool = False) -> None:
@@ -167,8 +168,7 @@ class LaneSupervisor:
 
     def leave(self) -> None:
         """End the lane, like :meth:`stop` without ``at_once``, because the container ends. If the lane has failed and
-        can be tried again, another container gives it its next attempt.
-        """
+        can be tried again, another container makes the next attempt."""
         self._life.tell(Leave(unwanted=False))
 
     def join(self, timeout: float) -> bool:

@@ -93,8 +93,8 @@ class SurroundingsWait:
         before this call, but no longer does.
 
         The wait is over once the lane has committed a batch or has ended, or once it has run for ``_RUNS_WELL`` seconds
-        and has nothing to do. A lane that has run for this time but still has something to do only stops counting as
-        waiting: if it fails before it commits a batch, the same wait continues.
+        and has nothing to do. If the lane has run for this time but still has something to do, it no longer counts as
+        waiting, but the wait isn't over: it continues if the lane fails before it commits a batch.
         """
         if self._wait is None or report.phase not in (LanePhase.RUNNING, LanePhase.ENDED):
             return False

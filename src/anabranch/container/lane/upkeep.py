@@ -68,7 +68,8 @@ class Upkeep:
             self.sample(query)
 
     def sample(self, query: LaneQuery) -> None:
-        """Check a sample of the inputs' keys if the lane is stateful and has no warning yet."""
+        """Check whether a sample of the inputs' keys is in the expected partitions; log and report a warning if it
+        isn't. Does nothing if the lane is stateless or already has a warning."""
         reporter = self._attempt.reporter
         if query.plan.stateful and not reporter.current.warnings:
             reporter.update(warnings=self._attempt.inputs.warnings(query.plan.own))

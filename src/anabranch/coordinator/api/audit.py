@@ -106,7 +106,9 @@ class Audit:
             log.warning("a request isn't in the audit trail", path=requested.path, address=requested.address)
 
     def close(self, within: float = 10.0) -> None:
-        """Write the requests that are still waiting, within ``within`` seconds."""
+        """Write the requests that are still waiting, and stop. Returns after at most ``within`` seconds, even if some
+        requests haven't been written by then.
+        """
         ends = monotonic() + within
         with suppress(queue.Full):
             self._waiting.put(None, timeout=within)

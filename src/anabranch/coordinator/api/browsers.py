@@ -59,7 +59,8 @@ class Names:
         return cls(frozenset(host for host, _ in known), frozenset(_netloc(*each) for each in known))
 
     def has_host(self, host: str, own_address: str | None) -> bool:
-        """Whether a request that arrived at ``own_address`` may address the coordinator by this name."""
+        """Whether a request that arrived at ``own_address`` may address the coordinator as ``host``: this must be one
+        of ``hosts``, ``own_address`` itself, or a name of this machine's loopback interface."""
         return host in self.hosts or host == own_address or _is_loopback(host)
 
 

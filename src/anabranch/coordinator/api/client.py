@@ -52,12 +52,12 @@ class Client(Operations):
     Args:
         url: the coordinator's URL; or the URLs of several coordinators with the same store, separated by commas. The
             client finds the one that leads.
-        timeout: seconds to wait for an answer. To this are added the seconds that a call asks the coordinator to wait,
-            and a minute if the coordinator may have to ask systems.
+        timeout: seconds to wait for an answer. If a call asks the coordinator to wait, the client waits for as many
+            seconds longer; if the coordinator may have to ask systems, for another minute.
         token: the coordinator's token, or a function that looks it up. The function is called again if the token is
             refused, because a token may have been created or replaced meanwhile.
         trust: which certificates to accept and present, from :func:`anabranch.coordinator.api.tls.of_client`. By
-            default, those that certifi's authorities have signed are accepted, and none is presented.
+            default, the client accepts certificates that certifi's authorities have signed, and presents none.
 
     Raises:
         UsageError: ``url`` isn't a coordinator URL, or its port isn't from 1 to 65535.
@@ -230,7 +230,8 @@ def _query(operation: Operation[..., Any], given: Mapping[str, Any]) -> dict[str
 
 
 def _result(operation: Operation[..., Any], answer: bytes) -> Any:
-    """The result in an answer. Several documents arrive as a list, even if the operation returns a dict."""
+    """The operation's result, decoded from an answer. If the operation returns a dict of documents by id, the documents
+    arrive as a list."""
     kind, several = operation.result, get_origin(operation.result)
     if kind is bytes:
         return answer

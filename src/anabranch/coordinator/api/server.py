@@ -359,9 +359,8 @@ def _log(request: Request, status: int, why: str) -> None:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """The response to a request that can't be fulfilled. A GET of something that doesn't exist isn't logged as a
-    refusal, because it is normal: for example, ``anabranch start`` finds out in this way that a job is new.
-    """
+    """The response to a request that can't be fulfilled. If a GET asks for something that doesn't exist, this isn't
+    logged as a refusal, because it is normal: for example, ``anabranch start`` learns from it that a job is new."""
     assert isinstance(error, AnabranchError)
     if request.method != "GET" or not isinstance(error, NotFoundError):
         _log(request, status_of(error), error.what)

@@ -51,7 +51,7 @@ def made(path: Path) -> str:
     the owner have any permissions on the file; in the second case, the new file replaces the old one.
 
     Raises:
-        ConfigError: the file belongs to another user, or can't be created.
+        ConfigError: the file can't be created, or belongs to another user and this process doesn't run as root.
     """
     address.make_folder(path.parent)
     try:

@@ -167,7 +167,8 @@ def check(found: CurrentDeployment) -> None:
 
 
 def plan(found: CurrentDeployment, request: DeployRequest) -> NextDeployment:
-    """The next deployment. Raises the errors of :func:`anabranch.coordinator.jobs.next_deployment.deployed`."""
+    """The next deployment, with the version in ``request``. Raises the errors of
+    :func:`anabranch.coordinator.jobs.next_deployment.deployed`."""
     return next_deployment.deployed(found, request.start, 0, request.drop_state, request.request)
 
 

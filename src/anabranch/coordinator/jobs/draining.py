@@ -52,7 +52,8 @@ def check(job: str, state: DeploymentState, deployment: int, lanes: Iterable[Lan
 
 
 def check_cancellable(job: str, drain: DrainProgress) -> None:
-    """Raises ConflictError if a drain can't be cancelled, because incomplete windows may have been emitted."""
+    """Raises ConflictError if event time has ended for the drain (``drain.last``). Incomplete windows may then have
+    been emitted, so the drain can't be cancelled."""
     if drain.last:
         raise ConflictError(
             f"job {job!r} drains to the end: incomplete windows have been emitted",

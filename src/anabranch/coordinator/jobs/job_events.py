@@ -113,9 +113,8 @@ def of_lane(
     container: str = "",
     mark: MarkKind | None = None,
 ) -> Event:
-    """An event about a lane, which is the subject of the sentence ``what``. If a ``container`` has reported the event,
-    it takes the place of ``who``.
-    """
+    """An event about a lane. ``what`` is the rest of a sentence that begins with "lane" and the lane's id. If a
+    ``container`` has reported the event, it takes the place of ``who``."""
     return Event(
         kind=kind,
         job=lane.job,

@@ -38,7 +38,7 @@ def loaded(
 
     Args:
         settings: the job's settings, if the deployment has no program that contains them.
-        former: the job as this coordinator has served it so far.
+        former: the job as this coordinator has served it so far; None if it hasn't served the job.
     """
     given = (settings or {}) if stored.program is None else stored.program.settings
     revision, changed_at = surroundings.first(), stored.changed_at

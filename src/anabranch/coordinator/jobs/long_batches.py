@@ -13,7 +13,7 @@ _FACTOR = 2
 
 
 class LongBatches:
-    """Remembers which long batches of a job's lanes events have reported. Not thread-safe."""
+    """Remembers which events about long batches have been returned, for the lanes of one job. Not thread-safe."""
 
     def __init__(self) -> None:
         self._next: dict[str, tuple[int, float]] = {}

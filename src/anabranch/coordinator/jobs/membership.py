@@ -151,9 +151,9 @@ class Membership:
 
     @property
     def invalid_heartbeats(self) -> int:
-        """How many invalid heartbeats have come since this coordinator started. Heartbeats and calls of
-        :meth:`holds_seat` are invalid if the process neither has a seat of a served job nor stands by for one.
-        Heartbeats of a process that has its seat under another epoch are also invalid.
+        """How many invalid heartbeats have come since this coordinator started. A heartbeat is invalid if the process
+        has no seat of a served job under the heartbeat's epoch, unless it is told that its job has ended. A call of
+        :meth:`holds_seat` counts, too, if the process neither has a seat of a served job nor stands by for one.
         """
         return self._unseated_beats
 

@@ -139,7 +139,8 @@ def deployed(
 
 
 def _unclosed(stored: DeploymentRecord, lanes: Iterable[Lane]) -> list[Reason]:
-    """The reason why no other version can follow if lanes must be closed with code that isn't stored."""
+    """A list with the reason why no other version can follow: there are lanes to close, but their code isn't stored.
+    Otherwise an empty list."""
     program = stored.any_program
     if program is None or not program.lacks or not open_lanes(lanes):
         return []
@@ -181,8 +182,8 @@ def again(store: Store, job: str, deployment: int) -> StartRequest:
 
 
 def _for_containers(program: Program | None) -> Program | None:
-    """The program of a deployment that ran in one process with its coordinator, for containers. None if code or
-    settings are missing."""
+    """The program with which containers can run the version of a deployment that ran in one process with its
+    coordinator. None if code or settings are missing."""
     return None if program is None or program.lacks else msgspec.structs.replace(program, in_process=False)
 
 

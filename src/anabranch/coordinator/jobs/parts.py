@@ -321,7 +321,8 @@ class Progress:
         )
 
     def decision(self, lane: str) -> BatchDecision | None:
-        """Whether the running batch of a closing lane is expected to be broken off; None if that isn't known."""
+        """The batch that a closing lane was running, and whether it is expected to be broken off; None if this wasn't
+        predicted."""
         loss = None if self.pause is None else self.pause.losses.get(lane)
         return None if loss is None else loss.decision
 

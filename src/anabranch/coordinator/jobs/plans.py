@@ -119,7 +119,8 @@ def check_same(stored: DeploymentRecord, graph: Graph, start: StartRequest) -> N
 
 
 def check_follows(stored: DeploymentRecord, graph: Graph, start: StartRequest, reasons: Sequence[Reason]) -> None:
-    """Like :func:`check_same`, but for another version, which can't continue if there are ``reasons``."""
+    """Raises ConflictError if there are ``reasons`` why the plan in ``start`` can't continue from the stored deployment
+    as another version. The message names the differences, these reasons, and what can be done."""
     if reasons:
         found = differences.described(graph, start.graph, stored.fingerprint, start.fingerprint)
         raise _differs(stored, found, reasons)

@@ -36,8 +36,8 @@ def still_to_read(
     lanes: Collection[Lane], known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
 ) -> Positions | None:
     """The lowest offsets that a job still has to read, according to its open lanes or, if no lane is open, to the lanes
-    without successors; None if there are no lanes. Streams that none of these lanes reads are left out, and so are
-    partitions for which the position of at least one of them is unknown.
+    without successors; None if there are no lanes. Streams that none of these lanes reads are left out. So are
+    partitions that any of these lanes reads from an unknown position.
 
     Args:
         lanes: the lanes of the deployment, and the open lanes of former deployments.

@@ -125,11 +125,11 @@ class RunningJob:
         )
 
     def attempt(self, lane: str) -> int:
-        """How many times a lane's container has started the lane; 1 if there is no report."""
+        """The number of the attempt that is named in the lane's latest report; 1 if there is no report."""
         return self.reports[lane].attempt.number if lane in self.reports else 1
 
     def caught_up(self, lane: str) -> bool:
-        """Whether a lane has ended without being stopped. For a lane that isn't closed: whether it had caught up."""
+        """Whether a lane has ended without being stopped. If the lane isn't closed, it had then caught up."""
         return self.ended(lane) and not (lane in self.reports and self.reports[lane].attempt.stopped)
 
     def followers(self) -> dict[str, list[str]]:

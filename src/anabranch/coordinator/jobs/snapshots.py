@@ -37,9 +37,8 @@ def taken(job: RunningJob, now: float, *, stop_wanted: bool = False) -> Snapshot
 
 
 def _starved(job: RunningJob) -> set[str]:
-    """The lanes that, directly or indirectly, read what failed lanes or their successors write, or continue from failed
-    lanes.
-    """
+    """The ids of the lanes that, directly or indirectly, continue from failed lanes, or read what failed lanes or their
+    successors write."""
     failed = {lane.id for lane in job.lanes if lane.state is LaneState.FAILED}
     if not failed:
         return failed

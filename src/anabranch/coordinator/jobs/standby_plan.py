@@ -38,8 +38,9 @@ def told(
     count: int,
     moving: Mapping[str, Sequence[str]],
 ) -> dict[str, tuple[StandbyOrder, ...]]:
-    """What each process should do with standbys: the orders, sorted by lane, epoch and number, by the process's
-    EXECUTION_ENV_CONTAINER_ID (its *execution*). All processes in ``members`` are included.
+    """What each process should do with standbys, by the process's EXECUTION_ENV_CONTAINER_ID (its *execution*). The
+    orders for a process are sorted by lane, epoch and number. Each process in ``members`` has an entry, even without
+    orders.
 
     Args:
         lanes: all lanes of the job, by id.

@@ -28,7 +28,8 @@ class JobLocks:
 
     @contextmanager
     def taken(self, job: str) -> Iterator[None]:
-        """Take a job's lock, and keep it after the body of ``with`` if the body succeeds."""
+        """Take a job's lock. If the body of ``with`` succeeds, the lock stays held; if the body fails, the lock is
+        released, unless it was already held before."""
         with self._guard:
             taken = self.take(job)
             try:

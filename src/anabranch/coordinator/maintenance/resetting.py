@@ -38,8 +38,8 @@ class Losses:
     """What a job loses by a reset.
 
     Args:
-        is_reset: whether the job has already been reset. (Steps 4 and 5 may still be missing.) The fields below are
-            then empty.
+        is_reset: whether the job has already been reset. (Its entries at the streams that it read, and its folders, may
+            still have to be deleted.) The fields below are then empty.
         inputs: the streams in which the job loses its positions.
         stateful: the operators that lose their state.
         between: the intermediate streams, whose present records won't be read any more.

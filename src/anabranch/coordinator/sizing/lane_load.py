@@ -205,7 +205,9 @@ def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
 
 
 def capacity(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """The records per second that a lane could process with this factor if enough waited; infinite if unknown."""
+    """How many records per second a lane could process with this factor if enough records waited; infinite if
+    unknown.
+    """
     seconds = load.hot * scale(load, factor, seen) + load.rest
     return (1.0 - _OVERHEAD_PART) / seconds if seconds > 0 else math.inf
 

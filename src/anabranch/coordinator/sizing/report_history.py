@@ -42,7 +42,7 @@ class ReportHistory:
 
     @property
     def arriving(self) -> float:
-        """The records per second that arrived recently; 0.0 if unknown."""
+        """The records per second that arrived in the last ``_RECENT`` seconds; 0.0 if unknown."""
         first, last = self._since(_RECENT)
         return max(0.0, (last.ends - first.ends) / (last.at - first.at)) if last.at - first.at >= _FEWEST else 0.0
 

@@ -33,12 +33,12 @@ def put(connection: sa.Connection, job: str, deployment: int, program: Program |
 
 
 def renew(connection: sa.Connection, job: str, fingerprint: Mapping[str, str], own: Program) -> None:
-    """Give deployments of a job the program of another one that differs from them only in the bodies of functions: its
-    code then also closes their lanes. Programs that aren't ``in_process`` stay.
+    """Give the ``own`` program of one deployment to all deployments of the job that differ from it only in the bodies
+    of functions: the program's code then also closes these deployments' lanes. Programs that aren't ``in_process``
+    stay. Nothing is done if ``own`` lacks something.
 
     Args:
-        fingerprint: the fingerprint of the other deployment.
-        own: the program of the other deployment.
+        fingerprint: the fingerprint of the deployment to which ``own`` belongs.
     """
     if own.lacks:
         return
@@ -51,7 +51,7 @@ def renew(connection: sa.Connection, job: str, fingerprint: Mapping[str, str], o
 
 
 def _forget(connection: sa.Connection, replaced: Program) -> None:
-    """Delete the code of a program, unless a deployment still has it."""
+    """Delete the code of a replaced program that was ``in_process``, unless a deployment still has this code."""
     if not (replaced.in_process and replaced.artifact):
         return
     users = sa.select(deployments.c.id).where(deployments.c.program.contains(replaced.artifact))

@@ -338,7 +338,7 @@ class Store:
         return stored
 
     def expel(self, process: ContainerRecord, changed: Sequence[Lane], why: str, at: float, who: str) -> list[Lane]:
-        """Take a process's seat away, and give the ``changed`` lanes the job's next epoch. Returns them as stored."""
+        """Take a process's seat away; the ``changed`` lanes get the job's next epoch. Returns the lanes as stored."""
         with self.writing(seat_lost(process, at, who, why)) as connection:
             epoch = rows.next_epoch(connection, process.job)
             rows.mark_gone(connection, why, containers.c.id == process.id)

@@ -99,8 +99,9 @@ def known_lanes(store: Store, job: str, lane: str = "") -> dict[str, Lane]:
 
 
 def running(store: Store, job: str, number: int | None = None) -> RunningDeployment:
-    """What a container needs to run a deployment or, if its program is ``in_process``, to close its lanes before
-    another deployment follows; without a number, a job's last deployment.
+    """What a container needs to run a deployment; without a number, a job's last deployment. If the deployment's
+    program is ``in_process``, it is what a container needs to close the deployment's lanes before another deployment
+    follows.
 
     Raises:
         NotFoundError: there is no such job or deployment.

@@ -74,9 +74,9 @@ class DeadLetterReader:
 
     def newest(self, job: str, stream: str, wanted: LetterRange) -> DeadLetters:
         """The newest dead letters in one of a job's dead-letter streams: in ``stream`` or, if this is empty, in the
-        stream that comes first by name. If the job has no such stream, the result names none. ``wanted`` says which
-        dead letters to return. If reading takes too long, or they are too large, fewer are returned, and the result is
-        marked as partial.
+        stream that comes first by name. If the job has no dead-letter stream, the result names none. ``wanted`` says
+        which dead letters to return. If reading takes too long, or the dead letters are too large, fewer are returned,
+        and the result is marked as partial.
 
         Raises:
             NotFoundError: there is no such job, stream or partition.
@@ -143,9 +143,8 @@ def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
 
 
 def letter(partition: int, offset: int, row: Mapping[str, Any]) -> DeadLetter:
-    """The dead letter in a record of a dead-letter stream, as :func:`records.to_dicts` returns it. The record's headers
-    contain the origin and the reason.
-    """
+    """The dead letter in ``row``, a record of a dead-letter stream in the form that :func:`records.to_dicts` returns.
+    The record's headers contain the origin and the reason."""
     headers = {each["key"]: each["value"] or b"" for each in row["headers"] or ()}
     ours = {name.removeprefix(_PREFIX): _text(value) for name, value in headers.items() if name.startswith(_PREFIX)}
     return DeadLetter(

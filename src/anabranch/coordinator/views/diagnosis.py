@@ -33,7 +33,7 @@ Rule = Callable[[JobStatus, float, ChangeProgress | None], Iterable[Finding]]
 
 
 def findings(status: JobStatus, at: float, lease: float, change: ChangeProgress | None = None) -> list[Finding]:
-    """What holds a job back: at most ``MOST`` findings, the most severe finding first.
+    """At most ``MOST`` findings: what holds a job back, the most severe first. ``change`` is the change under way.
 
     Args:
         at: the current time, in seconds since 1970.

@@ -43,8 +43,9 @@ class PartitionFilter:
 def partitions(
     job: str, at: float, lanes: Iterable[Lane], reports: Mapping[str, LaneReport] | None, wanted: PartitionFilter
 ) -> Partitions:
-    """The partitions that lanes read. ``reports`` are the latest reports about the lanes, by lane id; None if the job
-    isn't served here. Raises UsageError if ``wanted.sort`` names no column.
+    """The partitions that lanes read: the rows that ``wanted`` selects, and totals that include the rows outside
+    ``wanted.start`` and ``wanted.limit``. ``reports`` are the latest reports about the lanes, by lane id; None if the
+    job isn't served here. Raises UsageError if ``wanted.sort`` names no column.
     """
     column, falling = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
     if column not in COLUMNS:

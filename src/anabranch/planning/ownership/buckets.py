@@ -15,12 +15,11 @@ NEVER = 2**63 - 1
 
 
 def floors(lane: Lane) -> dict[SSP, tuple[int, ...]]:
-    """The offsets from which on the records of each bucket belong to the lane, by whole partition, for each partition
-    that the lane reads and that isn't broadcast.
+    """For each whole partition that the lane reads and that isn't broadcast, the offset of each bucket from which the
+    bucket's records belong to the lane.
 
-    Each tuple has an offset for each bucket, in the order of the buckets; NEVER means that none of the bucket's records
-    belong to the lane. The length of the tuple is the factor to which the buckets belong. It can be above the lane's
-    factor.
+    Each tuple is in the order of the buckets; NEVER means that none of the bucket's records belong to the lane. The
+    length of the tuple is the factor to which the buckets belong. It can be above the lane's factor.
     """
     begun = {position.ssp: position for position in lane.starting}
     parts: dict[SSP, list[tuple[KeyPart, int]]] = {}

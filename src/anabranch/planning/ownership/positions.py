@@ -99,7 +99,9 @@ def overlap(some: Collection[KeyPart], others: Collection[KeyPart]) -> bool:
 
 
 def after(position: Position, factor: int, read: int) -> Position:
-    """The position of an SSP after its partition was read up to the offset ``read``, given its position before."""
+    """The position of an SSP after its partition was read up to the offset ``read``. ``position`` is where the SSP was
+    before, and ``factor`` is the factor to which the SSP's bucket belongs.
+    """
     parts = {part: max(offset, read) for part, offset in parts_of(position, factor)}
     return _position(position.ssp, _part_of(position.ssp, factor), parts)
 

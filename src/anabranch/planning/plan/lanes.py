@@ -122,7 +122,7 @@ def with_dead_letters(
     """The lane with the dead-letter streams that it writes.
 
     Args:
-        aside: for each source that has a dead-letter stream, this stream.
+        aside: the dead-letter stream of each source that has one, by the source's name.
         reports: the sources whose unreadable records this lane writes to their dead-letter streams. If several groups
             read a source, only the lanes of one group do so.
     """
@@ -147,7 +147,7 @@ def _rejects(group: Group, node: Node) -> bool:
 
 
 def _elsewhere(outputs: Iterable[Output]) -> dict[str, str]:
-    """The systems, by stream, of those outputs that aren't in the embedded log."""
+    """The system of each output stream or table that isn't in the embedded log."""
     return {str(o.stream): str(o.system) for o in outputs if o.stream is not None and o.system != DEFAULT_SYSTEM}
 
 

@@ -18,8 +18,9 @@ def task_numbers(stage: StageModel, factor: int) -> dict[SSP, int]:
 
 
 def numbers_of(tasks: Iterable[Task], ssps: Iterable[SSP], factor: int) -> dict[str, int]:
-    """For each whole SSP, in text form, that these SSPs are part of, the number of the task (at factor 1) that reads
-    it."""
+    """The number of the task (at factor 1) that reads each partition of ``ssps``, by whole SSP in text form. ``factor``
+    is the factor of ``tasks``.
+    """
     found = {(ssp.system, ssp.stream, ssp.partition): task.index // factor for task in tasks for ssp in task.ssps}
     read = dict.fromkeys(wholes(ssps))
     return {str(whole): found[whole.system, whole.stream, whole.partition] for whole in read}

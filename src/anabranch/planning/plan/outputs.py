@@ -31,7 +31,7 @@ def output(
     around: Surroundings,
     counts: Mapping[str, int],
 ) -> Output:
-    """The output that a sink writes. ``counts`` are the partition counts of the job's inputs."""
+    """The output that a sink writes. ``counts`` are the partition counts of the streams that the job's stages read."""
     if not is_stream(sink):
         return Output(operator=sink.name, stage=stage.id, promise=AT_LEAST_ONCE)
     stream = stages.stream_of(graph, sink)

@@ -47,8 +47,8 @@ class Output(Document, frozen=True, kw_only=True):
 
     Attributes:
         stream: the name of the stream or, for a table, of the output; None for a ``foreach_batch``.
-        partitions: the partition count of the stream, with which it is created if it doesn't exist; without meaning for
-            other outputs.
+        partitions: the partition count of the stream. If the stream doesn't exist, it is created with this count. For
+            other outputs, the number means nothing.
         dead_letters: whether the output is a dead-letter stream. If so, ``operator`` is the source of its records.
     """
 

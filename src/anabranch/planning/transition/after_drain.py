@@ -78,9 +78,9 @@ def continuing(
 
     A planned stage gets the tasks of a drained stage, in the same seats, if operators of the planned stage keep state,
     all of this state is from that drained stage, and the drained stage has the same grouper and the same inputs.
-    Partitions that were added since then are left out; a later expansion puts them into the tasks that have the state
-    of their keys. All other stages stay as planned. If the plan has another factor or other seats than the drained
-    deployment, nothing is changed.
+    Partitions that the drained stage didn't have are left out; a later expansion puts them into the tasks that have the
+    state of their keys. All other stages stay as planned. If the plan has another factor or other seats than the
+    drained deployment, nothing is changed.
 
     Args:
         model: the model as planned.
@@ -115,7 +115,9 @@ def continuing(
 def _as_drained(
     stage: StageModel, planned: Sequence[Lane], former: JobModel, kept: Mapping[str, Sequence[Lane]]
 ) -> tuple[StageModel, StageModel | None]:
-    """A planned stage and, if it gets the tasks of a stage that was drained, that stage; otherwise None."""
+    """A planned stage with the tasks that it gets from a drained stage, and this drained stage; or the planned stage
+    unchanged, and None.
+    """
     groups = {lane.group for lane in planned if lane.stage == stage.stage}
     names = {lane.stage for group in groups & kept.keys() for lane in kept[group]}
     alike = (stage.grouper, set(stage.inputs))

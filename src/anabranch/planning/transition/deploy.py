@@ -104,7 +104,8 @@ def lanes_of_groups(
     """The lanes of all groups of a model, each with its predecessors among the ``former`` lanes; see :func:`deployed`.
 
     Args:
-        templates: for each group, lanes that say what the group's lanes do. Their number and their tasks don't count.
+        templates: for each group, lanes that say what the group's lanes do. The number of templates, and their tasks,
+            don't matter.
         former: the lanes from which the new lanes continue. If empty, the new lanes have no predecessors.
         tasks: the tasks of each seat, by stage.
 

@@ -18,8 +18,8 @@ _NOWHERE = -1
 
 
 def never_begun(lane: Lane, why: str) -> Lane:
-    """A lane that has never run, closed such that its successors begin where the lane itself would have begun. ``why``
-    is stored as the lane's error.
+    """A lane that has never run, as a closed lane whose successors begin where the lane itself would have begun.
+    ``why`` becomes the lane's error.
 
     Raises:
         StateError: the lane may have run, or its start offsets aren't known.
@@ -98,8 +98,8 @@ def _completed(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
 
 
 def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
-    """The furthest offsets at which any of the lanes ``before`` ended, for those SSPs of ``lane`` whose partitions at
-    least one of these lanes has read.
+    """The highest offset at which any of the lanes ``before`` ended, for each SSP of ``lane`` that is in a partition
+    that at least one of the lanes ``before`` has read.
     """
     reached: dict[SSP, int] = {}
     for each in before:
@@ -113,9 +113,9 @@ def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
 def _in_place_of(before: Sequence[Lane], lane: Lane) -> Lane:
     """The lane ``lane``, if necessary with what it takes over from a predecessor that did nothing.
 
-    If the lane isn't ``afresh``, and its only predecessor (``before``) has no folder, the lane takes over the
-    predecessor's ``drained``; its ``rewind``, unless the lane has one; and, if the lane is stateful, its ``afresh``.
-    Otherwise, the lane is returned unchanged.
+    If the lane isn't ``afresh``, and its only predecessor (``before``) has no folder, the lane takes over some of the
+    predecessor's attributes: ``drained``; ``rewind``, unless the lane has one; and, if the lane is stateful,
+    ``afresh``. Otherwise, the lane is returned unchanged.
     """
     if lane.afresh or len(before) != 1 or before[0].folder_epoch:
         return lane
@@ -126,8 +126,8 @@ def _in_place_of(before: Sequence[Lane], lane: Lane) -> Lane:
 
 
 def _unread(lane: Lane, before: Iterable[Lane], new: Callable[[Lane], Iterable[SSP]]) -> list[SSP]:
-    """Those partitions of a lane that were new for a predecessor, and that no predecessor with any of the lane's keys
-    has read. ``new`` returns a lane's new partitions.
+    """The partitions of a lane that were new for a predecessor, and that no predecessor with any of the lane's keys in
+    the partition has read. ``new`` returns a lane's new partitions.
     """
     mine = _parts(lane)
     unread = [(each, _never_read(each)) for each in before]
@@ -165,8 +165,8 @@ def _begin(lane: Lane, ssp: SSP, former: Former) -> Position:
 
 
 def _left(lane: Lane) -> dict[SSP, list[FormerPosition]]:
-    """The final positions of a closed lane, by whole partition, without broadcast partitions and those that the lane
-    never read.
+    """The final positions of a closed lane, by whole partition. Broadcast partitions, and partitions that the lane
+    never read, are left out.
 
     Each partition has a position for each bucket that the lane had. But if the lane had all buckets, and read all of
     them up to the same offset, the partition has a single position.

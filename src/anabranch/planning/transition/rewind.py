@@ -41,8 +41,8 @@ def rewound(
     Args:
         to: the next offset to read, by whole SSP in text form. Other SSPs of input streams, and SSPs that aren't read
             up to this offset yet, continue where they are.
-        state: what to do with the state of the operators downstream of these SSPs: "keep" adds the repeated records to
-            it, and "clear" lets the operators begin without state. None if there is no such state.
+        state: what to do with the state of the operators that get the repeated records: "keep" adds the records to the
+            state, and "clear" lets the operators begin without state. None if no such operator has state.
 
     Raises:
         UsageError: there is state, but ``state`` is None; or the state can't be cleared because it also depends on

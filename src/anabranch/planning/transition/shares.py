@@ -108,11 +108,12 @@ def shares_of(
 def _owners(
     lanes: Sequence[Lane], factor: int
 ) -> Callable[[Sequence[SSP], Mapping[int, Collection[int]]], tuple[Lane, ...]]:
-    """A function that takes the SSPs and the parts of tasks that a new lane will own (as buckets at ``factor``), and
-    returns those of ``lanes`` that own any of them.
+    """A function that finds the predecessors of a new lane: given the SSPs and the parts of tasks that the new lane
+    will own (as buckets at ``factor``), it returns the lanes among ``lanes`` that own any of these.
 
     Normally, only SSPs count, because a stateless stage's tasks can get other numbers when a stream grows. But each
-    task reads a broadcast input up to an offset of its own, so if there is such an input, parts of tasks count, too.
+    task reads a broadcast input up to an offset of its own, so if there is a broadcast input, parts of tasks count,
+    too.
     """
     by_task = bool(lanes[0].broadcast)
     found: dict[int, dict[tuple[object, int], list[int]]] = {}

@@ -209,8 +209,8 @@ def _in_order(parts: list[_Part]) -> pa.RecordBatch:
 
 
 def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
-    """The bucket of each row, from the hidden column. If the column has none for a row, the bucket is computed from the
-    row's key or, if the key is null, from the row's offset.
+    """The bucket of each row, from the hidden column. If this column has no bucket for a row, the bucket is computed
+    from the row's key or, if the key is null, from the row's offset.
     """
     fields = "key", "offset", "bucket"
     keys, offsets, given = (pc.struct_field(rows.column(meta_column.NAME), name).to_pylist() for name in fields)

@@ -108,7 +108,7 @@ def awaits(function: Callable[..., Any]) -> bool:
 
 
 def overdue(seconds: float) -> str:
-    """The error text for a message that takes a function more than ``seconds``."""
+    """The error text for a message on which a function has worked for more than ``seconds`` seconds."""
     return f"the function worked on it for more than {seconds:g} s: [job] message_timeout"
 
 
@@ -212,8 +212,8 @@ class Evaluator:
         return await called if isinstance(called, Awaitable) else called
 
     def _several(self, returned: Any) -> list[Any]:
-        """Copies of the rows. Each row is copied before the next one is requested, because only then can user code
-        change it."""
+        """Copies of the rows that a call has returned. Each row is copied before the next row is requested, because
+        user code that makes the next row can change earlier rows."""
         if type(returned) is not list:
             check_awaited(returned)
             if isinstance(returned, dict | str | bytes) or not isinstance(returned, Iterable):

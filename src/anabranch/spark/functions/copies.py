@@ -31,7 +31,7 @@ def copied(value: Any) -> Any:
     """A copy of a value, with copies of the values inside; immutable values are returned as they are.
 
     Raises:
-        UnknownTypeError: the value, or a value inside it, is of another type than Python's usual ones.
+        UnknownTypeError: the value, or a value inside it, has a type that this function can't copy.
     """
     kind = type(value)
     if kind in _USUAL:

@@ -36,7 +36,7 @@ _DEPTH = 100
 
 
 class _Repr(reprlib.Repr):
-    """Computes a shortened ``repr`` without the whole text of a large value."""
+    """Computes the shortened ``repr`` of a value, without making the whole text of a large value first."""
 
     def repr_bytes(self, value: bytes, level: int) -> str:
         return repr(value) if len(value) <= _SHORT else f"{value[: _SHORT // 2]!r}… ({len(value)} bytes)"

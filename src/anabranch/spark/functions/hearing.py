@@ -71,8 +71,8 @@ class Listener:
 
     Args:
         host: the address to which workers connect.
-        bind: further addresses. The listener listens on the first address of ``bind``, and then ``host``, that belongs
-            to this machine or, if none does, on all addresses of the machine.
+        bind: further addresses. The listener tries these addresses, and then ``host``, and listens on the first that
+            belongs to this machine. If none does, it listens on all addresses of the machine.
 
     Raises:
         OSError: no socket can be opened.
@@ -141,8 +141,8 @@ class Listener:
                 task.counts |= {(each.task, each.source, each.partition, each.bucket): each for each in told.counts}
 
     def cancel(self, run: str) -> None:
-        """Make the Python workers exit that are working on tasks of a query's run. Call this once Spark has cancelled
-        the run's tasks, or doesn't need their results.
+        """Make the Python workers that are working on Spark tasks of a query's run exit. Call this once Spark has
+        cancelled these Spark tasks, or doesn't need their results.
         """
         with self._lock:
             self._cancelled[run] = None

@@ -189,8 +189,8 @@ def _told(status: int) -> str:
 
 
 class Host:
-    """Starts the processes that run user code. Each process calls ``open_service`` once, and answers requests with the
-    resulting service. Raises RuntimeError if the processes can't load the job's functions.
+    """Starts the processes that run user code. Each process calls ``open_service`` once, and passes all requests to the
+    service that this call returns. Raises RuntimeError if the processes can't load the job's functions.
     """
 
     def __init__(self, open_service: Callable[[], Service]) -> None:
@@ -362,7 +362,7 @@ def _tried_again(row: pa.RecordBatch, nothing: pa.RecordBatch, at: int, ask: _As
 
 
 def killed(how: str) -> str:
-    """The error text for a message that kills processes, the last of which ended as ``how`` says."""
+    """The error text for a message that kills processes. ``how`` says in words how the last process ended."""
     return f"the worker died on it {TRIES} times: {how}"
 
 

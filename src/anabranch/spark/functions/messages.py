@@ -34,7 +34,7 @@ def send(to: socket.socket, message: object) -> None:
 
 
 def receive(source: socket.socket, seconds: float | None = None) -> Any:
-    """The next message. ``seconds`` says how long to wait for the beginning of the message; None: without a limit.
+    """The next message. ``seconds`` says how long to wait for the beginning of the message; None for no limit.
 
     Raises:
         Closed: the other process has ended before it sent a complete message.

@@ -69,7 +69,7 @@ _SIMPLE = (
 
 def converter(what: str, declared: str, kind: DataType) -> Convert:
     """A function that converts values of the type ``kind``; None stays None. If a value isn't of this type, the
-    function raises a TypeError, or for a few types that PySpark checks, such as ``variant``, a PySpark exception.
+    function raises a TypeError or, for a few types that PySpark checks, such as ``variant``, a PySpark exception.
 
     Args:
         what: what has the type, for messages, such as ``state 'last'``.
@@ -105,7 +105,7 @@ def _description(wrong: Wrong) -> str:
 
 
 def _known(kind: DataType) -> DataType | None:
-    """The type, with texts of limited length as plain strings; None if the type must be left to PySpark's own check."""
+    """The type, with ``char`` and ``varchar`` types replaced by ``string``; None if only PySpark can check the type."""
     match kind:
         case CharType() | VarcharType():
             return StringType()

@@ -189,8 +189,8 @@ class LocalTurns:
 
 
 class _Writes:
-    """The changes that the worker is to make to a key's states and timers after the turn. Each is noted as the name of
-    a state (:data:`_TIMERS` for timers), a method, and the method's arguments.
+    """The changes that the worker must make to a key's states and timers after the turn. Each change is noted as the
+    name of a state (:data:`_TIMERS` for timers), a method, and the method's arguments.
     """
 
     def __init__(self) -> None:

@@ -49,7 +49,8 @@ class CallSettings:
             this limit applies only when the function is isolated, which means that other processes call it.
         busy: called at the end of each Spark task, unless the Spark task fails, with the seconds that the function has
             worked on each bucket (at factor 1, on each task).
-        line: where workers report their progress; None: nowhere. See :mod:`anabranch.task_progress.meters`.
+        line: the address to which workers report their progress; None if they don't report it. See
+            :mod:`anabranch.task_progress.meters`.
         inputs: the streams by source number, for messages.
     """
 
@@ -157,8 +158,8 @@ def rejecting(fault: str, errors: Sequence[str], label: str, on_error: Rejecting
     """A function for ``mapInArrow`` that rejects the rows with a fault, and returns the other rows.
 
     Args:
-        fault: the name of the column with the fault's number, which the function drops. 0 stands for a row without a
-            fault, 1 for the first of ``errors``, and so on.
+        fault: the name of the column with the number of each row's fault: 0 for a row without a fault, 1 for the first
+            of ``errors``, and so on. The function drops this column.
         errors: the error text for each fault.
         label: the operator's name in messages.
         on_error: returns the object that receives the rejected rows.

@@ -59,8 +59,8 @@ def parsed(data: bytes) -> ClassFile:
 
 
 def _constants(data: bytes) -> tuple[dict[int, str], dict[int, int], int]:
-    """The texts in the constant pool, by the number of the entry; for the entry number of each class, the entry number
-    of the class's name; and the position where the pool ends.
+    """Reads the constant pool. Returns the texts by entry number; the entry number of each class's name, by the class's
+    entry number; and the position at which the pool ends.
     """
     texts: dict[int, str] = {}
     classes: dict[int, int] = {}

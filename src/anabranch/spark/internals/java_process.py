@@ -19,8 +19,8 @@ _PARENT = os.getppid()
 
 
 class _Started:
-    """The process that ``launch_gateway`` has started, as an attribute of PySpark's gateway. (With spark-submit,
-    PySpark doesn't start a Java process.)
+    """A part of the surface: PySpark's gateway has, as an attribute, the process that ``launch_gateway`` has started.
+    (With spark-submit, PySpark doesn't start a Java process, and nothing is missing.)
     """
 
     def missing(self, spark: SparkSession) -> str:

@@ -74,7 +74,7 @@ log = logs.get_logger()
 
 
 def look(spark: SparkSession) -> list[Probe]:
-    """For each surface, whether a session's Spark has the surface and it works as expected."""
+    """For each surface, whether a session's Spark has the surface, and whether the surface works as expected."""
     return [each.probe(spark) for each in SURFACES]
 
 

@@ -60,8 +60,8 @@ def end(
     :data:`STOPS_WITHIN` seconds, until no batch is being planned.
 
     ``stop()`` would interrupt a running batch. So this function calls ``stop()`` only if the query waits for its next
-    trigger, if ``hurry`` returns true, or if the query doesn't end within :data:`STOPS_WITHIN` seconds in which no
-    batch is being written.
+    trigger, if ``hurry`` returns true, or if the query still runs although no batch has been written for
+    :data:`STOPS_WITHIN` seconds.
 
     If this Spark lacks the surface, this function only calls ``stop()``: as soon as no batch is being written, or
     ``hurry`` returns true.

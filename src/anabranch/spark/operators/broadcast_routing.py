@@ -60,9 +60,8 @@ class BroadcastRouting:
         return rows.select(*[F.col(name) for name in records.columns], *given)
 
     def first(self) -> Column:
-        """A condition that is true for the records that this lane must reject if they are unreadable: those in the
-        lane's buckets of the task :data:`FIRST`, from the start offsets of these buckets on. So no other lane rejects
-        them.
+        """A condition that is true for the records that this lane, and no other, must reject if they are unreadable:
+        the records in the lane's buckets of the task :data:`FIRST`, from each bucket's start offset on.
         """
         known = {ssp.partition: broadcasts.floors(self.lane, ssp, FIRST) for ssp in self.ssps}
         if all(at == NEVER for each in known.values() for at in each):

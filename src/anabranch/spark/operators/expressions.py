@@ -1,4 +1,6 @@
-"""Judges from the text of an SQL expression which columns it may use. In doubt, an expression may use a column."""
+"""Judges from the text of an SQL expression which columns the expression may use. If in doubt, it says that the
+expression may use a column.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def names(expression: str, column: str) -> bool:
 
 def has_star(expression: str) -> bool:
     """Whether an expression may contain a star that stands for columns, such as ``*``, ``s.*`` or ``struct(*)``: a star
-    that is no multiplication, and isn't in ``count(*)``.
+    that isn't a multiplication sign, and isn't in ``count(*)``.
     """
     text = _COUNT.sub("count(1)", _QUOTED.sub("''", expression))
     if "*" not in text:

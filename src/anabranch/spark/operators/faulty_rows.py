@@ -36,8 +36,8 @@ class Fault:
 
 
 def without(frame: DataFrame, what: str, faults: Sequence[Fault], inputs: Mapping[int, str]) -> DataFrame:
-    """The DataFrame without the rows that have any of the faults. When Spark computes it, each row that is left out
-    goes to ``by`` of one of its faults, or fails the lane if this is None.
+    """The DataFrame without the rows that have any of the faults. When Spark computes the result, each row that is left
+    out goes to the ``by`` of one of the row's faults; if that ``by`` is None, the row fails the lane.
 
     Faults with the same ``by`` are handled in one step, because each receiver writes once in a Spark task.
 

@@ -89,15 +89,15 @@ class Context:
         functions: the functions of the job, by node.
         keys: the key columns after each node.
         times: the event-time column after each node.
-        changed: those nodes of the stage whose results may have keys or event times that a function has changed.
+        changed: the nodes of the stage whose results may have keys or event times that a function has changed.
         on_error: receives rows that can't be processed. If it is None, such a row fails the lane.
-        on_null_key: the same for rows with a null key that reach state or a shuffle inside the query.
+        on_null_key: like ``on_error``, for rows with a null key that reach state or a shuffle inside the query.
         on_late: receives late rows that become dead letters.
         watermarked: adds the lane's watermark to a DataFrame. Gets the event-time column, and how many ms to subtract
             from the watermark.
         following: adds the same watermark to another DataFrame of the same operator.
         shuffle_partitions: the number of Spark tasks after a shuffle inside the query.
-        own_state: a condition that is true for rows of state that belong to the lane's own tasks; None if all rows do.
+        own_state: a condition that is true for rows from state of the lane's own tasks; None if there are no others.
         own_tasks: the lane's own tasks, by number, with their buckets; None if all tasks in the state are the lane's.
         table: returns the current table of a ``join_table``.
     """
@@ -372,7 +372,7 @@ def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> 
 
     If a function of the job may have changed keys or event times in this stage, ``on_null_key`` and ``on_error`` say
     whether the other rows are rejected here or fail the lane. If not, the sources have already left out records without
-    an event time, so only rows with a null key remain. They fail the lane if ``on_null_key`` is "fail". Otherwise, they
+    an event time, so all other rows have a null key. If ``on_null_key`` is "fail", they fail the lane. Otherwise, they
     are only left out here, and :class:`anabranch.spark.query.rejections.Rejections` rejects their records.
 
     Args:

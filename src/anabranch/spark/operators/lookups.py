@@ -101,8 +101,8 @@ def load(
 
     Args:
         records: given a stream's name and the session, returns the stream's full name and its records.
-        fails: whether, if the table is a stream, using the table fails when the latest record of a key is unreadable.
-            If false, unreadable records are skipped.
+        fails: if the table is a stream, whether an unreadable record that is the latest of its key makes the use of the
+            table fail. If false, unreadable records are skipped.
 
     Raises:
         GraphError: the function didn't return a table, or the declaration of a stream or of files as a table is wrong.

@@ -60,7 +60,9 @@ class CheckpointSync:
 
 
 def _last_of_logs(files: Mapping[str, set[str]]) -> set[str]:
-    """The file of the last batch in each log, and its checksum. ``files`` are the checkpoint's files by folder."""
+    """The paths, for each log, of the last batch's file and of the file with its checksum. ``files`` are the
+    checkpoint's files by folder.
+    """
     last: set[str] = set()
     for folder, paths in files.items():
         numbers = [int(name) for name in map(os.path.basename, paths) if name.isdecimal()]

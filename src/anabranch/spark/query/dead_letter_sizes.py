@@ -25,12 +25,11 @@ _HEADERS = RECORD_SCHEMA.get_field_index("headers")
 
 
 def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of dead letters, with each dead letter that is larger than ``limit`` bytes cut. Dead letters
-    keep their order.
+    """Yield the batches of dead letters in order, after cutting each dead letter that is larger than ``limit`` bytes.
 
-    The value of a large dead letter is cut, and another header says how long the value was. If the dead letter would be
-    too large even without its value, all headers but anabranch's are removed, and the key is cut to ``limit / 4``
-    bytes.
+    The value of a large dead letter is cut, and an additional header says how long the value was. If the dead letter
+    would be too large even without its value, all headers but anabranch's are removed, and the key is cut to
+    ``limit / 4`` bytes.
     """
     for batch in letters:
         sizes = np.zeros(0) if math.isinf(limit) else sizes_of(batch)

@@ -2,8 +2,8 @@
 Python workers write dead letters as a part of the batch's output.
 
 A dead letter is the record itself (key, value, headers and timestamp), cut if it is too large, with further headers:
-the error, the operator, the record's origin and the job. A rejected row that doesn't come from a single record becomes
-a dead letter whose value is the row as JSON, and which has no headers for an origin.
+the error, the operator, the record's origin and the job. If a rejected row doesn't come from a single record, the dead
+letter's value is the row as JSON, and there are no headers for an origin.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class WorkerDeadLetters:
     Attributes:
         streams: the stream of each source, by the source's number.
         systems: the system of each stream.
-        letters: where the dead letters of each stream's records go. Dead letters of rows from state, and of streams
-            without an entry, go where those of the alphabetically first stream in ``letters`` go.
-        operators: each operator's name in slots, by its name in messages.
+        letters: where dead letters go, by the stream from which the records come. The alphabetically first entry also
+            applies to rows from state, and to streams without an entry.
+        operators: each operator's name in slots, by the operator's name in messages.
         slots: the names of the lane's slots; a slot's number is its index.
         said: the accumulator through which Spark tasks report to the driver.
-        gathers: whether Spark tasks only report the records that they reject, so that :func:`put` writes the dead
-            letters. This is necessary if several Spark tasks may reject the same record of a broadcast input, or may
-            reject records of the same slot where a slot can be written by only one Spark task.
+        gathers: whether Spark tasks only report the records that they reject, and :func:`put` later writes the dead
+            letters. This is necessary if several Spark tasks may reject the same record of a broadcast input, or
+            records of the same slot, and only one Spark task can write this slot.
     """
 
     job: str
@@ -97,7 +97,7 @@ class WorkerDeadLetters:
 @dataclass
 class Rejects:
     """Collects the records that an operator rejects in one Spark task, or only counts them if ``keep`` is false.
-    :meth:`close` writes the dead letters, or only reports them to the driver.
+    :meth:`close` writes the dead letters or, if ``aside.gathers`` is true, only reports the records to the driver.
 
     Several threads may call :meth:`add` at the same time."""
 
@@ -185,7 +185,7 @@ class Rejects:
     def letters_of(
         self, records: Iterator[Records], stream: str, partition: int, errors: Mapping[int, str]
     ) -> Iterator[pa.RecordBatch]:
-        """The dead letters for records of a partition. ``errors`` has their errors, by offset."""
+        """The dead letters for ``records`` of a partition. ``errors`` has the error text of each record, by offset."""
         for offsets, batch in records:
             held = batch.column(_HEADERS).to_pylist()
             told = []
@@ -224,10 +224,10 @@ def _values(row: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _identity(source: int, errors: Mapping[int, str], derived: Iterable[_Derived]) -> bytes:
-    """A digest of what a Spark task has rejected from one partition. The error texts have no influence on it. So a
-    repeated Spark task gets the same digest again, and two Spark tasks that reject the same records get equal digests.
-    But two rows that don't come from a single record may be equal without being the same row, so a digest that covers
-    such rows includes the number of the Spark task, and the source.
+    """A digest of what a Spark task has rejected from one partition, without the error texts. A repeated Spark task
+    gets the same digest again, and two Spark tasks that reject the same records get equal digests. But if a Spark task
+    rejects rows that don't come from a single record, the digest also covers the Spark task's number and the source,
+    because such rows may be equal without being the same row.
     """
     rows = sorted((offset, key or b"", key is None, value) for offset, key, value, _ in derived)
     content = sorted(errors), rows, (task_number(), source) if rows else None
@@ -235,9 +235,10 @@ def _identity(source: int, errors: Mapping[int, str], derived: Iterable[_Derived
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """What an operator has rejected from one partition: in one Spark task or, in a result of :func:`gathered`, in all.
-    ``errors`` has the errors of records, by offset, and ``derived`` the rows that don't come from a single record. For
-    ``identity``, see :func:`_identity`; it is empty in results of :func:`gathered`.
+    """What an operator has rejected from one partition in one Spark task. In a result of :func:`gathered`, what the
+    operator has rejected in all Spark tasks. ``errors`` has the error text of each record, by offset; ``derived`` has
+    the rows that don't come from a single record. For ``identity``, see :func:`_identity`; it is empty in results of
+    :func:`gathered`.
     """
 
     operator: str
@@ -300,8 +301,8 @@ def heard(aside: WorkerDeadLetters) -> TaskReports:
 
 
 def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
-    """Write, as dead letters, what Spark tasks have reported as rejected since the last call. Each slot is written by a
-    single Spark task."""
+    """Write the dead letters for what Spark tasks have reported as rejected since the last call. A single Spark task
+    writes all dead letters of a slot."""
     said: list[Any] = aside.said.value
     told = [each for each in said if isinstance(each, Rejected)]
     if not told:

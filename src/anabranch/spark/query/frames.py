@@ -115,7 +115,9 @@ class LaneFrames:
         return both.where(f"if(spark_partition_id() >= 0, {meta_column.NAME} is not null, false)")
 
     def _following(self, frame: DataFrame, column: str, behind: int) -> DataFrame:
-        """Another DataFrame of the same operator, with the same watermark."""
+        """The right side of a join with the same watermark as the left side, which got it from :meth:`_watermarked`.
+        For ``column`` and ``behind``, see there.
+        """
         return (
             joining.followed(frame, column) if self.sources.has_event_time else self._watermarked(frame, column, behind)
         )

@@ -93,8 +93,8 @@ class Gate:
                 batch runs again.
 
         Returns:
-            the step that may have made a part of the batch visible, so that the gate stays open; empty if the gate is
-            now shut.
+            empty if the gate is now shut. If the gate stays open, the step that may have made a part of the batch
+            visible.
         """
         with self._lock:
             seen = [each.what for each in self._seen if each.exact or not duplicates]

@@ -30,15 +30,15 @@ class CompletedBatch:
         rows: the number of records that the batch has read.
         seconds: the sum of the durations of the batch's steps. (Spark's total includes the time for which the query was
             held.)
-        late_groups: how many groups of late rows Spark dropped, if the query has an ``agg``, or how many late rows, if
-            it has a ``join``.
+        late_groups: the late rows that Spark dropped: for an ``agg``, the number of their groups; for a ``join``, the
+            number of rows.
         state_rows: the number of rows of state after the batch.
         ended: when the batch ended, in seconds since 1970.
         state_bytes: the size of the state's files after the batch.
         state_changes: how many rows of state the batch has changed or removed.
         replay_seconds: for how long, summed over all Spark tasks, the batch has replayed changes to load the state.
-        snapshot: the smallest of the versions of the state partitions' last snapshots by this query; 0 if a state
-            partition has no snapshot, and None if this isn't known.
+        snapshot: the oldest version among the last snapshots that this query made of each state partition; 0 if some
+            state partition has no such snapshot, and None if this isn't known.
     """
 
     number: int

@@ -102,8 +102,8 @@ class LaneTime:
         return any(end > first for first, end in ranges)
 
     def _newest(self, batch: Batch) -> int:
-        """The time at which the last record was read or, if this isn't known after a restart, at which the batch was
-        planned.
+        """When the last batch that read any records was planned, in Unix ms. This is ``batch`` itself if it reads
+        records, or if an earlier batch isn't known after a restart.
         """
         assert self.path is not None
         before = clock.read(self.path)

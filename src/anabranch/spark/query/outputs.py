@@ -87,9 +87,9 @@ class LaneOutputs:
         return sum(":" not in slot for slot in self.plan.lane.slots) if self.slotted else 0
 
     def rejecting(self, policy: str) -> Rejecting | None:
-        """What receives the rows to which a setting with the value ``policy`` applies; None if the value is "fail", so
-        that such rows fail the lane. Each call with the same value returns the same object, so that an operator writes
-        all its dead letters of a Spark task at once."""
+        """What receives the rows for which a setting such as ``[job] on_error`` has the value ``policy``; None for
+        "fail", as such rows fail the lane. Calls with the same value return the same object, so an operator writes all
+        its dead letters of a Spark task at once."""
         return None if policy == _FAIL else self._rejecting[policy != _DROP]
 
     @cached_property
@@ -112,8 +112,8 @@ class LaneOutputs:
         return " and ".join([*told, *(f"is given to {name}" for name in called)])
 
     def take(self, new: bool) -> None:
-        """Take over the lane's exactly-once outputs. Former owners can't write to them any more. ``new`` says whether
-        no batch of the lane was ever planned.
+        """Take over the lane's exactly-once outputs. Former owners can't write to them any more. ``new`` is true if no
+        batch of the lane has been planned yet.
         """
         for publisher in self.publishers.values():
             publisher.take(new)
@@ -256,7 +256,7 @@ class LaneOutputs:
         return {i: times[i].column for i in stages.untimed_refused(self.plan.graph, stage)}
 
     def _named(self, node: Node) -> TaskNames | None:
-        """The names of tasks if this output's settings ask for a header with them; otherwise None."""
+        """The names of the lane's tasks if the output's settings ask for a header with the task; otherwise None."""
         bound = self.plan.settings.streams.get(stages.stream_of(self.plan.graph, node))
         return task_header.of_lane(self.plan.lane) if bound is not None and bound.task_header else None
 
@@ -287,8 +287,8 @@ class LaneOutputs:
         return {slots[ssp]: place for ssp, place in places.items() if ssp in slots}
 
     def plain(self, streams: Mapping[int, str]) -> dict[int, PlainWriter]:
-        """The writer of each at-least-once output, by the number of the output. All these outputs must be in one
-        system, and have the same writer.
+        """The writer of each at-least-once output in ``streams``, by the number of the output. All at-least-once
+        outputs must be in one system; they share one writer.
         """
         plain = {number: stream for number, stream in streams.items() if self.plan.is_plain(stream)}
         if not plain:

@@ -58,7 +58,7 @@ def of_key(key: Column, offset: Column) -> Column:
 
 
 def bucket(hashed: Column, factor: int) -> Column:
-    """A bucket, computed by the same formula as :func:`anabranch.model.hashing.bucket`."""
+    """The bucket for a hash, computed by the same formula as :func:`anabranch.model.hashing.bucket`."""
     return F.pmod(hashed, F.lit(factor).cast("bigint"))
 
 
@@ -77,12 +77,12 @@ def _taken(begins: Sequence[int], hashed: Column) -> Column:
 
 
 def of_state(lane: Lane) -> Column | None:
-    """A condition that is true for rows from the state of the lane's own tasks.
+    """A condition that is true for rows from the state of the lane's own tasks. None if the lane has no predecessors,
+    because then no rows come from the state of other tasks.
 
-    The state of a lane with predecessors can contain other tasks: if a lane's tasks were divided among several
-    successors, each successor has the state of all these tasks. None if the lane has no predecessors, because then no
-    rows come from the state of other tasks. (A lane that took over state after a drain may have state of other tasks,
-    but all timers of this state have fired.)
+    A lane with predecessors can have the state of other tasks: if a lane's tasks were divided among several successors,
+    each successor has the state of all these tasks. (A lane that took over state after a drain can also have the state
+    of other tasks, but all timers of this state have fired.)
 
     The condition is written so that Spark's optimizer can't move it in front of the stateful operator, where it would
     have a different meaning.

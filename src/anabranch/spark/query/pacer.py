@@ -56,7 +56,7 @@ class Pacer:
 
     @property
     def limit(self) -> int:
-        """How many records the next batch may have, from all inputs together."""
+        """How many records a batch may have, from all inputs together. :meth:`shorten` doesn't change this number."""
         return self._pace.limit
 
     @property
@@ -163,7 +163,7 @@ class Pacer:
 
 
 def name_of(offset: Mapping[str, Any]) -> str:
-    """The name of an input, given any offset of the input in its system's form."""
+    """The name of an input. ``offset`` is any offset of this input, in the form that the input's system uses."""
     named = isinstance(offset.get("stream"), str)  # otherwise "stream" may be the name of a topic
     return f"stream {offset['stream']}" if named else f"topic {next(iter(offset))}"
 

@@ -80,8 +80,8 @@ class LanePlan:
 
     @property
     def message_patience(self) -> float:
-        """After how many seconds of work on one message ``anabranch drain`` stops waiting for the drain, which
-        continues. Infinite if the job has a time limit for messages, because longer work is then ended anyway.
+        """If a function works on one message for more than this number of seconds, ``anabranch drain`` stops waiting;
+        the drain itself continues. Infinite if the job has a time limit for messages, which ends longer work anyway.
         """
         return _DRAINING_SECONDS if math.isinf(self.message_limit) else math.inf
 
@@ -206,7 +206,7 @@ class LanePlan:
 
     @property
     def late_rows(self) -> dict[str, str]:
-        """For each operator whose late rows become dead letters: the name in slots for these rows, by the operator's
-        name in messages about them.
+        """The name in slots for an operator's late rows, by the operator's name in messages about these rows. Contains
+        only the operators whose late rows become dead letters.
         """
         return {late_rows.label_of(node): late_of(node) for node in self.group.nodes if on_late(node) == _ASIDE}

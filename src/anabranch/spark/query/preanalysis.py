@@ -39,8 +39,8 @@ class PreanalyzedQuery:
     query: LaneQuery
 
     def known(self, query: LaneQuery) -> LaneQuery | None:
-        """The query of a lane whose start is known, with the analysis made in advance. None if the analysis doesn't
-        fit; see :func:`is_as_foreseen`.
+        """``query``, whose lane's start is now known, with the analysis made in advance. None if the analysis doesn't
+        fit the lane; see :func:`is_as_foreseen`.
         """
         return query.as_analyzed(self.query) if is_as_foreseen(self.query.lane, query.lane) else None
 

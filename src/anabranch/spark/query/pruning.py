@@ -90,7 +90,9 @@ def _expressions(node: Node) -> list[str]:
 
 
 def _columns(stateful: Node, context: Context) -> list[str]:
-    """The columns by which a stateful operator groups its rows, and their event time."""
+    """The columns by which a stateful operator groups its rows and, if it has windows, the event-time column. The names
+    are quoted for SQL.
+    """
     before = stateful.inputs[0]
     time = [context.times[before].column] if is_windowed(stateful) else []
     return [codec.quoted(name) for name in (*context.keys[before].columns, *stateful.args["by"], *time)]

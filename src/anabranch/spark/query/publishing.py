@@ -90,8 +90,8 @@ class Publishing:
             kept.unpersist()
 
     def put_first(self, number: int) -> None:
-        """Write the dead letters of a batch whose rows have been computed, before its outputs are written. Otherwise a
-        row that is rejected now, but not in a replay, could be missing from both the outputs and the dead letters.
+        """Write the dead letters of a batch after the batch's rows are computed and before its outputs are written.
+        Otherwise a row that is rejected now, but not in a replay, could be missing from both outputs and dead letters.
 
         A stateful operator's dead letters include records with null keys. These are looked for now, because a slot can
         be written only once in a batch.

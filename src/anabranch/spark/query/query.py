@@ -211,8 +211,8 @@ class LaneQuery:
 
     @property
     def holdable(self) -> bool:
-        """Whether the running query can be held, so that it runs batches that anabranch has planned. Only a query that
-        plans its next batch soon can be held.
+        """Whether the running query can be held, so that it runs batches that anabranch has planned. False in real-time
+        mode, and if the query plans batches less often than once a second.
         """
         return not self.plan.real_time and self._interval <= _TICK_MS
 
@@ -247,8 +247,8 @@ class LaneQuery:
     @property
     def foreseeable(self) -> bool:
         """Whether Spark can analyze the query before it is known where the lane starts. The lane must have no state, no
-        watermark that anabranch computes, no given end offsets, and a single source, which isn't a broadcast stream and
-        finds its start offsets in the folder. False in real-time mode.
+        watermark that anabranch computes, no given end offsets, and only one source: not a broadcast stream, and in a
+        system with ``begins_in_folder``. False in real-time mode.
         """
         if (
             self.plan.stateful
@@ -347,7 +347,7 @@ class LaneQuery:
     def _check_time(self, number: int) -> None:
         """Tell Spark tasks which rows are late, unless Spark itself drops late rows. Warns if the lane's processing
         time is ahead of the machine's clock. Raises ClockError if the batch's records would fall into closed windows of
-        processing time. The lane then restarts, and continues at the time of its last batch.
+        processing time; after this error, the lane restarts at the time of its last batch.
         """
         if self.plan.group.stateful is not None and on_late(self.plan.group.stateful) != "drop":
             late_rows.let_know(self.job.spark.sparkContext, self.planned(number - 1).watermark if number else 0)

@@ -18,8 +18,8 @@ from anabranch.systems.source import BARE, SCHEMA, columns
 def again(
     spark: SparkSession, system: System, stream: str, ranges: Mapping[int, Sequence[Range]], bare: bool = False
 ) -> DataFrame:
-    """Selected records of a stream, as a batch DataFrame. Each partition is read by one Spark task, in the order of its
-    ranges.
+    """Selected records of a stream, as a batch DataFrame. One Spark task reads all ranges of a partition, in the given
+    order.
 
     Args:
         ranges: the ranges of offsets to read from each partition.

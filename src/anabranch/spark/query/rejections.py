@@ -46,7 +46,7 @@ class Rejections:
     late: Callable[[Mapping[str, int]], None] = lambda _: None
 
     def begin(self) -> None:
-        """Forget what Spark tasks have reported of a batch that was broken off: those records are read again, maybe in
+        """Forget what Spark tasks have reported about a batch that was broken off. Its records are read again, maybe in
         another batch."""
         self.aside.said.value = []
 
@@ -55,8 +55,8 @@ class Rejections:
         dead_letters.put(self.spark, self.aside)
 
     def finish(self) -> list[Written]:
-        """Write the remaining dead letters of a batch, and return all that were written for it. Calls ``dropped`` and
-        ``late``.
+        """Write the remaining dead letters of a batch, and return what was written for all its dead letters. Calls
+        ``dropped`` and ``late``.
         """
         self.put()
         heard = dead_letters.heard(self.aside)

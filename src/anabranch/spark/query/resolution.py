@@ -37,7 +37,7 @@ _Built = TypeVar("_Built")
 
 
 def dumped(schemas: Mapping[int, StructType]) -> dict[str, str]:
-    """Schemas in the form in which a :class:`anabranch.protocol.deployment.Program` stores them."""
+    """Schemas as JSON, by node, in the form in which a :class:`anabranch.protocol.deployment.Program` stores them."""
     return {str(node): schema.json() for node, schema in schemas.items()}
 
 
@@ -106,8 +106,8 @@ def _after(
 
 
 def _check_names(node: Node, names: Sequence[str]) -> None:
-    """Raises GraphError if two of these names are equal (Spark ignores case), or if a name is reserved for anabranch's
-    own columns.
+    """Raises GraphError if two of the column ``names`` are equal (ignoring case, as Spark does), or if a name is
+    reserved for anabranch's own columns.
     """
     known: dict[str, str] = {}
     for name in names:

@@ -35,8 +35,8 @@ _WRITTEN_DDL = "written binary"
 
 @dataclass(frozen=True)
 class Refusal:
-    """Rejects those rows of an output that must not reach the next stage: rows without a key and, if rows need an event
-    time, rows without an event time. All of these rows have a null key.
+    """Rejects an output's rows that must not reach the next stage: rows without a key and, if rows need an event time,
+    rows without an event time. (Rows without a required event time were encoded with a null key.)
 
     Attributes:
         operator: the name in messages of the operator that writes the output.
@@ -53,7 +53,7 @@ class Refusal:
     inputs: Mapping[int, str] = field(default_factory=dict)
 
     def taken_out(self, rows: pa.RecordBatch, rejects: dict[Rejecting, Rejects]) -> pa.RecordBatch:
-        """The rows with a key; the other rows are rejected.
+        """The rows with a key. The other rows are added to ``rejects``, which has the collectors of this output so far.
 
         Raises:
             OperatorError: there is a row to reject, and such rows fail the lane.
@@ -84,7 +84,7 @@ class Refusal:
 
 
 def _decoded(value: bytes | None) -> dict[str, Any]:
-    """The row that anabranch encoded as this value. If the value can't be decoded, a row with only the value."""
+    """The row that anabranch encoded as ``value``. If it can't be decoded, a row with only the column ``value``."""
     try:
         found = msgspec.json.decode(value or b"")
     except msgspec.MsgspecError:

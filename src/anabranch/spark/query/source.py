@@ -172,10 +172,10 @@ class Source:
 
     def measured_again(self, ranges: Mapping[int, Range], at: int) -> Measured:
         """The observations of a completed batch, made by reading its records once more. For ``ranges`` and ``at``, see
-        :meth:`faulty`. {} if there are no such records, or if the source observes nothing.
+        :meth:`faulty`. {} if none of the batch's records exist any more, or if the source observes nothing.
 
-        Records that the stream no longer has can't be observed again. So the watermark may stay where it was before the
-        batch until the lane has read more records.
+        Records that the stream no longer has can't be observed again. In this case, the watermark may stay where it was
+        before the batch until the lane has read more records.
         """
         starts = self.system.starts(self.stream)
         kept = {p: (max(first, starts.get(p, 0)), end) for p, (first, end) in ranges.items()}
@@ -184,12 +184,14 @@ class Source:
 
 
 def day(at: int) -> Column:
-    """The day that ``current_date`` returns in a query's batch that was planned at ``at`` (in Unix ms)."""
+    """The day that ``current_date`` returns in a batch that was planned at ``at`` (in Unix ms)."""
     return F.timestamp_millis(F.lit(at)).cast("date")
 
 
 def by_node(sources: Iterable[Source], rows: Callable[[Source], DataFrame]) -> dict[int, DataFrame]:
-    """The rows of each operator that reads streams, from all its sources, by the id of the operator's node."""
+    """The rows of each operator that reads streams, by the id of the operator's node. ``rows`` is called with each
+    source; the results for all sources of an operator are united.
+    """
     found: dict[int, DataFrame] = {}
     for source in sources:
         its = rows(source)

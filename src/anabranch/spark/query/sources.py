@@ -38,8 +38,8 @@ class LaneSources:
 
     @property
     def labels(self) -> dict[str, frozenset[int]]:
-        """For each operator whose function runs in Python workers, by the operator's name in messages: the numbers of
-        the sources from which the operator's input rows come, directly or by way of state.
+        """The numbers of the sources from which an operator's input rows come (directly or by way of state), by the
+        operator's name in messages. Contains only operators whose functions run in Python workers.
         """
         numbers: dict[int, frozenset[int]] = {}
         for node in self.plan.group.nodes:

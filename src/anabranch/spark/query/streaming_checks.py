@@ -44,11 +44,11 @@ def check(
 
     Args:
         schemas: the schemas after the stage's sources, including the hidden column.
-        explained: calls a function that builds the DataFrame of an operator, and changes its errors so that they name
-            the operator.
+        explained: calls a function that builds the DataFrame of an operator, and makes errors of this call name the
+            operator.
 
     Raises:
-        GraphError: Spark can't run the query as a stream.
+        GraphError: Spark can't run one of the queries as a stream.
     """
     context = replace(context, watermarked=_watermarked, following=_watermarked)
     kinds = {stages.stream_of(graph, node): "" for node in stage.sinks if node.kind != "foreach_batch"}
@@ -68,8 +68,8 @@ def check(
 
 
 def is_closing(group: Group) -> bool:
-    """Whether Spark runs a group's query in append mode; if not, in update mode. (In real-time mode, every query runs
-    in update mode, whatever this returns.)
+    """Whether a group's query runs in Spark's append mode. Otherwise, it runs in update mode. (In real-time mode, every
+    query runs in update mode, whatever this function returns.)
     """
     stateful = group.stateful
     return stateful is None or stateful.kind == "join" or stateful.args.get("emit") == "on_close"

@@ -38,9 +38,9 @@ _OTHER = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare:")
 
 
 def path(java: Java) -> Path:
-    """Where the archive for a Java and the jars of this environment is, or would be.
+    """The path of the archive for ``java`` and the jars of this environment, whether or not the archive exists.
 
-    A JVM accepts an archive only if the same build of Java has made it, and if the jars have the same paths, sizes and
+    A JVM accepts an archive only if the same build of Java made it, and if the jars have the same paths, sizes and
     times as when it was made. Otherwise, the JVM silently uses no archive at all, not even the JDK's own.
     """
     key = hashlib.sha256((java.build + _state(_jars())).encode()).hexdigest()[:12]

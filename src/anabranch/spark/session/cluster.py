@@ -75,8 +75,8 @@ def check_master(master: str) -> None:
 
 
 def python(conf: Mapping[str, str]) -> str:
-    """The interpreter for Python workers, as a path that must lead to it on every machine: ``spark.pyspark.python`` in
-    ``conf`` or, by default, the path of the interpreter that runs this process.
+    """The path of the interpreter for Python workers: ``spark.pyspark.python`` in ``conf`` or, by default, the path of
+    the interpreter that runs this process. The interpreter must be at this path on every machine.
 
     Raises:
         ConfigError: there is no interpreter at this path on this machine, where Spark needs one to plan batches.

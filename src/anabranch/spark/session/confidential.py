@@ -19,7 +19,8 @@ _LAST = "pyspark-shell"
 
 
 def of(conf: Mapping[str, str]) -> dict[str, str]:
-    """The settings in ``conf`` that may be secrets, with their references resolved.
+    """The settings in ``conf`` that may be secrets: those with references, which are resolved in the result, and those
+    with names of secrets.
 
     Raises:
         ConfigError: a reference can't be resolved.

@@ -118,11 +118,11 @@ def master_of(master: str | None, cores: int = 0) -> str:
     Args:
         master: the configured master, if any.
         cores: how many Spark tasks must be able to run at the same time; 0 for any number. With fewer cores, a lane in
-            real time would never read some of its partitions. Unless this is 0, the ``*`` of a configured ``local[*]``
-            is replaced by the number of this machine's cores, because Spark itself might count fewer.
+            real-time mode would never read some of its partitions. Unless ``cores`` is 0, the ``*`` of a configured
+            ``local[*]`` is replaced by the number of this machine's cores, because Spark itself might count fewer.
 
     Raises:
-        ConfigError: a local master with fewer cores is configured.
+        ConfigError: a local master with fewer than ``cores`` cores is configured.
     """
     counted = (master or "").replace("local[*", f"local[{os.cpu_count() or 1}") if cores else master or ""
     held = re.match(r"local(?:\[(\d+))?(?!.*cluster)", counted)

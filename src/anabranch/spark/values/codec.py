@@ -53,8 +53,8 @@ def pruned(schema: StructType, only: Set[str] | None) -> StructType:
 
 
 def encode_key(columns: Sequence[tuple[Column, DataType]]) -> Column:
-    """The key bytes of one or several columns. If a single column is null, the key is null. Several columns become a
-    JSON array, in which a null column is ``null``.
+    """The key bytes of one or several columns. The key of only one column is null if this column is null. Several
+    columns become a JSON array, in which a null column is ``null``.
     """
     if len(columns) == 1:
         column, kind = columns[0]
@@ -128,7 +128,9 @@ def _parts(key: Column, schema: StructType) -> Column:
 
 
 def _as_parts(schema: StructType) -> StructType:
-    """The elements of a key's JSON array. A single column can't be null, because a null makes the whole key null."""
+    """The schema of the elements of a key's JSON array. If the key has only one column, the element can't be null,
+    because the whole key is null instead.
+    """
     return StructType([StructField(f.name, f.dataType, nullable=len(schema.fields) > 1) for f in schema.fields])
 
 

@@ -105,8 +105,8 @@ class RecordDecoding:
         return {name: fault for name, fault in {"value": value, "key": key}.items() if fault is not None}
 
     def faults(self, today: Column) -> dict[str, Column]:
-        """For each fault that a record of this source can have, the condition on the columns that :meth:`opened`
-        returns under which a record has it. The keys are names from :data:`FAULTS`, in the same order.
+        """The condition for each fault that a record of this source can have, by the fault's name from :data:`FAULTS`,
+        in that order. The conditions are on the columns that :meth:`opened` returns.
 
         Args:
             today: the day on which the batch was planned. If the current day were used instead, records could have
@@ -267,7 +267,9 @@ class Marks:
 
 
 def marked(mask: int, ranges: Mapping[int, Range]) -> dict[int, list[Range]]:
-    """The parts of a batch's ``ranges`` of offsets that lie in marked blocks, by partition."""
+    """For each partition, the parts of a batch's ``ranges`` of offsets that lie in blocks marked in ``mask``.
+    Partitions without such parts are missing.
+    """
     found: dict[int, list[Range]] = {}
     for partition, (first, end) in sorted(ranges.items()):
         for block in range(first // _BLOCK, -(-end // _BLOCK) if end > first else 0):

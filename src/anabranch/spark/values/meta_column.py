@@ -61,7 +61,7 @@ def of_result(task: Column, key: Column) -> Column:
 
 
 def of_window(row: Column, end: Column) -> Column:
-    """The hidden column for a row of a window that ends at ``end``."""
+    """The hidden column ``row``, with the additional field ``end`` for the end of the row's window."""
     return row.withField(END, end).alias(NAME)
 
 

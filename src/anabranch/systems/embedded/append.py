@@ -24,7 +24,7 @@ PUT_JOB = "stream-put"
 
 
 class PartlyWrittenError(LogError):
-    """Not all records of a batch could be written. ``published`` is the number of those that were."""
+    """Not all records of a batch could be written. ``published`` is the number of records that were written."""
 
     def __init__(self, what: str, cure: str, published: int) -> None:
         super().__init__(what, cure)

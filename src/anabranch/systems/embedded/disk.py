@@ -84,8 +84,8 @@ def shared(path: str) -> Iterator[None]:
 
 @contextmanager
 def try_exclusive(path: str, seconds: float) -> Iterator[bool]:
-    """Inside ``with``, hold the lock file ``path`` exclusively. Yields True or, if others still hold the lock after
-    ``seconds``, False; the lock is then not held.
+    """Try for ``seconds`` to lock the file ``path`` exclusively. Yields whether this succeeded; if so, the lock is held
+    inside ``with``.
     """
     until = time.monotonic() + seconds
     with _opened(path) as descriptor:

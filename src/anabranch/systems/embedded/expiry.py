@@ -30,8 +30,8 @@ log = logs.get_logger()
 
 
 class Expiry:
-    """Deletes records of the streams under a root, and finds out how many records their readers still have to read.
-    Thread-safe. ``now`` returns Unix milliseconds, for the age of records.
+    """Deletes records of the streams under a root, and finds out how many records the readers of a stream still have to
+    read. Thread-safe. ``now`` returns the current time in Unix milliseconds, from which the age of records is computed.
     """
 
     def __init__(self, root: str, now: Callable[[], int], monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -42,8 +42,8 @@ class Expiry:
 
     def look(self, info: StreamInfo, number: int, tail: Tail) -> None:
         """Delete the entries of a partition that the stream's retention doesn't keep, except the last entry and entries
-        that jobs still have to read. Does nothing if this object has checked the partition in the last 30 seconds, and
-        takes about half a second at most.
+        that jobs still have to read. Takes about half a second at most. Does nothing if the stream has no retention, or
+        if this object has checked the partition in the last 30 seconds.
 
         Called after a write, which must not fail because of this. So errors of the log or the disk are only logged.
 
@@ -104,8 +104,9 @@ class Expiry:
         ]
 
     def purge(self, info: StreamInfo, tails: Mapping[int, Tail], before: Mapping[int, int]) -> int:
-        """Delete the entries whose records all come before these offsets, except a partition's last entry, for about
-        two seconds at most. Returns the number of deleted records. Raises what :meth:`expire` raises.
+        """Delete the entries whose records all come before the partition's offset in ``before``, except a partition's
+        last entry. Stops after about two seconds, even if more entries could be deleted. Returns the number of deleted
+        records. Raises what :meth:`expire` raises.
         """
         until = self._monotonic() + _PURGE_SECONDS
         return self._delete(info, tails, lambda number: lambda _: trimming.before(before[number]), until)

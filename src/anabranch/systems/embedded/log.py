@@ -78,8 +78,8 @@ class Log:
         return self._expiry.lags(self.describe(stream), self.ends(stream))
 
     def purge(self, stream: str, before: Mapping[int, int]) -> int:
-        """Delete the entries whose records all come before these offsets (by partition), and return the number of
-        deleted records; see :meth:`Expiry.purge`.
+        """Delete the entries whose records all come before the partition's offset in ``before``, and return the number
+        of deleted records; see :meth:`Expiry.purge`.
         """
         return self._expiry.purge(self.describe(stream), self.ends(stream, before), before)
 
@@ -89,7 +89,7 @@ class Log:
 
     def describe(self, stream: str) -> StreamInfo:
         """The current content of ``stream.json``. Costs one ``stat`` call if the file hasn't changed since the last
-        call. Raises NotFoundError if there is no such stream, with a similar name as a suggestion, if there is one.
+        call. If there is no such stream, raises NotFoundError, which suggests a similar name if there is one.
         """
         return self._streams.describe(stream)
 
@@ -159,8 +159,8 @@ class Log:
     def extend(
         self, stream: str, number: int, tail: Tail | None, decide: Callable[[Tail], Entry | None]
     ) -> tuple[Tail, bool]:
-        """Add an entry to a partition; see :func:`partition.extend`. If an entry was added, and a check of the
-        retention is due, delete old records. Without ``tail``, the current tail is looked up first."""
+        """Add an entry to a partition; see :func:`partition.extend`. If an entry was added, delete records that the
+        retention doesn't keep; see :meth:`Expiry.look`. Without ``tail``, the current tail is looked up first."""
         info = self.describe(stream)
         if tail is None:
             tail = self._streams.tail(info, self._checked(info, number))

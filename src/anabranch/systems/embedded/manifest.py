@@ -173,8 +173,8 @@ def successor(
 
 
 def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
-    """An entry for a new partition, after which the lanes that are fenced or closed in the stream's other partitions
-    are fenced or closed in the new partition, too.
+    """The next entry for a new partition. With this entry, lanes that are fenced or closed in the stream's other
+    partitions are fenced or closed in the new partition, too.
 
     For each lane, the entry has the highest epoch that the lane has in any of the partitions. The lane's batch and rows
     are those of its marker in the new partition; without such a marker, the lane has no batch there.
@@ -214,8 +214,8 @@ def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
 def _pruned(
     writers: Mapping[str, WriterMark], floors: Mapping[str, int]
 ) -> tuple[dict[str, WriterMark], dict[str, int]]:
-    """Of the markers of closed lanes, keep the :data:`CLOSED_KEPT` most recently updated. Of the others, keep only the
-    highest epoch of each job."""
+    """``writers`` with only the :data:`CLOSED_KEPT` most recently updated markers of closed lanes, and ``floors``
+    raised to the epochs of the other closed lanes."""
     closed = [lane for lane, mark in writers.items() if mark.closed]
     forgotten = set(closed[: max(len(closed) - CLOSED_KEPT, 0)])
     lowest = dict(floors)

@@ -118,6 +118,6 @@ class EmbeddedPublisher:
 
 
 def published(log: Log, lane: str, streams: Sequence[str]) -> int:
-    """The last batch that a lane (given by its id) has published to any of these streams; -1 if none."""
+    """The last batch that the lane with the id ``lane`` has published to any of ``streams``; -1 if none."""
     marks = [tail.writers.get(lane) for stream in streams for tail in log.ends(stream).values()]
     return max((mark.batch for mark in marks if mark is not None), default=-1)

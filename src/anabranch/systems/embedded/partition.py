@@ -28,7 +28,7 @@ def path_of(folder: str, sequence: int) -> str:
 
 
 def lock_path(folder: str) -> str:
-    """The path of the lock that processes share while they add entries. A process that deletes entries holds it
+    """The path of the lock that processes share while they add entries. A process that deletes entries holds the lock
     exclusively."""
     return f"{os.path.dirname(folder)}/.lock"
 
@@ -43,8 +43,8 @@ def sequences(folder: str) -> set[int]:
 
 
 def read(folder: str, sequence: int) -> Entry | None:
-    """The entry with this number; None if there is no such entry. Raises LogError or UnsupportedFormatError if the
-    entry's file is damaged or has another format version.
+    """The entry with the number ``sequence``; None if there is no such entry. Raises LogError if the entry's file is
+    damaged, UnsupportedFormatError if it has another format version.
     """
     path = path_of(folder, sequence)
     try:

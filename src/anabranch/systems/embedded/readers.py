@@ -1,8 +1,8 @@
 """The readers of a stream: the jobs that have registered with a file in the stream's ``readers`` folder. The file
 contains the positions from which the job still has to read.
 
-A process that applies the stream's retention reads these files while it holds a partition's lock exclusively. A job
-that registers first makes its file durable, and then takes and releases each partition's lock once. After that, every
+A process that applies the stream's retention reads these files while it holds a partition's lock exclusively. To
+register, a job makes its file durable, and then takes and releases each partition's lock once. After that, every
 deletion that hasn't seen the file has finished. Purges of intermediate streams and deletions with ``past_readers``
 don't read the files.
 """
@@ -148,8 +148,8 @@ def _read(folder: str) -> dict[str, Reader]:
 
 
 def _lowered(known: Reader | None, positions: Mapping[int, int]) -> dict[int, int] | None:
-    """The positions of the reader ``known``, lowered where ``positions`` has a lower one; None if nothing changes. If
-    ``known`` is None, ``positions``."""
+    """The positions of the reader ``known``, lowered in partitions for which ``positions`` has a lower one. None if
+    nothing changes. If ``known`` is None, the result is ``positions``."""
     if known is None:
         return dict(positions)
     lower = {

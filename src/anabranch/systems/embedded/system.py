@@ -135,7 +135,7 @@ class EmbeddedSystem(System):
         return published(self.log, lane.id, self._outputs(lane))
 
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The job's lanes with markers in these streams' tails, each with one such stream; see
+        """See :meth:`System.writers`. A lane is recorded by its marker in the tails of a stream; see
         :func:`writer.foreign_writers`."""
         known = self.streams()
         there = [stream for stream in streams if stream in known]

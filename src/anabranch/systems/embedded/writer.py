@@ -78,8 +78,8 @@ class LaneWriter:
         return NOTHING if mark is None else mark.batch
 
     def close(self, streams: Iterable[str]) -> None:
-        """Mark the lane as closed in every partition of these streams: no process can write to them for the lane any
-        more. Idempotent.
+        """Mark the lane as closed in every partition of ``streams``: no process can write to these streams for the lane
+        any more. Idempotent.
 
         Raises:
             FencedError: a newer process has the lane.

@@ -107,8 +107,8 @@ class KafkaAppender:
             deadline, written = self._progress(deadline, written)
 
     def _progress(self, deadline: float, before: int) -> tuple[float, int]:
-        """The deadline and the number of written records for the next call. If more than ``before`` records have been
-        written, this is a later deadline and the new number; otherwise, both arguments are returned unchanged.
+        """The arguments for the next call: if more than ``before`` records have been written, a later deadline and the
+        new number of written records; otherwise, both arguments of this call.
 
         Raises:
             AnabranchError: no more records have been written, and the deadline has passed or a broker has refused the
@@ -147,7 +147,7 @@ class KafkaAppender:
         return "1 record written" if self._written == 1 else f"{self._written:,} records written"
 
     def partitions_of(self, keys: pa.Array) -> npt.NDArray[np.int32]:
-        """The partition for each of these keys. Null keys are distributed round-robin."""
+        """The partition for each key in ``keys``. Null keys are distributed round-robin."""
         count = len(self._topics.describe(self._stream).partitions)
         if count != self._count:
             self._producer.list_topics(self._topic, timeout=self._cluster.patience)

@@ -130,7 +130,8 @@ def _common(settings: KafkaSettings, extra: dict[str, str]) -> dict[str, str]:
 
 
 def _servers(settings: KafkaSettings) -> str:
-    """The configured servers, checked to have the form ``HOST:PORT``: Kafka's own clients accept any port, or none."""
+    """The configured servers. Raises ConfigError if one of them doesn't have the form ``HOST:PORT``. (Kafka's own
+    clients accept any port, or none.)"""
     servers = resolved("systems.kafka.bootstrap_servers", settings.bootstrap_servers)
     for each in servers.split(","):
         try:

@@ -105,7 +105,7 @@ class PerProcess(Generic[V]):
             return self._made[1]
 
     def drop(self, value: V) -> None:
-        """Forget this value, so that the next :meth:`get` creates another."""
+        """Forget ``value``, unless :meth:`get` already returns another one. The next :meth:`get` creates a new one."""
         with self._lock:
             if self._made is not None and self._made[1] is value:
                 self._made = None
@@ -188,8 +188,8 @@ class Cluster:
         )
 
     def check(self, health: Health, deadline: float) -> None:
-        """Raise an error if a broker has refused the client whose health this is, or if the deadline, on the monotonic
-        clock, has passed.
+        """Raise an error if a broker has refused the client to which ``health`` belongs, or if the deadline (on the
+        monotonic clock) has passed.
         """
         if health.refused is not None:
             raise self.explained(health.refused, "connecting")

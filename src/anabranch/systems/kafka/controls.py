@@ -1,7 +1,7 @@
 """Writes and reads the control records of a job's intermediate streams, in a separate, compacted topic.
 
 A control record contains the high watermark of each partition of its stream at the time of writing. In each partition,
-it applies to readers that have read up to this high watermark.
+the control record applies to readers that have read up to this high watermark.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class ControlLog:
         self._values.append(_decoded(message.value() or b"null", f"{self._topic}, offset {offset}"))
 
     def _compact(self) -> None:
-        """Of the older records, keep only the last of each lane and stream, as the broker does."""
+        """Forget older records, except the last one of each lane and stream, which the broker also keeps."""
         older = len(self._values) - _KEPT // 2
         last = {(v.stream, v.id, v.control.get("lane")): row for row, v in enumerate(self._values[:older])}
         kept = [*sorted(last.values()), *range(older, len(self._values))]

@@ -68,8 +68,8 @@ class Holder:
 
     Attributes:
         instance: a unique id of this producer, for the markers that it writes.
-        seen: which instance the slot's marker must have if no other producer has written to the slot: after a commit,
-            this producer's; before, the one that the marker had when the id was initialized, as set by the caller.
+        seen: the ``instance`` that the slot's marker has unless another producer has written to the slot. The caller
+            sets it to that of the marker when the id was initialized; a commit sets it to this producer's.
         begun: when the open transaction began, on the monotonic clock; None if no transaction is open.
         lost: the transaction's records that the producer or the brokers refused.
         message_limit: the producer's size limit for a record, in bytes.

@@ -62,8 +62,8 @@ def found(settings: KafkaSettings) -> Jars:
     """The jars for a session, from the first of these sources that applies:
 
     1. the configured folder
-    2. ``anabranch jars fetch connector``, if it has fetched all jars
-    3. the configured packages, from a Maven repository (by default, the connector of PySpark's version).
+    2. the cache of ``anabranch jars fetch connector``, if it contains all jars
+    3. a Maven repository, which has the configured packages (by default, the connector of PySpark's version).
 
     Raises:
         ConfigError: the configured folder doesn't exist, or contains no connector.

@@ -215,7 +215,7 @@ def markers(settings: KafkaSettings, job: str, lane: str, group: str, slots: Ite
 
 
 def peeked(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iterable[int]) -> int:
-    """The last batch that any of these slots has committed; -1 if none. Doesn't wait for commits that are under way.
+    """The last batch that any of ``slots`` has committed; -1 if none. Doesn't wait for commits that are under way.
     Raises AnabranchError if the brokers don't answer or refuse the request.
     """
     name, its = group_id(settings.prefix, job, lane, group), [TopicPartition(topic(job), slot) for slot in slots]
@@ -295,8 +295,8 @@ def _partitions(admin: AdminClient, name: str) -> int:
 
 
 def _settle(error: BaseException | None, name: str, slots: int, beaten: int) -> None:
-    """Raise an error if a request has failed, unless the request's error has the code ``beaten``, which means that
-    another process has changed the topic first."""
+    """Raise an error if a request has failed. The code ``beaten`` is no failure: it means that another process changed
+    the topic first."""
     if isinstance(error, KafkaException) and error.args[0].code() != beaten:
         raise AnabranchError(
             f"topic {name} can't be made with {slots} partitions: {error.args[0].str()}",

@@ -154,7 +154,7 @@ def read(topics: Topics, stream: str, partition: int, ranges: Sequence[Range]) -
 
 
 def _near(ranges: Sequence[Range]) -> list[list[Range]]:
-    """The ranges in groups of nearby ones. Each group is to be read as a single range."""
+    """The ranges in groups. The ranges of a group are so close together that the group is read as a single range."""
     groups = [[ranges[0]]]
     for before, after in itertools.pairwise(ranges):
         if after[0] - before[1] < NEAR:

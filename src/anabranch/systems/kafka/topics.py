@@ -107,8 +107,8 @@ class Topics:
         return answer  # type: ignore[no-any-return]
 
     def describe(self, stream: str) -> TopicDescription:
-        """A stream's topic. Raises NotFoundError if the topic doesn't exist, with a similar name as a suggestion, if
-        there is one."""
+        """A stream's topic. If the topic doesn't exist, raises NotFoundError, which suggests a similar name if there is
+        one."""
         found = self.find(stream)
         if found is None:
             near = difflib.get_close_matches(stream, self.names(), n=1)
@@ -174,19 +174,19 @@ class Topics:
         self._wait_everywhere(stream, partitions)
 
     def starts(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
-        """The offset at which each of these partitions (by default, all) begins."""
+        """The offset at which each partition in ``partitions`` (default: all) begins."""
         return self._offsets(stream, OffsetSpec.earliest(), COMMITTED, partitions)  # type: ignore[no-untyped-call]
 
     def ends(
         self, stream: str, partitions: Iterable[int] | None = None, isolation: IsolationLevel = COMMITTED
     ) -> dict[int, int]:
-        """The last stable offset of each of these partitions (by default, all); with ``UNCOMMITTED``, the high
+        """The last stable offset of each partition in ``partitions`` (default: all); with ``UNCOMMITTED``, the high
         watermark.
         """
         return self._offsets(stream, OffsetSpec.latest(), isolation, partitions)  # type: ignore[no-untyped-call]
 
     def at(self, stream: str, unix_ms: int, partitions: Iterable[int]) -> dict[int, int]:
-        """For each partition, the offset of the first record with this timestamp or a later one; -1 if none."""
+        """For each partition, the offset of the first record with the timestamp ``unix_ms`` or later; -1 if none."""
         return self._offsets(stream, OffsetSpec.for_timestamp(unix_ms), COMMITTED, partitions)
 
     def check(self, stream: str, partition: int) -> None:
@@ -210,7 +210,7 @@ class Topics:
         return found
 
     def delete_before(self, stream: str, offsets: Mapping[int, int]) -> None:
-        """Delete the records before these offsets, by partition."""
+        """Delete the records before the offset that ``offsets`` has for each partition."""
         topic, wait = self.topic(stream), self.cluster.patience
         before = [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
         self._of_partitions(
@@ -221,8 +221,8 @@ class Topics:
         )
 
     def commit(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
-        """Commit offsets, by stream and partition, for a consumer group without members. If the brokers refuse some,
-        the others are committed, and an error for the first refused offset is raised.
+        """Commit offsets, by stream and partition, for a consumer group without members. If the brokers refuse some
+        offsets, the others are committed, and an error for the first refused offset is raised.
         """
         places = [
             TopicPartition(self.topic(stream), number, offset)
@@ -260,7 +260,7 @@ class Topics:
         request: Callable[[AdminClient], Mapping[TopicPartition, Future[V]]],
         partitions: Sequence[int],
     ) -> dict[int, V]:
-        """The answers for these partitions. The request is repeated while answers are missing, for example because the
+        """The answers for ``partitions``. The request is repeated while answers are missing, for example because the
         client's view of the topic is outdated."""
         deadline = time.monotonic() + self.cluster.patience
         while partitions:

@@ -189,7 +189,7 @@ class Reader(DataSourceStreamReader):
         return [self.piece(p, first, last) for p, first, last in ranges if last > first]
 
     def metered(self, partition: int, pieces: Iterable[Callable[[], Iterable[Records]]]) -> Iterator[pa.RecordBatch]:
-        """The records of these pieces of a partition, in the columns of ``SCHEMA`` or of ``BARE``. Each piece is a
+        """The records of the ``pieces`` of a partition, in the columns of ``SCHEMA`` or of ``BARE``. Each piece is a
         function that reads records. The worker reports how many records it has read, and how long this took."""
         with closing(meters.meter(self._line, counts.READING)) as meter:
             tally = meter.tally(0, 0, partition)
@@ -203,7 +203,7 @@ class Reader(DataSourceStreamReader):
         return {"stream": self._stream, "id": self.id(), "positions": told}
 
     def _kept(self, positions: dict[int, int]) -> dict[int, int]:
-        """The positions. Where records are gone and may be skipped, the offset of the oldest existing one instead."""
+        """The positions; if lost records may be skipped, raised to the offset of the partition's oldest record."""
         if not self._skips_lost:
             return positions
         begins = self.begins()
