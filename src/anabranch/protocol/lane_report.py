@@ -102,7 +102,7 @@ class AttemptReport(Document, frozen=True, kw_only=True):
     folder_epoch: int = 0
     """The epoch under which the lane's folder was made."""
     number: int = 1
-    """How many times the container has started the lane."""
+    """How many times the container has started the lane. A restart after a wait for the surroundings doesn't count."""
     trouble: str = ""
     """Why the lane was last restarted."""
     awaits: str = ""

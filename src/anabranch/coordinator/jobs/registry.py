@@ -90,7 +90,7 @@ class JobRegistry:
 
     @contextmanager
     def locked(self, job: str) -> Iterator[RunningJob]:
-        """Lock a job that is served here, like :meth:`locked_all`.
+        """Lock all jobs that are served here, as :meth:`locked_all` does, and provide one of them.
 
         Raises:
             NotFoundError: there is no such job.
