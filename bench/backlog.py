@@ -12,7 +12,9 @@ Other sides (``--sides``) run the job with factor 1. ``stop``, ``interrupt`` (Ct
 seconds after the lanes run, as ``scale`` is, and measured until the job's processes have ended. ``deploy`` is called
 likewise, on a coordinator that starts containers, and measured by how long output stands still. ``watched`` takes all
 records in one batch, and measures how soon ``status`` has a figure after the function got its first record, and how old
-figures get. ``minute`` prints how many records a second were done in the first minute, and fails if a batch did.
+figures get. ``remaining`` lets batches be 30 s long, drains in such a batch, and compares the time left that ``drain``
+shows with the time that it still took, ten times a second; ``remaining-latest`` does so with ``--up-to latest``.
+``minute`` prints how many records a second were done in the first minute, and fails if a batch did.
 
 ``--work`` says what follows the function: ``map`` nothing; ``process``: it is a processor with state; ``windows``: a
 count in windows of event time; ``plain``: an output that is written at least once.
@@ -29,7 +31,19 @@ from pathlib import Path
 from tests.support.interruption import interruptible
 
 from bench.support import cluster as clusters
-from bench.support.backlog_runs import AUTO, BEFORE, CALLED, LOOK, MINUTE, ONCE, SCALED, WATCHED, Found, running
+from bench.support.backlog_runs import (
+    AUTO,
+    BEFORE,
+    CALLED,
+    LOOK,
+    MINUTE,
+    ONCE,
+    REMAINING,
+    SCALED,
+    WATCHED,
+    Found,
+    running,
+)
 from bench.support.backlogs import PARTITIONS, WORKS, Backlog
 from bench.support.cluster import Cluster
 from bench.support.processes import EndedError, explained
@@ -41,9 +55,12 @@ SIDES = {
     "auto": AUTO,
     "watched": WATCHED,
     "minute": MINUTE,
+    "remaining": f"{REMAINING} planned",
+    "remaining-latest": f"{REMAINING} latest",
     **{each: each for each in CALLED},
 }
 SWITCH_GOAL, CLEARING_GOAL, AUTO_GOAL = 3.0, 1.25, 1.6
+NEAR, NEAR_SECONDS = 0.3, 0.5
 CALL_GOAL, FIRST_GOAL, AGE_GOAL = 5.0, 3.0, 2.0
 
 
@@ -63,6 +80,11 @@ def measured(backlog: Backlog, kind: str, folder: Path, cluster: Cluster | None)
         print(f"{kind}: {found.called:.2f} s{whole}", flush=True)
         return found
     if kind == MINUTE:
+        return found
+    if kind.startswith(REMAINING):
+        near = [abs(said - took) <= max(NEAR * took, NEAR_SECONDS) for said, took in found.remaining]
+        looks = ", ".join(f"{said:.1f} of {took:.1f}" for said, took in found.remaining[:: max(1, len(near) // 8)])
+        print(f"{kind}: {found.whole:.1f} s; {sum(near)} of {len(near)} looks were near; said, of: {looks}", flush=True)
         return found
     if kind == WATCHED:
         print(f"{kind}: first figure after {found.figure:.2f} s, never older than {found.age:.2f} s", flush=True)
@@ -94,7 +116,7 @@ def summary(name: str, backlog: Backlog, found: dict[str, list[Found]]) -> None:
         judge(f"{name}: seconds from the first record to the first figure", figure, FIRST_GOAL)
         judge(f"{name}: seconds that figures are old at most", age, AGE_GOAL)
     for kind, several in found.items():
-        if kind in (*CALLED, WATCHED, MINUTE):
+        if kind in (*CALLED, WATCHED, MINUTE) or kind.startswith(REMAINING):
             continue
         began = median(kind, lambda each: each.began)
         print(

@@ -63,10 +63,20 @@ class Latency:
         cuts = statistics.quantiles(milliseconds, n=1000, method="inclusive")
         return cls(cuts[499], cuts[989], cuts[998], max(milliseconds), len(milliseconds))
 
+    @classmethod
+    def median(cls, several: list[Latency]) -> Latency:
+        """Of each figure the median, of the records the sum."""
 
-def measured(cluster: Cluster, name: str, seconds: int, rate: int) -> Latency:
-    """Run a side."""
-    source, output = f"in-{name}", f"out-{name}"
+        def figure(name: str) -> float:
+            return float(statistics.median(getattr(each, name) for each in several))
+
+        records = sum(each.records for each in several)
+        return cls(figure("p50"), figure("p99"), figure("p999"), figure("worst"), records)
+
+
+def measured(cluster: Cluster, name: str, number: int, seconds: int, rate: int) -> Latency:
+    """Run a side in the round of this number: each time it is another job, with topics of its own."""
+    source, output = f"in-{name}-{number}", f"out-{name}-{number}"
     for topic in (source, output):
         cluster.create(topic)
     with side(cluster.folder / output) as started, side(cluster.folder / source) as sending:
@@ -111,10 +121,26 @@ def arrived(cluster: Cluster, output: str, seconds: int, rate: int, running: lis
     return found
 
 
+def in_rounds(names: list[str], given: argparse.Namespace) -> dict[str, list[Latency]]:
+    """What each side that this version supports had, round by round. Every other round goes in the opposite order."""
+    found: dict[str, list[Latency]] = {name: [] for name in names}
+    with clusters.fresh() as cluster, explained():
+        for number in range(given.rounds):
+            for name in names if number % 2 == 0 else reversed(names):
+                try:
+                    found[name].append(ran := measured(cluster, name, number, given.seconds, given.rate))
+                except UnsupportedError as error:
+                    print(f"{name}: not supported by this version: {error}", flush=True)
+                    continue
+                print(f"{name}: p50 {ran.p50:.1f} ms, p99 {ran.p99:.1f} ms, {ran.records:,} records", flush=True)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=120, help="that are measured (default: 120)")
     parser.add_argument("--rate", type=int, default=500, help="records that are sent a second (default: 500)")
+    parser.add_argument("--rounds", type=int, default=1, help="how often each side runs (default: 1)")
     parser.add_argument("--against", type=Path, help="a checkout of another commit, whose sides run as SIDE-before")
     parser.add_argument("--only", help=f"of {','.join(SIDES)} (default: all)")
     arguments = parser.parse_args()
@@ -124,23 +150,20 @@ def main() -> None:
     if not set(names) <= set(SIDES):
         parser.error(f"sides are {', '.join(SIDES)}")
     interruptible()
-    found: dict[str, Latency] = {}
-    with clusters.fresh() as cluster, explained():
-        for name in names:
-            try:
-                found[name] = measured(cluster, name, arguments.seconds, arguments.rate)
-            except UnsupportedError as error:
-                print(f"{name}: not supported by this version: {error}", flush=True)
-                continue
-            ran = found[name]
-            print(f"{name}: p50 {ran.p50:.1f} ms, p99 {ran.p99:.1f} ms, {ran.records:,} records", flush=True)
+    ran = in_rounds(names, arguments)
+    found = {name: Latency.median(several) for name, several in ran.items() if several}
     others = [name for name in (STREAMS, FLINK) if name in found]
     heads = "".join(f" p50 to {name} | p99 to {name} |" for name in others)
     print(f"\n| {arguments.rate} records/s | p50 ms | p99 ms | p99.9 ms | longest ms |{heads}")
     print(f"| --- | ---: | ---: | ---: | ---: |{' ---: | ---: |' * len(others)}")
-    for name, ran in found.items():
-        ratios = "".join(f" {ran.p50 / found[o].p50:.2f} | {ran.p99 / found[o].p99:.2f} |" for o in others)
-        print(f"| {name} | {ran.p50:.1f} | {ran.p99:.1f} | {ran.p999:.1f} | {ran.worst:.1f} |{ratios}")
+    for name, its in found.items():
+        ratios = "".join(f" {its.p50 / found[o].p50:.2f} | {its.p99 / found[o].p99:.2f} |" for o in others)
+        print(f"| {name} | {its.p50:.1f} | {its.p99:.1f} | {its.p999:.1f} | {its.worst:.1f} |{ratios}")
+    for name, before in ((name, f"{name}-before") for name in names):
+        if name in found and before in found:
+            pairs = zip(ran[name], ran[before], strict=True)
+            each = ", ".join(f"{now.p50 / then.p50:.2f}" for now, then in pairs)
+            print(f"p50: {name} / {before} {found[name].p50 / found[before].p50:.2f} (by round: {each})")
     for what, mine, other, goal in GOALS:
         if mine in found and other in found:
             ratio = getattr(found[mine], what) / getattr(found[other], what)

@@ -9,11 +9,12 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from anabranch import config as configuration
+from anabranch import drain_progress
 from anabranch.cli import connect
 from anabranch.config import KafkaSettings, Settings
 from anabranch.errors import AnabranchError
@@ -36,6 +37,9 @@ which takes up to a second itself.
 LOOK = 0.1
 ONCE, SCALED, AUTO, WATCHED, MINUTE = "at once", "scaled", "auto", "watched", "minute"
 CALLED = ("stop", "interrupt", "drain", "deploy")
+REMAINING = "remaining"
+LONG_BATCH, WELL_INTO = 30, 25.0
+"""In seconds: ``target_batch_seconds`` where a drain is to last for long, and when it is called."""
 
 
 @dataclass
@@ -44,7 +48,8 @@ class Found:
     ``since``: from the call of ``scale``. ``first``: from when lanes ran to the first figure of a batch that wasn't
     zero. ``factors``: at which second which factor was wanted. ``called``: from the call of a verb until its promise
     held, or how long output stood still; ``whole``: from the call in any case. ``figure``: from the function's first
-    record to the first figure; ``age``: the longest time between two figures of a batch.
+    record to the first figure; ``age``: the longest time between two figures of a batch. ``remaining``: how long a
+    drain still took, as ``drain`` said and in fact, each time it was looked at.
     """
 
     began: float = 0.0
@@ -58,6 +63,7 @@ class Found:
     figure: float = 0.0
     age: float = 0.0
     factors: list[tuple[float, int]] = field(default_factory=list)
+    remaining: list[tuple[float, float]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,7 @@ class Run:
         factor = BEST if kind == ONCE else 1
         auto = f"autoscale = {{ max = 64, target_lag_seconds = {self.backlog.target:g} }}\n" if kind == AUTO else ""
         auto += "target_batch_seconds = 0\n" if kind == WATCHED else ""
+        auto += f"target_batch_seconds = {LONG_BATCH}\n" if kind.startswith(REMAINING) else ""
         lines = [
             f'[job]\nfactor = {factor}\ncontainers = {self.backlog.containers}\nexpansion_check = "1 hour"\n{auto}'
         ]
@@ -157,6 +164,10 @@ class Run:
         if kind == MINUTE:
             self._first_minute(settings, ran)
             self.verb("stop", self.name)
+            return found
+        if kind.startswith(REMAINING):
+            self._until(settings, "a long batch runs", lambda _: time.monotonic() > ran + WELL_INTO)
+            self._remain(settings, found, kind.removeprefix(f"{REMAINING} "))
             return found
         if kind in CALLED:
             self._until(settings, "5 s", lambda _: time.monotonic() > ran + BEFORE)
@@ -225,6 +236,31 @@ class Run:
         assert first is not None, "the function has got no record"
         found.figure = looked[0][0] - first
         found.age = max(after - before for (before, _), (after, _) in itertools.pairwise(looked))
+
+    def _remain(self, settings: Settings, found: Found, up_to: str) -> None:
+        """What a drain says of the time that it still takes, until it has returned."""
+        said: list[tuple[float, float]] = []
+        begun = time.monotonic()
+        draining = subprocess.Popen(
+            [anabranch(), "drain", self.name, "--up-to", up_to, "--timeout", f"{PATIENCE:g}"],
+            cwd=self.started.folder,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            while draining.poll() is None and time.monotonic() - begun < PATIENCE:
+                with suppress(AnabranchError), connect.client(settings.coordinator, self.name) as client:
+                    while draining.poll() is None:
+                        status = client.status(self.name)
+                        if status.drain is not None:
+                            said.append((time.monotonic(), drain_progress.seconds_left(status, time.time())))
+                        time.sleep(LOOK)
+        finally:
+            draining.kill()
+        ended = time.monotonic()
+        if draining.wait() != 0:
+            raise SystemExit(f"drain ended with {draining.returncode}:\n{self.started.said()}")
+        found.whole = ended - begun
+        found.remaining = [(expected, ended - at) for at, expected in said]
 
     def _first_minute(self, settings: Settings, ran: float) -> None:
         """Prints what was done in each ten seconds."""

@@ -117,7 +117,8 @@ class Workspace:
 
     Its streams are in the embedded log, or in Kafka if there is a ``cluster``: one that has none but these, as all that
     stands there is deleted. ``twin``: another workspace, whose streams these are, and nothing is deleted.
-    ``patience``: seconds that a process may take. ``program``: the command line's program (default: ``anabranch``).
+    ``kafka``: the login of the test at a cluster that needs one, and is new. ``patience``: seconds that a process may
+    take. ``program``: the command line's program (default: ``anabranch``).
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class Workspace:
         twin: Workspace | None = None,
         patience: float = PATIENCE,
         program: Sequence[str] | None = None,
+        kafka: KafkaSettings | None = None,
         **settings: object,
     ) -> None:
         self.folder = folder
@@ -138,9 +140,9 @@ class Workspace:
         self.system: System = EmbeddedSystem(folder / ".anabranch" / "streams")
         bound: dict[str, object] = {}
         if cluster is not None:
-            if twin is None:
+            if twin is None and kafka is None:
                 kafka_peers.clear(cluster.bootstrap_servers)
-            self.kafka = KafkaSettings(bootstrap_servers=cluster.bootstrap_servers)
+            self.kafka = kafka or KafkaSettings(bootstrap_servers=cluster.bootstrap_servers)
             self.system = KafkaSystem(self.kafka)
             bound = {"systems__default": "kafka", "systems__kafka__bootstrap_servers": cluster.bootstrap_servers}
         self.settings = {"job__state_partitions": 2, "job__max_rows_per_batch": 2500, **AS_MANY, **bound, **settings}

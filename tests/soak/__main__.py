@@ -46,6 +46,7 @@ from tests.soak import (
     first_run,
     histories,
     joined,
+    kafka_faults,
     kafka_soak,
     kill_any,
     launched,
@@ -254,6 +255,7 @@ SCENARIOS_IN_KAFKA: dict[str, Scenario] = {
     "kafka-broken-off": broken_off.broken_off,
     "kafka-clocks": clocks.clocks_in_kafka,
     "kafka-brokers": three_brokers.disturbed,
+    "kafka-faults": kafka_faults.faulty,
 }
 ALL = {**SCENARIOS, **SCENARIOS_IN_KAFKA}
 _THEIRS = {
@@ -331,6 +333,8 @@ def _workspace(name: str, seed: int, folder: Path, stack: ExitStack) -> Workspac
         return racked.workspace_of(folder, stack)
     if ALL[name] is three_brokers.disturbed:
         return three_brokers.workspace_of(folder, stack)
+    if ALL[name] is kafka_faults.faulty:
+        return kafka_faults.workspace_of(seed, folder, stack)
     cluster = stack.enter_context(kafka_peers.start(folder / "cluster"))
     patience = kafka_soak.PATIENCE
     if name in ("kafka-kill-any", "kafka-kill-changed"):

@@ -50,9 +50,9 @@ def clear(servers: str) -> None:
             _settle(future.exception())
 
 
-def delete(servers: str, topic: str) -> None:
-    """Delete a topic; returns when it is gone."""
-    admin = AdminClient({"bootstrap.servers": servers, "log_level": 4})
+def delete(servers: str, topic: str, admin: AdminClient | None = None) -> None:
+    """Delete a topic; returns when it is gone. ``admin``: needed where clients must log in."""
+    admin = admin or AdminClient({"bootstrap.servers": servers, "log_level": 4})
     admin.delete_topics([topic])[topic].result(PATIENCE)
     deadline = time.monotonic() + PATIENCE
     while topic in _topics(admin):

@@ -49,6 +49,7 @@ _ORDER = [
     "backup",
     "restore",
     "reset",
+    "accept",
     "sizing",
     "stop",
     "check",

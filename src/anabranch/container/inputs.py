@@ -112,7 +112,8 @@ class Inputs:
                 raise StateError(
                     f"stream {name}/{stream} isn't the one that lane {self._lane.id} has read so far (it was deleted "
                     "and created again)",
-                    f"restore the former stream; or, to start as a new job: anabranch reset {self._lane.job}",
+                    f"restore the former stream; or stop the job, and let it continue with this one: "
+                    f"anabranch accept {self._lane.job} {stream}",
                 )
             self._check_positions(name, stream, read.get(stream, {}))
 
@@ -126,7 +127,8 @@ class Inputs:
             if at > ends[ssp.partition]:
                 raise StateError(
                     f"{ssp} ends at offset {ends[ssp.partition]}, but lane {self._lane.id} has already read up to {at}",
-                    "restore the stream: it has lost records that were processed",
+                    "restore the stream, which has lost records that were processed; or stop the job, and let it "
+                    f"continue with the stream as it is: anabranch accept {self._lane.job} {ssp.stream}",
                 )
             if at < starts[ssp.partition]:
                 self._lost(ssp, at, starts[ssp.partition])

@@ -18,6 +18,7 @@ import pyarrow as pa
 from anabranch.errors import UsageError
 from anabranch.model.lane import Lane
 from anabranch.systems.archive import Archive
+from anabranch.systems.findings import JavaClasses, OpenTransaction, StreamFault
 from anabranch.systems.output import Publisher
 from anabranch.systems.readers import Readers
 from anabranch.systems.retention import Retention
@@ -25,7 +26,15 @@ from anabranch.systems.retention import Retention
 if TYPE_CHECKING:
     from anabranch.config import Settings  # slow to import, and not needed in the process of a lane's clock
 
-__all__ = ["Appender", "Folder", "Offsets", "Range", "Records", "SessionNeeds", "StreamFault", "System"]
+__all__ = [
+    "Appender",
+    "Folder",
+    "Offsets",
+    "Range",
+    "Records",
+    "SessionNeeds",
+    "System",
+]
 
 Offsets = npt.NDArray[np.int64]
 
@@ -77,21 +86,6 @@ class Folder:
     label: str
     path: Path
     cure: str
-
-
-@dataclass(frozen=True)
-class StreamFault:
-    """A problem of a stream's files.
-
-    Attributes:
-        path: the damaged file or folder.
-        problem: what is wrong: the rest of a sentence that begins with the path.
-        lost: what can't be read because of the problem.
-    """
-
-    path: str
-    problem: str
-    lost: str
 
 
 class System(Protocol):
@@ -213,6 +207,13 @@ class System(Protocol):
         """The end of each partition, including the records of open transactions, which readers can't see yet (or never
         will)."""
         ...
+
+    def open_transaction(self, stream: str, partition: int, java: JavaClasses) -> OpenTransaction | None:
+        """The transaction that keeps readers from the partition's records between :meth:`ends` and
+        :meth:`high_watermarks`; None if there is none, or the system has no transactions. ``java`` is for systems
+        whose client in Python can't find it out.
+        """
+        return None
 
     def known_ends(self, stream: str) -> dict[int, int]:
         """Like :meth:`high_watermarks`, for repeated calls: a system may start its look-up from its last answer."""

@@ -73,6 +73,7 @@ VERBS: dict[str, list[list[str]]] = {
     "restore": [["--help"]],
     "sizing": [["delays"], ["nobody"]],
     "reset": [["delays"], ["nobody", "--yes"]],
+    "accept": [["delays", "flights"], ["nobody", "flights", "--yes"]],
     "stop": [["nobody"], ["delays", "--now"]],
     "doctor": [["--help"]],
     "demo": [["--help"]],

@@ -15,7 +15,7 @@ from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.offset_log import Entry
 from anabranch.event_time.progress import Progress
 
-__all__ = ["NewStream", "add_stream", "keep", "mend_time", "reset_time", "rewind", "widen"]
+__all__ = ["NewStream", "add_stream", "adopt", "keep", "mend_time", "reset_time", "rewind", "widen"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,20 @@ def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
     for stream, number in folder.sources(last).items():
         entry = entry.with_positions(number, {**entry.positions(number), **positions.get(stream, {})})
     folder.tree.write(f"offsets/{last}", offset_log.format(entry))
+
+
+def adopt(folder: Folder, stream: str, id: str, positions: Mapping[int, int]) -> None:
+    """Make the next batch read another stream of the same name, which has this id, from these offsets. If no batch was
+    planned, only the id is noted.
+    """
+    for batch in folder.tree.numbers("offsets"):
+        entry = folder.entry(batch)
+        if stream in folder.sources(batch):
+            entry = entry.with_id(folder.sources(batch)[stream], id)
+            folder.tree.write(f"offsets/{batch}", offset_log.format(entry))
+    folder.note_stream(stream, id)
+    if folder.planned() >= 0:
+        rewind(folder, {stream: positions})
 
 
 def add_stream(folder: Folder, stream: NewStream) -> None:

@@ -198,6 +198,14 @@ class Folder:
             self.tree.write(STARTING, json.dumps(dict(sorted(offsets.items()))), new=True)
         return self._document(STARTING)
 
+    def starting(self) -> dict[str, int]:
+        """The stored start offsets, by whole SSP in text form; {} if none are stored."""
+        return self._document(STARTING) if self.exists(STARTING) else {}
+
+    def change_starting(self, offsets: Mapping[str, int]) -> None:
+        """Replace some of the stored start offsets. Call this only if no batch is planned."""
+        self.tree.write(STARTING, json.dumps(dict(sorted({**self.starting(), **offsets}.items()))))
+
     def begin_at(self, offset: Mapping[str, Any]) -> None:
         """Make the query's only source begin at this offset, whatever its options say, unless the folder already says
         where it begins. This works for sources that read their first offset from the folder, such as Spark's Kafka

@@ -84,6 +84,13 @@ class Entry:
         changed = {**offset, "positions": told} if _has_stream(offset) else {next(iter(offset)): told}
         return replace(self, sources=(*self.sources[:source], changed, *self.sources[source + 1 :]))
 
+    def with_id(self, source: int, id: str) -> Entry:
+        """The same entry with another id of one source's stream. (The offsets of Spark's Kafka source have no id.)"""
+        offset = self.sources[source]
+        if offset is None or not _has_stream(offset):
+            return self
+        return replace(self, sources=(*self.sources[:source], {**offset, "id": id}, *self.sources[source + 1 :]))
+
     def keeping(self, partitions: Mapping[str, Iterable[int]]) -> Entry:
         """The same entry with only these partitions of each stream."""
         entry = self

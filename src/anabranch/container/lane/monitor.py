@@ -24,7 +24,8 @@ from anabranch.spark.query.history import CompletedBatch
 
 __all__ = ["Monitor"]
 
-_COMMIT_EVERY = 5.0
+_COMMIT_EVERY = 1.0
+"""The seconds after which positions are committed again, so that other tools see them soon after a batch."""
 
 
 class Monitor:

@@ -1,5 +1,5 @@
-"""Periodic work while a lane's query runs: checks of its progress, of the lane's outputs and of the inputs' keys, and
-the renewal of markers."""
+"""Periodic work while a lane's query runs: checks of its progress, of the lane's outputs, and of the inputs' keys
+and open transactions, and the renewal of markers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from time import monotonic
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import logs
+from anabranch.container.blocked_inputs import BlockedInputs
 from anabranch.container.lane.attempt import Attempt
 from anabranch.container.lane.monitor import Monitor
 from anabranch.container.retries import Standstill
 from anabranch.errors import StalledError
-from anabranch.spark.internals import thread_dump
+from anabranch.spark.internals import java, thread_dump
 from anabranch.spark.query.query import LaneQuery
 
 __all__ = ["Upkeep"]
 
-_CHECK_OUTPUTS_EVERY = 5.0
+_CHECK_EVERY = 5.0
 _SAMPLE_EVERY = 30.0
 _REFRESH_EVERY = 12 * 3600.0
 """The seconds after which the markers of the lane's slots are renewed, because Kafka forgets old markers."""
@@ -33,6 +34,14 @@ class Upkeep:
         self._attempt = attempt
         self._monitor = monitor
         self._standstill = standstill
+        self._blocked_inputs = BlockedInputs(
+            attempt.lane.id,
+            attempt.lane_folders.systems,
+            attempt.inputs.ssps,
+            lambda name: java.java_class(attempt.lane_folders.spark, name),
+        )
+        self._about_keys: tuple[str, ...] = ()
+        self._about_transactions: tuple[str, ...] = ()
         self._refreshed = self._checked = self._sampled = monotonic()
         self.stand_by()
 
@@ -56,23 +65,33 @@ class Upkeep:
             raise StalledError(f"lane {lane} stands still: {why}", "its threads are in the container's log")
 
     def turn(self) -> None:
-        """Renew markers, and check outputs and keys, if this is due. Raises StateError if an output stream is gone."""
+        """Renew markers, and check outputs and inputs, if due. Raises StateError if an output stream is gone."""
         query = self._attempt.query
         if monotonic() > self._refreshed + _REFRESH_EVERY and query is not None:
             query.outputs.refresh()
             self._refreshed = monotonic()
-        if monotonic() > self._checked + _CHECK_OUTPUTS_EVERY:
+        if monotonic() > self._checked + _CHECK_EVERY:
             self._monitor.outputs.check()
+            self._look_for_open_transactions()
             self._checked = monotonic()
         if monotonic() > self._sampled + _SAMPLE_EVERY and query is not None:
             self.sample(query)
 
     def sample(self, query: LaneQuery) -> None:
-        """Check whether a sample of the inputs' keys is in the expected partitions; log and report a warning if it
-        isn't. Does nothing if the lane is stateless or already has a warning."""
-        reporter = self._attempt.reporter
-        if query.plan.stateful and not reporter.current.warnings:
-            reporter.update(warnings=self._attempt.inputs.warnings(query.plan.own))
-            for warning in reporter.current.warnings:
+        """Check a sample of the inputs' keys if the lane is stateful and has no warning about keys yet."""
+        if query.plan.stateful and not self._about_keys:
+            self._about_keys = self._attempt.inputs.warnings(query.plan.own)
+            for warning in self._about_keys:
                 log.warning(warning, lane=self._attempt.lane.id)
+            self._warn()
         self._sampled = monotonic()
+
+    def _look_for_open_transactions(self) -> None:
+        before = self._about_transactions
+        positions = self._attempt.reporter.current.progress.positions
+        self._about_transactions = self._blocked_inputs.warnings(positions, monotonic())
+        if self._about_transactions != before:
+            self._warn()
+
+    def _warn(self) -> None:
+        self._attempt.reporter.update(warnings=(*self._about_keys, *self._about_transactions))

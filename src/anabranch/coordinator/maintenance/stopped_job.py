@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 
@@ -21,12 +21,12 @@ from anabranch.event_time import durations
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState, open_lanes
 
-__all__ = ["RENEW_EVERY", "alone", "begun", "lanes", "needed_folders", "replaced", "unneeded"]
+__all__ = ["RENEW_EVERY", "alone", "begun", "lanes", "needed_folders", "replaced", "resting", "unneeded"]
 
 RENEW_EVERY = 2.0
 """The seconds between two renewals of the lease during exclusive work."""
 _LOOK = 0.25
-_WHO = "compact"
+_COMPACTS = "the user compacts the job"
 
 
 @contextmanager
@@ -144,25 +144,32 @@ def _renewed(store: Store) -> Iterator[None]:
 
 
 def lanes(store: Store, job: str) -> list[Lane]:
-    """The lanes of a stopped job that have state in their own folders.
+    """The lanes of a stopped job that have state in their own folders. Raises the errors of :func:`resting`."""
+    found = resting(store, job, {DeploymentState.STOPPED}, "stopped can be compacted")
+    return [lane for lane in found if lane.stateful and lane.folder_epoch]
+
+
+def resting(store: Store, job: str, states: Collection[DeploymentState], which: str) -> list[Lane]:
+    """The open lanes of a job that is in one of these states. ``which`` ends the sentence "only one that is ..." in the
+    error for a job in another state.
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job isn't stopped; or it was stopped in the middle of a change, or before a lane was fenced.
+        ConflictError: the job is in another state; or it ended in the middle of a change, or before a lane was fenced.
     """
     its = stored_jobs.deployment(store, job)
-    if its.state != DeploymentState.STOPPED:
+    if its.state not in states:
         runs = its.state.active
         cure = f"anabranch stop {job}" if runs else "start it again, and stop it once it runs"
-        raise ConflictError(f"job {job!r} is {its.state}: only one that is stopped can be compacted", cure)
+        raise ConflictError(f"job {job!r} is {its.state}: only one that is {which}", cure)
     found = [lane for lane in open_lanes(store.lanes(job).values()) if lane.deployment == its.id]
-    odd = next((lane for lane in found if not _rests(lane)), None)
+    odd = next((lane for lane in found if not _rests(lane, failed=DeploymentState.FAILED in states)), None)
     if odd is not None:
         raise ConflictError(
             f"lane {odd.id} of job {job!r} is {odd.state.value}, and others may have to continue it",
             "start the job again, and stop it once it runs",
         )
-    return [lane for lane in found if lane.stateful and lane.folder_epoch]
+    return found
 
 
 def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -192,22 +199,27 @@ def needed_folders(known: Mapping[str, Lane]) -> set[tuple[str, int]]:
     return needed
 
 
-def _rests(lane: Lane) -> bool:
-    return lane.state is LaneState.PLANNED and lane.start_is_known and not lane.unfenced
+def _rests(lane: Lane, *, failed: bool = False) -> bool:
+    """Whether a lane will continue from its own folder, with no other lane in its place. ``failed`` says whether a
+    failed lane may do so.
+    """
+    ended = lane.state is LaneState.PLANNED or (failed and lane.state is LaneState.FAILED)
+    return ended and lane.start_is_known and not lane.unfenced
 
 
-def begun(store: Store, of: Sequence[Lane], at: float) -> list[Lane]:
-    """Give lanes the job's next epoch, under which their new folders should be made. Returns the lanes as stored."""
+def begun(store: Store, of: Sequence[Lane], at: float, who: str = "compact", why: str = _COMPACTS) -> list[Lane]:
+    """Give lanes the job's next epoch, under which their new folders should be made. Returns the lanes as stored.
+    ``who`` and ``why`` are for the event.
+    """
     what = f"new folders are made for {', '.join(lane.id for lane in of)}"
-    why = "the user compacts the job"
-    return store.reseat(of, Event(kind="fence", job=of[0].job, at=at, who=_WHO, what=what, why=why))
+    return store.reseat(of, Event(kind="fence", job=of[0].job, at=at, who=who, what=what, why=why))
 
 
-def replaced(store: Store, of: Sequence[tuple[Lane, str]], at: float) -> None:
+def replaced(store: Store, of: Sequence[tuple[Lane, str]], at: float, who: str = "compact") -> None:
     """Record, in one transaction, that lanes now use the folders of their epochs. ``of`` pairs each lane with the
-    reason for its event.
+    reason for its event, and ``who`` is for the events.
     """
     store.put_lanes(
         [msgspec.structs.replace(lane, folder_epoch=lane.epoch, abandoned=False) for lane, _ in of],
-        [job_events.of_lane(lane, at, "has a new folder", why, who=_WHO) for lane, why in of],
+        [job_events.of_lane(lane, at, "has a new folder", why, who=who) for lane, why in of],
     )

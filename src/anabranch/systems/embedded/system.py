@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from anabranch.config import Settings
 from anabranch.model.lane import Lane
-from anabranch.systems.contract import Folder, Range, Records, StreamFault, System
+from anabranch.systems.contract import Folder, Range, Records, System
 from anabranch.systems.embedded import verify, writer
 from anabranch.systems.embedded.append import Appender
 from anabranch.systems.embedded.archive import EmbeddedArchive
@@ -20,6 +20,7 @@ from anabranch.systems.embedded.log_readers import LogReaders
 from anabranch.systems.embedded.manifest import Tail
 from anabranch.systems.embedded.output import EmbeddedPublisher, published
 from anabranch.systems.embedded.segments import read_slice
+from anabranch.systems.findings import StreamFault
 from anabranch.systems.folders import can_be_written
 from anabranch.systems.retention import Retention
 

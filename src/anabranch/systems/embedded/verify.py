@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from anabranch.errors import AnabranchError, LogError, UnsupportedFormatError
-from anabranch.systems.contract import StreamFault
 from anabranch.systems.embedded import layout, partition, start
 from anabranch.systems.embedded.log import Log
+from anabranch.systems.findings import StreamFault
 
 __all__ = ["faults"]
 

@@ -22,6 +22,7 @@ from anabranch.systems.kafka import timestamps
 from anabranch.systems.kafka.bounded_calls import BoundedCalls
 from anabranch.systems.kafka.clients import librdkafka, shown
 from anabranch.systems.kafka.markers import Marker, Markers
+from anabranch.systems.kafka.relogin import Relogin
 
 __all__ = ["PATIENCE", "TAKEN_OVER", "Holder", "LostRecord", "passes"]
 
@@ -98,6 +99,7 @@ class Holder:
         self.message_limit = int(properties.get("message.max.bytes", _MESSAGE_LIMIT))
         try:
             self._producer = Producer(properties)
+            self._relogin = Relogin(settings, self._producer)
             for _ in range(2):  # opens all connections: otherwise the next call often sleeps for half a second
                 self._producer.list_topics("__transaction_state", PATIENCE)
             _retried(self._producer.init_transactions, time.monotonic() + PATIENCE)
@@ -181,7 +183,7 @@ class Holder:
     def drop(self) -> None:
         """Discard the producer. An open transaction stays open until the id is initialized again, or until it times
         out."""
-        del self._producer
+        del self._producer, self._relogin
 
 
 def passes(error: KafkaError) -> bool:

@@ -26,6 +26,7 @@ from anabranch.deadlines import wait_until
 from anabranch.errors import AnabranchError, OutOfTimeError, StateError, UnsupportedFormatError
 from anabranch.model.document import Document
 from anabranch.systems.kafka.clients import librdkafka
+from anabranch.systems.kafka.relogin import Relogin
 
 __all__ = [
     "NOTHING",
@@ -152,6 +153,7 @@ class Markers:
                 "isolation.level": "read_committed",  # otherwise the broker returns the marker before a pending one
             }
         )
+        self._relogin = Relogin(settings, self._consumer)
 
     def read(self, slots: Iterable[int], timeout: float = _PATIENCE) -> dict[int, Marker | None]:
         """The committed marker of each slot; None for a slot without a marker. Waits for pending transactions that

@@ -10,7 +10,8 @@ from confluent_kafka import KafkaError
 from anabranch.config import KafkaSettings, Settings
 from anabranch.model.lane import Lane
 from anabranch.systems.contract import Range, Records, SessionNeeds, System
-from anabranch.systems.kafka import clients, errors, jars, markers, output, records
+from anabranch.systems.findings import JavaClasses, OpenTransaction
+from anabranch.systems.kafka import clients, errors, jars, markers, open_transactions, output, records
 from anabranch.systems.kafka.append import KafkaAppender
 from anabranch.systems.kafka.cluster import Cluster, PerProcess
 from anabranch.systems.kafka.controls import ControlLog
@@ -118,6 +119,9 @@ class KafkaSystem(System):
     def high_watermarks(self, stream: str) -> dict[int, int]:
         """The ends including the records of open transactions."""
         return self._topics.ends(stream, isolation=UNCOMMITTED)
+
+    def open_transaction(self, stream: str, partition: int, java: JavaClasses) -> OpenTransaction | None:
+        return open_transactions.find(self._topics, stream, partition, java)
 
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
         ends = self.ends(stream)

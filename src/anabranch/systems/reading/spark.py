@@ -179,7 +179,8 @@ class Reader(DataSourceStreamReader):
                 raise StateError(
                     f"{self._name}/{self._stream}/{p} ends at offset {there[p]}, but the lane has already read up to "
                     f"{position}",
-                    "restore the stream: it has lost records that were processed",
+                    "restore the stream, which has lost records that were processed; or stop the job, and let it "
+                    f"continue with the stream as it is: anabranch accept JOB {self._stream}",
                 )
         return self._offset(share(held, ends, most))
 
@@ -214,7 +215,8 @@ class Reader(DataSourceStreamReader):
             raise StateError(
                 f"stream {self._name}/{self._stream} isn't the one that the lane has read so far (it was deleted and "
                 "created again)",
-                "restore the former stream, or run the job under another name",
+                "restore the former stream; or stop the job, and let it continue with this one: "
+                f"anabranch accept JOB {self._stream}",
             )
         return {int(p): o for p, o in offset["positions"].items()}
 

@@ -1,0 +1,101 @@
+"""Notices inputs whose newest records can't be read because another producer's transaction is open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from anabranch import logs
+from anabranch.errors import AnabranchError
+from anabranch.model.ssp import SSP
+from anabranch.systems.findings import JavaClasses, OpenTransaction
+from anabranch.systems.systems import Systems
+
+__all__ = ["BlockedInputs"]
+
+log = logs.get_logger()
+
+_AFTER = 10.0
+"""For how many seconds a lane must have waited for the same transaction before it is worth a warning. Most transactions
+are open for less.
+"""
+
+
+class BlockedInputs:
+    """Watches the inputs of a lane. Used by the lane's own thread.
+
+    Args:
+        lane: the lane's id, for the log.
+        ssps: the inputs.
+        java: see :data:`anabranch.systems.findings.JavaClasses`.
+    """
+
+    def __init__(self, lane: str, systems: Systems, ssps: Iterable[SSP], java: JavaClasses) -> None:
+        self._lane = lane
+        self._systems = systems
+        self._ssps = tuple(ssps)
+        self._java = java
+        self._since: dict[SSP, tuple[int, float]] = {}
+        """For each input that has records behind an open transaction: where these begin, and when that was first
+        seen."""
+        self._told: dict[SSP, str] = {}
+
+    def warnings(self, positions: Mapping[str, int], now: float) -> tuple[str, ...]:
+        """A warning for each input that the lane has read up to an open transaction, if it has waited long enough.
+
+        Args:
+            positions: the lane's positions, by SSP in text form.
+            now: the time in seconds, on a clock that never goes back.
+        """
+        blocked = self._blocked(positions)
+        self._since = {ssp: self._first_seen(ssp, end, now) for ssp, end in blocked.items()}
+        due = [ssp for ssp, (_, since) in self._since.items() if now - since >= _AFTER]
+        for ssp in self._told.keys() - due:
+            log.info("an input can be read again", lane=self._lane, ssp=str(ssp))
+        self._told = {ssp: self._told.get(ssp) or self._described(ssp) for ssp in due}
+        return tuple(text for text in self._told.values() if text)
+
+    def _blocked(self, positions: Mapping[str, int]) -> dict[SSP, int]:
+        """For each input that the lane has read to its end, though there are records of open transactions behind it:
+        the end."""
+        found = {}
+        for name, stream in sorted({(ssp.system, ssp.stream) for ssp in self._ssps}):
+            system = self._systems.named(name)
+            try:
+                last, ends = system.high_watermarks(stream), system.ends(stream)
+            except AnabranchError as error:
+                log.debug("open transactions couldn't be looked for", lane=self._lane, stream=stream, error=str(error))
+                continue
+            for ssp in self._ssps:
+                end = ends.get(ssp.partition, 0)
+                mine = (ssp.system, ssp.stream) == (name, stream)
+                if mine and positions.get(str(ssp), -1) >= end and last.get(ssp.partition, 0) > end:
+                    found[ssp] = end
+        return found
+
+    def _first_seen(self, ssp: SSP, end: int, now: float) -> tuple[int, float]:
+        before = self._since.get(ssp)
+        if before is not None and before[0] == end:
+            return before
+        self._told.pop(ssp, None)  # another transaction
+        return end, now
+
+    def _described(self, ssp: SSP) -> str:
+        try:
+            found = self._systems.named(ssp.system).open_transaction(ssp.stream, ssp.partition, self._java)
+        except AnabranchError as error:
+            log.debug("an open transaction couldn't be described", lane=self._lane, ssp=str(ssp), error=str(error))
+            return ""
+        if found is None:
+            return ""
+        text = _text(ssp, found)
+        log.warning(text, lane=self._lane)
+        return text
+
+
+def _text(ssp: SSP, found: OpenTransaction) -> str:
+    since = "" if found.since is None else f", since {datetime.fromtimestamp(found.since, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return (
+        f"{ssp} can't be read from offset {found.offset} on ({found.behind:,} offsets): a transaction of "
+        f"{found.producer} is open there{since}; {found.cure}"
+    )

@@ -1,0 +1,49 @@
+"""What a system finds out about its streams: damaged files, and transactions that hold readers up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["JavaClasses", "OpenTransaction", "StreamFault"]
+
+
+@dataclass(frozen=True)
+class StreamFault:
+    """A problem of a stream's files.
+
+    Attributes:
+        path: the damaged file or folder.
+        problem: what is wrong: the rest of a sentence that begins with the path.
+        lost: what can't be read because of the problem.
+    """
+
+    path: str
+    problem: str
+    lost: str
+
+
+@dataclass(frozen=True)
+class OpenTransaction:
+    """A transaction that has neither been committed nor aborted.
+
+    Attributes:
+        offset: the offset of its first record in the partition.
+        behind: how many offsets of the partition can't be read because of it.
+        since: when its first record in the partition was written, in seconds since 1970; None if unknown.
+        producer: who began it: the rest of a sentence that begins with "a transaction of".
+        cure: how to end it.
+    """
+
+    offset: int
+    behind: int
+    since: float | None
+    producer: str
+    cure: str
+
+
+JavaClasses = Callable[[str], Any]
+"""Finds a class of the Java process in which Spark runs, by its full name. The classes of the jars that
+:meth:`System.session_needs` names are there, too.
+"""

@@ -1,0 +1,111 @@
+"""Finds the open transaction that keeps readers of committed records from a partition's newest records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from anabranch.errors import AnabranchError
+from anabranch.systems.findings import JavaClasses, OpenTransaction
+from anabranch.systems.kafka import clients
+from anabranch.systems.kafka.topics import UNCOMMITTED, Topics
+
+__all__ = ["find"]
+
+_JAVA_SECONDS = 5
+_ADMIN = "org.apache.kafka.clients.admin"
+
+
+def find(topics: Topics, stream: str, partition: int, java: JavaClasses) -> OpenTransaction | None:
+    """See :meth:`anabranch.systems.contract.System.open_transaction`.
+
+    Which producer has begun the transaction is known only to the brokers, and only Java's client can ask for it
+    (KIP-664). If it can't, for example because the user has no right to, the transaction is described without it.
+
+    Raises:
+        AnabranchError: the brokers don't answer or refuse the client.
+    """
+    end = topics.ends(stream, [partition])[partition]
+    last = topics.ends(stream, [partition], UNCOMMITTED)[partition]
+    if last <= end:
+        return None
+    place = topics.topic(stream), partition
+    try:
+        producer, forgotten = _producer(topics, *place, end, java)
+    except Exception as error:  # Java's errors have no common class in Python
+        producer, forgotten = f"an unknown producer ({_first_line(error)})", False
+    cure = (
+        "it ends when its producer commits or aborts it, or after its timeout (transaction.timeout.ms of the producer)"
+        if not forgotten
+        else "no coordinator knows it any more, so it never ends by itself"
+    )
+    return OpenTransaction(
+        offset=end,
+        behind=last - end,
+        since=_written(topics, *place, end),
+        producer=producer,
+        cure=f"{cure}; to abort it: kafka-transactions.sh --bootstrap-server … abort --topic {place[0]} "
+        f"--partition {partition} --start-offset {end}",
+    )
+
+
+def _written(topics: Topics, topic: str, partition: int, offset: int) -> float | None:
+    """When the record at this offset was written, in seconds since 1970, even if it isn't committed; None if unknown.
+    Only a topic with ``LogAppendTime`` has the broker's time: otherwise, it is what the producer said.
+    """
+    wanted = {"group.id": "anabranch-reads", "isolation.level": "read_uncommitted", "enable.auto.commit": False}
+    consumer, _ = topics.cluster.open(Consumer, wanted)
+    try:
+        consumer.assign([TopicPartition(topic, partition, offset)])
+        message = consumer.poll(topics.cluster.patience)
+        if message is None or message.error() is not None or message.offset() != offset:
+            return None
+        kind, milliseconds = message.timestamp()
+        return milliseconds / 1000 if kind else None
+    finally:
+        consumer.close()
+
+
+def _producer(topics: Topics, topic: str, partition: int, offset: int, java: JavaClasses) -> tuple[str, bool]:
+    """The producer whose transaction begins at this offset, in words, and whether the cluster has forgotten that
+    transaction. Raises one of Java's errors if the brokers don't say.
+    """
+    properties = java("java.util.HashMap")()
+    for name, value in clients.java(topics.cluster.settings).items():
+        properties.put(name, value)
+    admin = java(f"{_ADMIN}.Admin").create(properties)
+    try:
+        place = java("org.apache.kafka.common.TopicPartition")(topic, partition)
+        found = _got(
+            admin.describeProducers(java("java.util.Collections").singleton(place)).partitionResult(place), java
+        )
+        begun = [each for each in found.activeProducers() if each.currentTransactionStartOffset().orElse(-1) == offset]
+        if not begun:
+            raise AnabranchError("the brokers name none", "see kafka-transactions.sh describe-producers")
+        number, epoch = begun[0].producerId(), begun[0].producerEpoch()
+        ids = [each.transactionalId() for each in _ongoing(admin, java) if each.producerId() == number]
+        name = f"the producer with the transactional id {ids[0]}" if ids else "a producer"
+        return f"{name} (producer id {number}, epoch {epoch})", not ids
+    finally:
+        admin.close(java("java.time.Duration").ofSeconds(1))
+
+
+def _ongoing(admin: Any, java: JavaClasses) -> Any:
+    """What the transaction coordinators know of transactions that have begun and haven't ended."""
+    ongoing = java(f"{_ADMIN}.TransactionState").ONGOING
+    options = java(f"{_ADMIN}.ListTransactionsOptions")()
+    return _got(
+        admin.listTransactions(options.filterStates(java("java.util.Collections").singleton(ongoing))).all(), java
+    )
+
+
+def _got(future: Any, java: JavaClasses) -> Any:
+    return future.get(_JAVA_SECONDS, java("java.util.concurrent.TimeUnit").SECONDS)
+
+
+def _first_line(error: Exception) -> str:
+    cause = getattr(error, "java_exception", None)
+    while cause is not None and cause.getCause() is not None:
+        cause = cause.getCause()
+    return str(error if cause is None else cause.toString()).strip().split("\n")[0]

@@ -1,0 +1,89 @@
+"""Gives running clients of Kafka a changed user or password, so that they can log in again."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from typing import Any
+
+from anabranch import logs
+from anabranch.config import KafkaSettings
+from anabranch.config.secrets import resolved
+from anabranch.errors import ConfigError
+
+__all__ = ["Relogin"]
+
+_EVERY = 1.0
+"""The seconds between two looks at the files that contain credentials."""
+
+log = logs.get_logger()
+
+_lock = threading.Lock()
+_followed: weakref.WeakSet[Relogin] = weakref.WeakSet()
+_pid = 0
+"""The process that has a thread for ``_followed``. A forked process has no thread, and its parent's clients are of no
+use to it.
+"""
+
+
+class Relogin:
+    """Keeps the credentials of one client up to date, as long as this object exists.
+
+    librdkafka logs in again by itself, for each new connection and when the brokers require it, but with the user and
+    the password that the client got when it was made. If these come from files (``${file:PATH}``), the client gets new
+    ones within a second after a file has changed. So a client whose transaction is open needn't be given up when a
+    password is rotated.
+
+    Args:
+        client: a producer or consumer of confluent-kafka.
+    """
+
+    def __init__(self, settings: KafkaSettings, client: Any) -> None:
+        self._settings = settings
+        self._client = client
+        if not any("${file:" in (text or "") for text in (settings.sasl_username, settings.sasl_password)):
+            return
+        self._used = self._current()
+        _follow(self)
+
+    def renew(self) -> None:
+        """Give the client the current credentials, if they have changed."""
+        try:
+            current = self._current()
+        except ConfigError as error:
+            log.debug("credentials can't be read", error=str(error))  # perhaps the file is just being replaced
+            return
+        if current != self._used:
+            self._client.set_sasl_credentials(*current)
+            self._used = current
+
+    def _current(self) -> tuple[str, str]:
+        user, password = self._settings.sasl_username or "", self._settings.sasl_password or ""
+        return (
+            resolved("systems.kafka.sasl_username", user),
+            resolved("systems.kafka.sasl_password", password),
+        )
+
+
+def _follow(one: Relogin) -> None:
+    global _pid, _followed
+    with _lock:
+        if _pid != os.getpid():
+            _pid, _followed = os.getpid(), weakref.WeakSet()
+            threading.Thread(target=_renew, name="anabranch-relogin", daemon=True).start()
+        _followed.add(one)
+
+
+def _renew() -> None:
+    while True:
+        time.sleep(_EVERY)
+        _renew_all()
+
+
+def _renew_all() -> None:
+    with _lock:
+        several = [*_followed]
+    for each in several:
+        each.renew()
