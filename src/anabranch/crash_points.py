@@ -96,8 +96,8 @@ _watchers: list[Watcher] = []
 
 @contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """Inside ``with``, call ``watcher(step, lane, batch)`` at each step that this process reaches. An exception that
-    the watcher raises is raised at the step.
+    """Inside ``with``, ``watcher(step, lane, batch)`` is called at each step that this process reaches. An exception
+    that the watcher raises is raised at the step.
 
     The watcher doesn't see steps, such as ``PLANNING``, that Spark's Python processes reach.
     """

@@ -126,8 +126,8 @@ def _taking_in(report: LaneReport, until: Mapping[str, int], now: float | None) 
 
 
 def _ending(report: LaneReport) -> float:
-    """The expected seconds of a lane's last batch; 0.0 for a lane without state, windows and watermark. The estimate
-    includes no time in functions, because the batch has no records.
+    """The expected seconds of a lane's last batch; 0.0 for a lane that has no state, no windows and no watermark. The
+    estimate includes no time in functions, because the batch has no records.
     """
     if not report.progress.state_bytes and not report.drain.windows and report.event_time.watermark is None:
         return 0.0

@@ -124,7 +124,7 @@ class _Story:
 
     @property
     def admin(self) -> AdminClient:
-        """A new client, as old ones may know brokers that are gone. It lives as long as the story: its answers need it."""
+        """A new client, as old ones may know brokers that are gone. It is kept, because its answers need it."""
         self._admins.append(AdminClient({name: value for name, value in self.client.items() if name != "logger"}))
         return self._admins[-1]
 

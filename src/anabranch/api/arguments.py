@@ -228,7 +228,7 @@ def check_partition_by(columns: Sequence[object], via: object, partitions: objec
 
 
 def check_window(window: object, time: str, on_late: str) -> None:
-    """Raises GraphError for an invalid window, time or ``on_late``."""
+    """Raises GraphError for an invalid window, time or ``on_late``. With processing time, only ``drop`` is valid."""
     if not isinstance(window, Window):
         raise GraphError(
             f"window at {caller()} was given {window!r}, not a window",

@@ -86,7 +86,7 @@ class Job:
             The function itself.
 
         Raises:
-            GraphError: the job has an ``on_drain`` function already, or this isn't a function.
+            GraphError: the job has an ``on_drain`` function already, or ``function`` isn't a function.
 
         Example:
             ```python
@@ -124,6 +124,7 @@ class Job:
                 ``string``, ``binary``, ``int`` or ``bigint``, are read from a JSON array.
             schema: the columns in the value, such as ``"carrier string, dep_delay int"``. Required for JSON
                 streams. Streams of the formats ``string`` and ``raw`` have one column, ``value``, and take no schema.
+                For other formats, the default is all columns of the stream's own schema.
             read_as: how to read JSON columns whose values are not in the usual form of their type, as a dict from
                 column names to forms. ``"epoch-seconds"``, ``"epoch-millis"`` and ``"epoch-micros"`` read numbers as
                 timestamps, and ``"epoch-days"`` as dates; ``"nan-is-null"`` reads NaN and infinity as null; ``"json"``
@@ -133,10 +134,10 @@ class Job:
             watermark: how much older a record can be than the newest record of its partition, such as ``"10 minutes"``.
                 Required with ``event_time``. Records that are even older may be late (see :meth:`Stream.window`).
             event_time_range: a pair that says which event times are plausible. The first part is the earliest date. The
-                second part says how far an event time can be in the future: this long after the end of the day (in UTC)
-                on which the record's batch was planned. The default is ``("1900-01-01", "1 day")``. A record whose
-                event time is outside the range is treated as ``[job] on_error`` says (by default, it becomes a dead
-                letter), and does not move the watermark.
+                second part says how far an event time can be in the future, counted from the end of the day (in UTC) on
+                which the record's batch was planned. The default is ``("1900-01-01", "1 day")``. A record whose event
+                time is outside the range is treated as ``[job] on_error`` says (by default, it becomes a dead letter),
+                and does not move the watermark.
             broadcast: let every task read the whole stream, so each record is processed once per task.
             start: where to begin in a stream for which the job has no position, ``"earliest"`` or ``"latest"``. This
                 applies to a new job, to a stream that a new version begins to read, and after a reset. A partition that
@@ -193,13 +194,14 @@ class Job:
     def preview(self, stream: str, n: int = 20, *, config: Path | str | None = None) -> list[dict[str, Any]]:
         """The first rows of a stream as dicts, for notebooks. Writes nothing.
 
-        For a stream that the job reads, these are the stream's first records, with the columns that ``read`` declares.
-        For a stream that the job writes, these are rows that the job would write, computed from the records that the
-        job's inputs contain now, as in :meth:`to_dataframe`. Uses this process's Spark session, or starts one.
+        For a stream that the job reads, these are the stream's first records, beginning with those of the first
+        partition, in the columns that ``read`` declares. For a stream that the job writes, these are rows that the job
+        would write, computed from the records that the job's inputs contain now. Records that cannot be processed are
+        handled as in :meth:`to_dataframe`. Uses this process's Spark session, or starts one.
 
         Args:
             stream: a stream that the job reads or writes.
-            n: the largest number of rows.
+            n: the maximum number of rows.
             config: the path of an ``anabranch.toml``. Default: the one in the working folder.
 
         Raises:
@@ -220,7 +222,8 @@ class Job:
 
         An ``agg`` without windows gives only the latest row of each key or, with ``by``, of each combination of key and
         values of ``by``. A window gives the row that it would emit if no more records came. Records that cannot be
-        processed are left out; with ``on_error = "fail"``, they raise an error.
+        processed are left out; with ``on_error = "fail"`` or, for null keys, ``on_null_key = "fail"``, they raise an
+        error.
 
         Args:
             spark: the SparkSession to use.

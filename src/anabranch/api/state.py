@@ -188,7 +188,7 @@ class ListState(State):
         self._base, self._added, self._replaced = None, [], False
 
     def get(self) -> list[Any]:
-        """All values, in the order in which they were appended; empty if there are none."""
+        """All values, in the list's order; an empty list if there are none."""
         if self._base is None:
             self._base = list(self._held.get())
         return [_own(value) for value in (*self._base, *self._added)]

@@ -67,7 +67,7 @@ class Stream:
         """Apply a function to the rows, as a Spark DataFrame.
 
         The function must be stateless (no aggregates, ``distinct``, window functions, sorts or limits) and must keep
-        the column ``_anabranch``. It is called in the driver, several times: first with empty DataFrames, to find out
+        the column ``_anabranch``. It is called in the driver, several times: first with empty DataFrames, to determine
         the columns; then once when a lane starts or, if Spark can't run the operator as a part of the lane's query,
         once per batch. If the function raises an exception in a lane, or the DataFrame that it returned can't be
         computed, the lane fails.
@@ -162,15 +162,15 @@ class Stream:
         prefix: str | None = None,
         name: str | None = None,
     ) -> Stream:
-        """Pair each row with the rows of another stream that have the same stage key and a similar event time.
+        """Pair rows of this stream and another that have the same stage key, and event times at most ``within`` apart.
 
         Both streams need event time, and key columns of the same names and types. A pair has this stream's columns,
-        then the other's without the key, and no event time. A pair is emitted as soon as both rows are read. Rows wait
+        then the other's without the key, and no event time. A pair is emitted once both rows have been read. Rows wait
         in state until the watermark shows that no partner can come. Rows older than the watermark are dropped.
 
         Args:
             other: another stream of the same job.
-            within: the largest distance (inclusive) of the two event times, in either direction, such as ``"1 hour"``.
+            within: the largest distance (inclusive) between the event times, in either direction, such as ``"1 hour"``.
             how: ``"inner"`` or ``"left"``. With ``"left"``, a row of this stream without a partner is emitted once,
                 with nulls, when the watermark shows that no partner can come any more.
             prefix: a prefix for the names of the other stream's columns, except those of the key.
@@ -202,8 +202,8 @@ class Stream:
     ) -> Stream:
         """Join each row with the matching rows of a small table, and add the table's columns, except those in ``on``.
 
-        The whole table is read and sent to every Spark executor, so it must fit in memory. A batch uses the same
-        version of the table for all its rows.
+        The whole table is loaded into the driver, and sent to every Spark executor, so it must fit in the memory of
+        each. A batch uses the same version of the table for all its rows.
 
         Args:
             table: a path or URI that all containers can read; a stream as a table, from :meth:`Job.table`; or a
@@ -239,8 +239,8 @@ class Stream:
         Args:
             columns: the new stage key.
             via: ``"stream"`` writes the rows to a durable intermediate stream, so the next stage can be scaled and
-                moved. ``"spark"`` shuffles the rows within the lane's query, which is faster. But then the job must
-                have factor 1 and one container.
+                moved. ``"spark"`` shuffles the rows within the lane's query, which is faster, but requires that the
+                job has factor 1 and one container.
             partitions: the partition count with which the intermediate stream is created. Default: the largest count
                 among the inputs of the stage that writes the stream.
             name: the operator's name, which is also part of the intermediate stream's name.
@@ -360,7 +360,7 @@ class Stream:
         """Call a function for each batch, at least once.
 
         After a crash or an error, the function may be called again with the same ``lane`` and ``batch``, and with rows
-        that were computed again from the same records. Use these two arguments to write every batch only once.
+        computed again from the same records. To write each batch only once, see docs/how-to/write-your-own-table.md.
 
         Args:
             function: takes a DataFrame, the lane's id, the batch number, and the epoch, a number that rises whenever

@@ -1,5 +1,5 @@
-"""Assigns the tasks of a job to its seats: balanced, with each partition read in few containers, with few moves and, if
-racks count, with little traffic across racks.
+"""Assigns the tasks of a job to its seats so that the seats are balanced, each partition is read in few containers, few
+tasks move and, if racks count, there is little traffic across racks.
 
 The solver for racks is imported on demand, because the import takes half a second and few jobs use racks.
 """
@@ -118,7 +118,7 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
     1. Balance: of each stage's tasks, each seat gets the floor or the ceiling of the average number.
     2. Each partition is read in few containers (see :func:`placement.place`).
     3. If racks count, the cost (see :class:`Seating`) is low; otherwise, few tasks move. If racks count, and
-       ``rules.first`` is ``traffic``, this comes before the number of containers.
+       ``rules.first`` is ``traffic``, the cost comes before the number of containers.
 
     The strategy ``min_traffic`` can relax the balance: only two totals over all stages are balanced, the number of
     stateful tasks and the number of all tasks. It does so if racks count and, in addition, ``rules.first`` is

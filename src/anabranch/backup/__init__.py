@@ -1,2 +1,2 @@
 """Copies a job's rows in the store, its lanes' folders and, if their system supports this, its streams, even while the
-job runs. Restores the job from the copy elsewhere."""
+job runs. Restores the job to another place from such a copy."""

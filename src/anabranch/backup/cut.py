@@ -118,7 +118,7 @@ def _batch(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: dic
 
 
 def _last_within(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: Mapping[Place, int]) -> int:
-    """The last batch of a lane with records in the backup; -1 if there is none."""
+    """The last of a lane's batches that have records in the backup; -1 if there is none."""
     found = [-1]
     for place in lane.outputs:
         partition = partitions[place]

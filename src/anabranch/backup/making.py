@@ -100,7 +100,7 @@ def make(source: Source, uri: str) -> Manifest:
         NotFoundError: there is no such job.
         ConflictError: the folder contains a complete backup or other files; the job was reset; something that prevents
             a backup, such as a change, took too long; or the job progressed too far during each attempt.
-        StateError: a folder of a lane is gone or damaged.
+        StateError: a lane's folder is gone or damaged.
     """
     tree = Tree(source.spark, uri)
     if tree.local is not None:
@@ -148,7 +148,7 @@ def _unsettled(job: str, why: str) -> ConflictError:
 
 
 def _copied(source: Source, moment: Moment, tree: Tree) -> Manifest:
-    """Copy everything, and return the manifest, which isn't written yet. Raises MovedOnError if the job progressed too
+    """Copy everything, and return the manifest without writing it. Raises MovedOnError if the job progressed too
     far."""
     streams, elsewhere = _streams(source, moment)
     copies = [

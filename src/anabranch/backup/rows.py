@@ -1,5 +1,5 @@
-"""Writes a job's rows into a backup, and reads them. In a backup, the rows form a small store, so rows of an older
-version are migrated like any store."""
+"""Writes a job's rows into a backup, and reads them. In a backup, the rows form a small store; if its format is older,
+it is migrated as any store is."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ def kept(job: str, tree: Tree) -> JobRows:
 
 
 def at_rest(rows: JobRows, places: Mapping[str, Any], why: str) -> JobRows:
-    """A copy of a job's rows, as a restore stores them: no process runs the job. An active deployment is stopped,
-    running lanes are planned, and containers have lost their seats. The epoch is raised by :data:`EPOCHS_AHEAD`.
+    """A copy of a job's rows, as a restore stores them: no process runs the job. An active deployment has become a
+    stopped one, running lanes have become planned ones, and containers have lost their seats. The epoch is raised by
+    :data:`EPOCHS_AHEAD`.
 
     Args:
         places: the settings that say where lanes and streams are now. They replace the settings with which the job was

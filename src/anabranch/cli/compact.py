@@ -65,7 +65,7 @@ def compact(
 
 
 def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> list[Compaction]:
-    """Replace the folder of each lane that has foreign state with a copy without that state.
+    """For each lane that has foreign state, replace the lane's folder with a copy without that state.
 
     Raises the errors of :func:`anabranch.container.checkpoint.compaction.look` and
     :func:`anabranch.container.checkpoint.compaction.rewrite`; all lanes then still have their old folders.

@@ -119,9 +119,9 @@ def _has_drained(job: str, status: JobStatus) -> bool:
 
 
 def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatus | None:
-    """A job's status; None if it isn't known now. If the coordinator of ``client`` can't be reached, perhaps a ``run``
-    has ended. Then the status comes from the store, or from another coordinator that serves the job, but only if that
-    status is final.
+    """A job's status; None if it isn't known now. If the coordinator of ``client`` can't be reached, perhaps because a
+    ``run`` has ended, the status comes from the store, or from another coordinator that serves the job, but only if
+    that status is final.
     """
     try:
         return client.status(job)

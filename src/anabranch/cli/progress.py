@@ -33,7 +33,7 @@ def shared(store: str) -> None:
 
 
 def kept(settings: Settings, kept: JobModel | None) -> None:
-    """Say that a drained job keeps its factor and number of containers, if the settings have others.
+    """Say that a drained job keeps its factor and number of containers, if the settings have other values.
 
     ``kept`` is the drained job's model; None if the job wasn't drained.
     """
@@ -50,8 +50,8 @@ def kept(settings: Settings, kept: JobModel | None) -> None:
 
 def rejected(report: LaneReport) -> str:
     """The numbers of rows that a lane rejected, as text, such as ``3 dead, 1 of them late, 2 dropped, 1 late groups``:
-    dead letters, late rows among them, rows that were dropped, and groups of late rows that were dropped. Numbers that
-    are 0 are left out; if all are 0, the text is empty.
+    dead letters, late rows among them, rows that were dropped, and late rows that Spark dropped (for an ``agg``, the
+    number of their groups). Numbers that are 0 are left out; if all are 0, the text is empty.
     """
     late = sum(report.event_time.late.values())
     dropped = (("dropped", report.event_time.dropped), ("late groups", report.event_time.late_groups))

@@ -130,7 +130,7 @@ class Replacer:
         self, batches: Callable[[], Mapping[str, int]], is_stopping: Callable[[], bool] = lambda: False
     ) -> None:
         """Record that lanes are running. ``batches`` returns the last committed batch of each lane. ``is_stopping``
-        returns whether the job is being stopped, so a new process must not restart it.
+        returns whether the job is being stopped; if so, a new process must not restart it.
         """
         self._batches = batches
         self._is_stopping = is_stopping
@@ -146,8 +146,8 @@ class Replacer:
         timer.start()
 
     def in_order(self, following: Restarts) -> NoReturn:
-        """Replace the process when everything that it has started is stopped, or after ten seconds. For ``following``,
-        see :meth:`now`."""
+        """Replace the process once everything that it has started has been stopped, or after ten seconds. For
+        ``following``, see :meth:`now`."""
         self.within(10.0, following)
         self._kill_java()
         atexit._run_exitfuncs()

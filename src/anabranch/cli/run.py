@@ -212,7 +212,7 @@ def _serve(
     trail: AuditTrail,
 ) -> JobStatus:
     """Serve and run the job, and return its last status. Soon after the job has ended, the coordinator's HTTP server
-    refuses new requests. This server is closed with ``served``, which the caller closes after Spark has been stopped.
+    refuses new requests. The server itself is closed only when the caller closes ``served``, after stopping Spark.
     Traces of failures are appended to ``printed``.
     """
     from anabranch.container.reconciler import Container

@@ -23,8 +23,8 @@ def show(console: Console, before: Traffic | None, after: Traffic | None, why_no
     racks.
 
     Args:
-        before: the traffic before the change; None for a job that isn't started yet.
-        after: the traffic after the change; None if racks aren't known. Then no traffic is printed.
+        before: the traffic before the change; None for a job that hasn't been started yet.
+        after: the traffic after the change; None if racks aren't known: in that case, no traffic is printed.
         why_not: why racks are ignored when tasks are placed. Printed first, unless it is empty.
     """
     if why_not:

@@ -20,9 +20,9 @@ class AutoscaleSettings(Section):
         target_busy: the first target: Python functions work on each bucket for at most this share of the time.
         target_lag_seconds: the second target: a backlog is worked off within this time.
         cooldown: how long the factor stays the same after a change. There are two exceptions: the factor can be raised
-            earlier if a backlog would take longer than ``target_lag_seconds``, or if the deployment is in its first
-            generation. After a change was undone, the factor stays the same for ten times ``cooldown``, without
-            exceptions.
+            earlier if working off a backlog would take longer than ``target_lag_seconds``, or if the deployment is in
+            its first generation. After a change was undone, the factor stays the same for ten times ``cooldown``,
+            without exceptions.
     """
 
     min: int = 1

@@ -58,7 +58,9 @@ def may_be_secret(name: str) -> bool:
 
 
 def without_passwords(text: str) -> str:
-    """``text`` with ``***`` in place of each literal password in a URL: in its login, and in its query."""
+    """``text`` with ``***`` in place of each literal password in a URL: in its login, in its query, or among the
+    parameters of a JDBC URL.
+    """
     shown, references = hidden(text)
 
     def word(found: re.Match[str]) -> str:

@@ -262,8 +262,8 @@ class Tracker:
     def _by_received(self, operator: Operator, received: Sequence[tuple[TaskCounts, Received]]) -> float:
         """An operator's progress, from 0 to 1: the share of its rows that it has processed. Its total number of rows is
         estimated as the sum over partitions: the rows received from the partition, divided by the share of the
-        partition's planned records that has been received. A partition from which nothing was received yet is assumed
-        to give as many rows per planned record as the others.
+        partition's planned records that has been received. A partition from which nothing has been received yet is
+        assumed to give as many rows per planned record as the others.
         """
         expected: dict[Partition, float] = defaultdict(float)
         seen = covered = 0.0

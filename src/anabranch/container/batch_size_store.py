@@ -42,9 +42,9 @@ class BatchSizeStore:
     def note(self, rows: int, *, ends: bool = False) -> None:
         """Record that a batch of the lane can have up to ``rows`` records. Errors of the storage are ignored.
 
-        The size is ignored if it is nearly the last written one. It isn't written yet if this object was made, or has
-        written a size, within the last few seconds. In this case, only lanes of this process know the size until a
-        later call.
+        The size is ignored if it is close to the last one that was written. If this object was made, or has written a
+        size, within the last few seconds, the size isn't written: only lanes of this process know it until a later
+        call.
 
         Args:
             ends: whether this is the lane's last call, in which a size is written without delay.

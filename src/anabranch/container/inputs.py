@@ -93,17 +93,17 @@ class Inputs:
         return {ssp.partition: read.get(ssp.partition, self._starting.get(ssp, 0)) for ssp in mine}
 
     def check(self, folder: Folder) -> None:
-        """Check that the lane's streams are the ones that it has read so far, and have lost no records that the lane
-        has read or has yet to read. The query also checks the streams, but a lane with nothing left to read may end
-        before its query does so.
+        """Check that the lane's streams are the ones that it has read so far, that no partition ends before the lane's
+        position, and that no records are gone that the lane has yet to read. The query also checks the streams, but a
+        lane with nothing left to read may end before its query does so.
 
         Args:
             folder: the lane's folder, which has the ids of the streams, and the lane's positions.
 
         Raises:
             NotFoundError: a stream is gone.
-            StateError: a stream was deleted and created again, or has lost records. (If ``on_data_loss`` isn't "fail",
-                losing records that have yet to be read only causes a warning.)
+            StateError: a stream was deleted and created again, a partition ends before the lane's position, or records
+                that have yet to be read are gone. (If ``on_data_loss`` isn't "fail", the last only causes a warning.)
         """
         known, read = folder.stream_ids(), folder.positions()
         for name, stream in self.streams:

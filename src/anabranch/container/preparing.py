@@ -57,7 +57,7 @@ class Preparations(Generic[T]):
         return any(each is not None and each.is_under_way for each in begun)
 
     def ended(self, coming: Iterable[Lane]) -> tuple[str, ...]:
-        """The ids of the ``coming`` lanes whose preparation was begun, and is no longer under way."""
+        """The ids of the ``coming`` lanes whose preparation was begun, and isn't :meth:`under_way` any more."""
         return tuple(lane.id for lane in coming if (lane.id, lane.epoch) in self._begun and not self.under_way([lane]))
 
     def taken(self, lane: Lane) -> bool:

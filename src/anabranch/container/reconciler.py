@@ -92,7 +92,7 @@ class Container:
 
     def run(self, registration: Registration, leaving: threading.Event | None = None) -> None:
         """Take a seat, and start and stop lanes until the coordinator says that nothing is left to run and all lanes
-        have ended, or until ``leaving`` is set. All lanes are then stopped.
+        have ended. If ``leaving`` is set, all lanes are stopped, and the call returns.
 
         Raises:
             FencedError: the seat was lost, for example because a newer process has taken it; everything was stopped.
@@ -103,7 +103,7 @@ class Container:
         self.serve(DirectHeartbeats(self._coordination, seat_lease), leaving)
 
     def serve(self, heartbeats: Heartbeats, leaving: threading.Event | None = None) -> None:
-        """Start and stop lanes as :meth:`run` does, but with a seat that was taken before.
+        """Start and stop lanes as :meth:`run` does, but with a seat that has already been taken.
 
         Args:
             heartbeats: exchanges heartbeats for this seat.

@@ -26,7 +26,7 @@ class SentHeartbeat:
 
 
 class SeatLease:
-    """A container's lease of its seat. Not thread-safe.
+    """A container's lease on its seat. Not thread-safe.
 
     Args:
         me: the coordinator's answer to the request for the seat.

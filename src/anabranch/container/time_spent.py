@@ -51,7 +51,7 @@ class TimeSpent:
         """The seconds that the batch has spent in each phase until ``now``, and the current phase. The current phase is
         the driver's step or, while the driver is computing, the phase that took most of the last ``_RECENT`` seconds.
 
-        Publishing and committing take the time that the driver spends in these steps. The time before these steps is
+        Publishing and committing get the time that the driver spends in these steps. The time before these steps is
         divided among the other phases according to the reports of Spark tasks. Time that a Spark task spends in Java
         counts as state if the task gets rows that were brought together by key, and otherwise as reading. Time in which
         no Spark task runs counts as reading, too.

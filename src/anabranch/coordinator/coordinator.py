@@ -242,7 +242,7 @@ class Coordinator(Operations):
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
         """See :meth:`Reads.events`. An ``after``, ``before``, ``since`` or ``until`` of 0 means no bound. If there are
-        no such events, waits for one, for ``wait`` seconds but at most :data:`MOST_WAIT`."""
+        no such events, waits for one: up to ``wait`` seconds, and never longer than :data:`MOST_WAIT`."""
         above, below = min(after, _LAST_ID) or None, min(before, _LAST_ID) or None
         wanted = EventRange(after=above, before=below, since=since or None, until=until or None, kind=kind, lane=lane)
         end = time.monotonic() + min(wait, MOST_WAIT)
@@ -353,7 +353,7 @@ class Coordinator(Operations):
     # Requests of a launcher
 
     def demands(self, jobs: Collection[str]) -> list[Demand]:
-        """What each served job needs from a launcher; also, for each ended job in ``jobs``, that it needs nothing."""
+        """What each served job needs from a launcher; and that each ended job in ``jobs`` needs nothing any more."""
         with self.registry.locked_all():
             clock, lease = self.registry.clock, self.registry.lease
             found = [seats.demand(running_job, clock(), lease) for running_job in self.registry.jobs.values()]
@@ -374,7 +374,7 @@ class Coordinator(Operations):
 
         Raises:
             NotFoundError: there is no such job.
-            ConflictError: the job's code isn't available here, or only this process may run it.
+            ConflictError: the job's code isn't available here, or only this process may run the job.
         """
         with self.registry.locked_as_seen():
             if (running_job := self.registry.jobs.get(job)) is None:
@@ -387,7 +387,7 @@ class Coordinator(Operations):
         self._store.put_artifact(sha256, content)
 
     def artifact(self, sha256: str) -> bytes:
-        """The code of a job. Raises NotFoundError if there is none, UsageError if ``sha256`` isn't a hash."""
+        """The code of a job. Raises NotFoundError if there is none, and UsageError if ``sha256`` isn't a hash."""
         content = self._store.artifact(artifact.check_sha(sha256))
         if content is None:
             raise NotFoundError(f"there is no artifact {sha256}", "start the job again with its file")

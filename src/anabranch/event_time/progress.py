@@ -53,8 +53,8 @@ class Upstream:
 
     @property
     def watermark(self) -> int | None:
-        """The watermark of the SSP: the lowest watermark among those of its writers that aren't idle; None if one of
-        them has no watermark yet. If all writers are idle, their highest watermark; None if none of them has one.
+        """The watermark of the SSP: if some of its writers aren't idle, the lowest watermark of these writers, or None
+        if one of them has none yet. If all writers are idle, their highest watermark; None if none of them has one.
         """
         return _reached({lane: at for lane, at in self.heard.items() if lane not in self.resting}, self.heard)
 

@@ -27,7 +27,7 @@ START_AND_END = ("window_start", "window_end")
 
 @dataclass(frozen=True)
 class Tumbling:
-    """Windows of one size without gaps, aligned to 1970-01-01T00:00Z, as returned by :func:`tumbling`.
+    """Windows of one size, without gaps between them, aligned to 1970-01-01T00:00Z, as returned by :func:`tumbling`.
 
     Attributes:
         size: the length of a window in milliseconds.
@@ -95,7 +95,7 @@ def of_builtins(held: dict[str, Any]) -> Window:
 
 
 def tumbling(size: str) -> Tumbling:
-    """Windows of one size without gaps, such as ``tumbling("1 hour")``.
+    """Windows of one size, without gaps between them, such as ``tumbling("1 hour")``.
 
     Args:
         size: the length of a window: a number and a unit, or several such pairs, as in ``"1 hour 30 minutes"``. The

@@ -9,7 +9,7 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """One task for each of ``request.containers``, with all SSPs, as in Samza's AllSspToSingleTask.
+    """As many tasks as ``request.containers``, each with all SSPs, as in Samza's AllSspToSingleTask.
 
     Raises:
         ConfigError: the factor is above 1, or there is a broadcast input.

@@ -20,8 +20,8 @@ def group(request: Request) -> tuple[Task, ...]:
 
 
 def into(request: Request, count: int) -> tuple[Task, ...]:
-    """The tasks of a stage. At factor 1, partition p of every stream that isn't broadcast goes to task p mod ``count``,
-    which must divide the partition counts of these streams.
+    """The tasks of a stage. At factor 1, partition p of every stream that isn't broadcast goes to task p mod ``count``.
+    The partition counts of these streams must be multiples of ``count``.
     """
     return virtual.cut(
         request,

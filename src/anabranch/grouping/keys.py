@@ -41,7 +41,7 @@ def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> SeparatedKey | None:
     """The first pair of streams in ``keyed`` whose records of the same key can be in different tasks; None if there is
     no such pair.
 
-    This assumes that producers write each key to partition ``hash(key) mod n`` of a stream with n partitions. Then
+    This assumes that producers write each key to partition ``hash(key) mod n`` of a stream with n partitions. If so,
     partition p of one stream and partition q of another stream can have a key in common if p = q modulo the GCD of the
     two partition counts.
 

@@ -140,7 +140,7 @@ def unpack(content: bytes, sha256: str, cache: Path) -> Path:
     return the folder. Several processes can call this at the same time.
 
     Raises:
-        UsageError: ``content`` doesn't have this hash, is too large, or is refused as an archive.
+        UsageError: ``content`` doesn't have the hash ``sha256``, is too large, or is refused as an archive.
         AnabranchError: the cache can't be written.
     """
     check(sha256, content)

@@ -260,7 +260,7 @@ def importing(code: JobCode) -> ModuleType:
     stdout is used for data. If :func:`enter_from_environment` has found code of the same name, that code is used,
     because the paths in ``code`` are those of the user's process.
 
-    Raises UsageError if the code has no ``sources``, and the job file isn't the file with which the job was started.
+    Raises UsageError if the code has no ``sources``, and the job file differs from the one that started the job.
     """
     with _entering:
         here = _given.get(code.name, code)

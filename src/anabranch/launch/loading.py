@@ -33,8 +33,8 @@ class JobFile:
 
 
 def of(job: Job) -> JobFile:
-    """The job file of a Job object: the file with the first of the job's functions that is in a file or, without such a
-    function, ``job.py`` in the working folder.
+    """The job file of a Job object: the file of the first of the job's functions that has one or, if none has,
+    ``job.py`` in the working folder.
     """
     files = (_file(function) for function in job.functions.values())
     file = next((file for file in files if file and Path(file).is_file()), "job.py")

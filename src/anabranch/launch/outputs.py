@@ -1,4 +1,4 @@
-"""Creates the streams and tables that a new job, or a new version of a job, writes, and checks a job's outputs before
+"""Creates the streams and tables that a new job (or a new version of a job) writes, and checks a job's outputs before
 the job starts.
 """
 
@@ -73,7 +73,7 @@ def checked(plan: Plan, settings: Settings, lanes: Mapping[str, Lane], drained: 
 
 
 def check(plan: Plan, settings: Settings, known: Collection[str]) -> None:
-    """Check that the output streams of a job that continues exist.
+    """For a job that continues, check that its output streams exist.
 
     Args:
         known: the streams and tables that the job wrote before. Other outputs, which are new, aren't checked.

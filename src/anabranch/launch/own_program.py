@@ -41,7 +41,7 @@ class PackedCode:
             self._why = getattr(error, "what", str(error))
 
     def result(self) -> tuple[Artifact | None, str]:
-        """The packed code and ''; or, if the code can't be packed, None and the reason."""
+        """The packed code and ''; or, if packing fails or takes too long, None and the reason."""
         self._thread.join(_PACKED_WITHIN)
         packed = self._packed
         return packed, "" if packed is not None else self._why

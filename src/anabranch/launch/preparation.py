@@ -39,7 +39,7 @@ class Prepared:
 
     Attributes:
         schemas: the schemas after the operators, by the operator's id.
-        formats: the formats of the job's streams; streams that are missing are JSON.
+        formats: the formats of the job's streams; a stream that isn't listed here is JSON.
         known: the streams and tables that the job wrote before, as returned by
             :func:`anabranch.launch.outputs.checked`. None if missing outputs are created, because the job starts anew,
             or another version of it is about to be deployed.
@@ -184,7 +184,7 @@ def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
 def checked(
     file: JobFile, settings: Settings, formats: Mapping[str, Format], say: Callable[[str], None]
 ) -> Mapping[int, Any]:
-    """Like :func:`resolved`, in a small Spark session that is started for this purpose."""
+    """Like :func:`resolved`, but uses a small Spark session that is started for this purpose."""
     from anabranch.spark.session import session
 
     say("checking schemas with Spark ...")

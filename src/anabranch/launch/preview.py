@@ -92,8 +92,9 @@ class _Batch:
                 self.written.setdefault(stages.stream_of(self._graph, node), []).append(node)
 
     def input(self, spark: SparkSession, stream: str, most: int) -> DataFrame:
-        """The first ``most`` records of a stream, partition by partition, decoded as the job's ``read`` declares. For
-        an input that is bound to a pattern, ``most`` applies to each stream.
+        """Up to ``most`` records of a stream, first those of the first partition, then those of the next, and so on.
+        They are decoded as the job's ``read`` declares. For an input that is bound to a pattern, ``most`` applies to
+        each stream.
         """
         node = self.reads[stream]
         read = partial(self._read, spark, node, lambda _: _virtual(F.lit(0)), most)

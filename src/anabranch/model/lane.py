@@ -88,7 +88,7 @@ class Lane(Document, frozen=True, kw_only=True):
             predecessors and, for each predecessor that has had no batch of its own, also the lanes for which this
             predecessor would have reported.
         outputs: maps each stream that the lane writes to the stream's partition count, which the lane uses for its
-            whole life. Also contains the tables that the lane writes, with a number that means nothing.
+            whole life. Also contains the tables that the lane writes, with a meaningless number.
         systems: the system of each output that isn't in the embedded log, by the output's name.
         dead_letters: for each input stream from which the lane may write dead letters, the dead-letter stream.
         reports: the sources whose unreadable records this lane writes to their dead-letter streams. Of several lanes
@@ -97,8 +97,8 @@ class Lane(Document, frozen=True, kw_only=True):
             may become dead letters, ``<name>-late`` is listed, too.
         numbers: for each whole partition of ``ssps``, the number of the task (at factor 1) that reads it.
         bases: the numbers of all tasks (at factor 1) of the lane.
-        buckets: with a broadcast input: for each task (at factor 1) of which the lane has only a part, the buckets that
-            the lane has.
+        buckets: for each task (at factor 1) of which the lane has only a part, the buckets that the lane has. Empty
+            without a broadcast input.
         added: the whole partitions that no predecessor has read. In each of them, the lane begins at the start that the
             ``read`` of the partition's stream declares.
         afresh: whether no predecessor has done the lane's work before. If so, the lane begins without state and, in
@@ -190,20 +190,20 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def was_silent(self) -> bool:
-        """Whether a lane that has ended committed no batch of its own, so that no reader has had a report from it."""
+        """For a lane that has ended: whether it committed no batch of its own, so readers have no report from it."""
         return self.last_batch < self.first_batch
 
     @property
     def start_is_known(self) -> bool:
-        """Whether the lane's start offsets are known: it has no predecessors, or all of them have closed and the store
-        has the offsets at which they ended.
+        """Whether the lane's start offsets are known: the lane has no predecessors, or all lanes in ``waits_for`` have
+        closed, and the store has the offsets at which the predecessors ended.
         """
         return not self.predecessors or self.opened or bool(self.starting)
 
     @property
     def begins(self) -> dict[SSP, int]:
-        """The start offset of each whole partition in ``starting``; empty if ``starting`` is. In some buckets, the lane
-        may begin at a later offset.
+        """The start offset of each whole partition in ``starting``; empty as long as ``starting`` is empty. In some
+        buckets, the lane may begin at a later offset.
         """
         return lowest(self.starting)
 

@@ -5,8 +5,8 @@ about the time for a record, so the next batch can have up to ten times as many 
 records would take exactly the target.
 
 The limit is the median of what the last few batches show or, if the very last batch was far slower than usual, what
-this batch shows. So an event that slows down a single batch, such as an unreachable broker, makes only the next batch
-small.
+this batch shows. So an event that slows down a single batch, such as a short outage of a broker, makes only the next
+batch small.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Pace:
 
     Attributes:
         limit: the most records that the next batch may have.
-        ran: the last batches that the limit depends on, the oldest first.
+        ran: the recent batches on which the limit depends, the oldest first.
         before: the last batch that had records; None if there is none.
         estimates: the last estimates of the fixed time, in seconds, the oldest first.
         age: the number of batches since the last estimate of the fixed time.
@@ -138,7 +138,8 @@ class Pace:
 
     def failed(self, rows: int, told: BatchRun | None = None) -> Pace:
         """The pace after a batch that took longer than allowed. The limit for the next batch is at most a quarter of
-        the failed batch's rows, but at least one. If the lowest limit is higher, it is reduced to this limit.
+        the failed batch's rows, but at least one row. If the target's lowest limit is higher than this, it is reduced
+        accordingly.
 
         Args:
             rows: the number of rows of the batch that failed.
@@ -203,8 +204,8 @@ class Pace:
         return max(1.0, ran.rows * min(more, _OUTLASTS * target / ran.seconds))
 
     def _grown(self) -> float:
-        """The most rows that the next batch can have. The shorter the last batch was, the more its rows can be
-        multiplied. The next batch can always have as many rows as the largest recent batch that took at most
+        """The most rows that the next batch can have. The shorter the last batch was, the larger the allowed multiple
+        of its rows. The next batch can always have as many rows as the largest recent batch that took at most
         ``_CAREFUL * _OUTLASTS`` times the target.
         """
         target, last = self.target, self.ran[-1]

@@ -37,9 +37,10 @@ def is_bound(taken: Mapping[str, SourceShare]) -> bool:
 def shares(limit: int, most: int, taken: Mapping[str, SourceShare]) -> dict[str, int]:
     """How many records each source can contribute to the next batch, by the source's name.
 
-    The limit is divided evenly, but what a source isn't expected to need goes to the sources that need more; what none
-    of them needs is divided evenly among all. A source that contributed all of its waiting records to the last batch is
-    expected to need at most twice as many for the next one. Any other source is expected to need ``most``.
+    The limit is divided evenly, but what a source isn't expected to need goes to the sources that need more; what no
+    source is expected to need is divided evenly among all. A source that contributed all of its waiting records to the
+    last batch is expected to need at most twice as many for the next one. Any other source is expected to need
+    ``most``.
 
     Each source gets at least one record, at least an eighth of an even share, and at most ``most``. The total is at
     most ``limit``, unless there are more sources than that.

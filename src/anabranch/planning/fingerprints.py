@@ -17,8 +17,8 @@ FORMAT = "format of "
 
 
 def differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
-    """The names of the entries in which two fingerprints differ, without partition counts of inputs that are in both
-    fingerprints, because a running job adapts to these counts.
+    """The names of the entries in which two fingerprints differ. Partition counts of inputs that are in both
+    fingerprints are left out, because a running job adapts to these counts.
     """
     names = (name for name in {**one, **other} if one.get(name) != other.get(name))
     return sorted(name for name in names if not (name.startswith(PARTITIONS) and name in one.keys() & other))

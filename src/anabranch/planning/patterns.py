@@ -96,8 +96,8 @@ def coming(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> list[str
 
 
 def _named(graph: Graph, bound: Collection[str]) -> set[str]:
-    """The streams that the job reads by their names, so that no pattern takes them in. ``bound`` are the job's names
-    for inputs that are bound to patterns."""
+    """The streams that the job reads by their names. No pattern takes these in. ``bound`` are the job's names for
+    inputs that are bound to patterns."""
     return {str(node.args["stream"]) for node in graph.nodes if node.kind == "read"} - set(bound)
 
 

@@ -198,7 +198,7 @@ def event_times(graph: Graph) -> dict[int, EventTime]:
 
 
 def changed(graph: Graph, stage: Stage) -> set[int]:
-    """The nodes of the stage in whose rows a function may have changed the values of key and event-time columns."""
+    """The nodes of the stage in whose rows a function may have changed the values of key or event-time columns."""
     found: set[int] = set()
     for node in stage.nodes:
         if node in stage.sources:
@@ -218,7 +218,7 @@ def timed(graph: Graph) -> set[int]:
 
 
 def untimed_refused(graph: Graph, stage: Stage) -> set[int]:
-    """The ids of the boundaries at the end of the stage that refuse rows without event time.
+    """The ids of those boundaries at the end of the stage that refuse rows without event time.
 
     Spark silently leaves such rows out of windows of event time and of a ``join``. So a boundary refuses them if both
     conditions hold:

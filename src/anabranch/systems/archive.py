@@ -62,7 +62,7 @@ class Archive(Protocol):
         ...
 
     def batches(self, stream: str, cut: StreamCut) -> Sequence[Mapping[str, int]]:
-        """For each partition, the last batch of each lane that is in the cut, by the lane's id."""
+        """For each partition: by lane id, the lane's last batch in the cut."""
         ...
 
     def later(self, stream: str, cut: StreamCut) -> Sequence[Sequence[Publication]]:

@@ -211,12 +211,14 @@ class System(Protocol):
     def open_transaction(self, stream: str, partition: int, java: JavaClasses) -> OpenTransaction | None:
         """The transaction that keeps readers from the partition's records between :meth:`ends` and
         :meth:`high_watermarks`; None if there is none, or the system has no transactions. ``java`` is for systems
-        whose client in Python can't find it out.
+        whose client in Python can't determine the transaction.
         """
         return None
 
     def known_ends(self, stream: str) -> dict[int, int]:
-        """Like :meth:`high_watermarks`, for repeated calls: a system may start its look-up from its last answer."""
+        """The result of :meth:`high_watermarks`, for repeated calls: a system may start its look-up from its last
+        answer.
+        """
         return self.high_watermarks(stream)
 
     @abstractmethod
@@ -276,13 +278,13 @@ class System(Protocol):
         return
 
     def retain(self, stream: str, retention: Retention | None, *, past_readers: bool = False) -> int:
-        """Set a stream's retention, if one is given, and delete the records that the stream's retention doesn't keep.
-        Returns the number of deleted records.
+        """Set a stream's retention, if one is given, and delete the records that the stream's retention doesn't keep,
+        except those that jobs still have to read. Returns the number of deleted records.
 
         Args:
             stream: the stream's name.
             retention: the stream's retention from now on; None to keep the current one.
-            past_readers: whether to delete even records that jobs still have to read.
+            past_readers: whether to delete even the records that jobs still have to read.
 
         Raises:
             UsageError: the system doesn't let anabranch decide about retention.
@@ -336,8 +338,8 @@ class System(Protocol):
         takes over its outputs again. By default, does nothing. Called only after the lane's query has ended in this
         process. For ``new``, see :meth:`fence`.
 
-        Returns the lane's last batch that is in an output after this, at least in part; -1 if there is none or if it is
-        unknown (the caller also calls :meth:`published`).
+        Returns the lane's last batch that is in an output after the call, at least in part; -1 if there is none or if
+        it is unknown (the caller also calls :meth:`published`).
         """
         return -1
 
@@ -368,7 +370,7 @@ class System(Protocol):
         return SessionNeeds()
 
     def faults(self, stream: str) -> Sequence[StreamFault]:
-        """The problems of a stream's files, for ``anabranch check``. Empty if another program stores and checks the
+        """The problems with a stream's files, for ``anabranch check``. Empty if another program stores and checks the
         streams.
         """
         return ()

@@ -17,7 +17,8 @@ NEAR = 1000
 
 
 def fetch(system: System, stream: str, partition: int, offsets: Sequence[int]) -> Iterator[Records]:
-    """The records at ``offsets``, which must ascend, in batches. Raises LogError if any of these records is missing."""
+    """The records at ``offsets``, in batches. ``offsets`` must be in ascending order. Raises LogError if any of these
+    records is missing."""
     wanted = np.asarray(offsets, dtype=np.int64)
     if not len(wanted):
         return

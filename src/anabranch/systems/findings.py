@@ -11,7 +11,7 @@ __all__ = ["JavaClasses", "OpenTransaction", "StreamFault"]
 
 @dataclass(frozen=True)
 class StreamFault:
-    """A problem of a stream's files.
+    """A problem with a stream's files.
 
     Attributes:
         path: the damaged file or folder.

@@ -80,8 +80,8 @@ class Output(Protocol):
         ...
 
     def limit(self, stream: str) -> float:
-        """The size limit in bytes for a record of a stream, less a margin for what is sent along with it; infinite if
-        there is no limit."""
+        """The size limit in bytes for a record of a stream, less a margin for what is sent along with the record;
+        infinite if there is no limit."""
         ...
 
 

@@ -257,9 +257,7 @@ def _joined(store: FileStore, refs: Sequence[FileRef], target: int) -> list[File
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """Inside ``with``, an OSError is raised as an AnabranchError. The text ``where`` says in the message where the
-    files are.
-    """
+    """Inside ``with``, an OSError is raised as an AnabranchError. ``where`` names the files' place in the message."""
     try:
         yield
     except OSError as error:

@@ -70,7 +70,7 @@ class Count(msgspec.Struct, frozen=True):
     """The finished rows of a bucket, and the seconds that they took.
 
     In reports with the label :data:`PUBLISHING`, ``partition`` is a slot, or -1 if there are no slots. The seconds for
-    opening and closing the output count for ``partition`` 0. In these reports, and in those with the label
+    opening and closing the output are attributed to ``partition`` 0. In these reports, and in those with the label
     :data:`READING`, ``task`` and ``source`` are 0, and ``bucket`` is -1.
 
     Attributes:

@@ -58,9 +58,9 @@ class Message:
 
     Attributes:
         label: the operator's label.
-        offset: returns the offset of the record from which a row comes, for the row's index among the rows of the
-            function's current call.
-        place: returns where a row comes from, for the same index.
+        offset: given a row's index among the rows of the function's current call, returns the offset of the record from
+            which the row comes.
+        place: given the same index, returns where the row comes from.
         index: this row's index.
         since: when the work on this row began, in seconds on the monotonic clock.
     """
@@ -75,7 +75,7 @@ class Message:
 
 @dataclass
 class Tally:
-    """The counts of a bucket, and the message of the bucket on which a function is working, if any."""
+    """The counts of a bucket and, while a function is working on a message of the bucket, this message."""
 
     task: int
     source: int
@@ -282,7 +282,7 @@ class _Teller:
             os._exit(1)
 
     def _is_done(self, meter: Meter) -> bool:
-        """Report a meter. Returns whether the meter's last report has been sent, or is given up."""
+        """Report a meter. Returns whether the meter's last report has been sent, or has been given up."""
         ended, sent = meter.ended, False
         with suppress(Exception):  # the report is lost, and the Spark task continues
             sent = self._tell(meter)

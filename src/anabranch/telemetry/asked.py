@@ -1,4 +1,4 @@
-"""Finds out from OpenTelemetry's environment variables through which exporters to export. Pure functions.
+"""Determines from OpenTelemetry's environment variables which exporters to use. Pure functions.
 
 See https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/.
 """

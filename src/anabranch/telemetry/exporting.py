@@ -28,7 +28,8 @@ _ENDS_WITHIN = 5.0
 
 @contextmanager
 def traces(service: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Inside ``with``, export a span for each batch of this process's lanes, and for each failure of a lane.
+    """Inside ``with``, export a span for each batch of this process's lanes, and for each failure of a lane, if
+    OpenTelemetry's variables ask for traces.
 
     Args:
         service: the service name of the spans, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES sets another.
@@ -46,7 +47,8 @@ def metrics(
     collect: Callable[[], Sequence[Metric]],
     say: Callable[[str], None],
 ) -> Iterator[None]:
-    """Inside ``with``, export metrics every OTEL_METRIC_EXPORT_INTERVAL milliseconds.
+    """Inside ``with``, export metrics every OTEL_METRIC_EXPORT_INTERVAL milliseconds, if OpenTelemetry's variables ask
+    for metrics.
 
     Args:
         service: as for :func:`traces`.

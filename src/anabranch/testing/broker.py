@@ -176,7 +176,8 @@ def start(
         count: the number of brokers. With 3 or more, the cluster survives the loss of one broker.
         racks: the ``broker.rack`` of each broker. If there are fewer racks than brokers, the list is repeated. If it
             is empty, the brokers have no racks.
-        properties: settings for all brokers, which override the cluster's own settings, except ``log.dirs``.
+        properties: settings for all brokers, which override the cluster's own settings; only ``log.dirs`` can't be
+            overridden.
         sasl: passwords by user. If there are users, clients must log in, with PLAIN or SCRAM-SHA-512.
         flags: Java options. With the default, brokers start quickly but run slowly.
         tls: the brokers' certificate, with which traffic between clients and brokers is encrypted.

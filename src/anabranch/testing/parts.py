@@ -54,8 +54,8 @@ class SCALE(Sentinel):
 
 @dataclass(frozen=True)
 class REWIND(Sentinel):
-    """Rewinds the job, like ``anabranch rewind``, once the job has run a batch of the preceding rows, or has nothing to
-    read.
+    """Rewinds the job as ``anabranch rewind`` does, once the job has run a batch of the preceding rows, or has nothing
+    to read.
 
     Args:
         to: ``"earliest"``, a time with a time zone as text, or offsets by stream and partition:

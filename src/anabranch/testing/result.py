@@ -25,7 +25,7 @@ class Record:
         value: the value, or None. It is decoded according to the stream's format: JSON is parsed, ``string`` becomes
             str, and values in other formats stay bytes, as do dead letters that can't be decoded. (A job that writes
             JSON leaves null columns out.)
-        headers: pairs of name and value.
+        headers: pairs of a name and a value.
         timestamp: the record's timestamp, in UTC.
     """
 

@@ -107,10 +107,11 @@ def run(
             working folder.
         folder: a new or empty folder for streams, store and lanes. Default: a temporary folder.
         timeout: the time limit for the whole run in seconds, not counting the start of Spark.
-        settings: settings of ``[job]`` that override the file's settings, such as ``max_rows_per_batch=100``. If they
-            aren't given here, ``state_partitions`` and ``attempts`` are 1, ``target_batch_seconds`` is 0 (so a run
-            always has the same batches), and without ``broker``, ``trigger`` is ``"micro-batch"``, whatever the file
-            says. ``on_error`` and ``on_null_key`` are ``"fail"`` unless they are given here or the file sets them.
+        settings: settings of ``[job]`` that override the file's settings, such as ``max_rows_per_batch=100``. Whatever
+            the file says, these settings have fixed values unless they are given here: ``state_partitions`` and
+            ``attempts`` are 1, ``target_batch_seconds`` is 0 (so a run always has the same batches), and without
+            ``broker``, ``trigger`` is ``"micro-batch"``. ``on_error`` and ``on_null_key`` are ``"fail"`` unless they
+            are given here or the file sets them.
 
     Returns:
         The rows of every stream that the job wrote.

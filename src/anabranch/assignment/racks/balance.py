@@ -25,8 +25,8 @@ rounded down to a multiple of 1 / ``_FINEST``, but not to 0."""
 @dataclass(frozen=True)
 class Slopes:
     """What a further standby in a container *costs*: how much it adds to the distance of the loads from the containers'
-    shares. Standbys are placed in steps. The cost depends on how many standbys the container has got in this step and
-    in earlier ones.
+    shares. Standbys are placed in steps. The cost depends on how many standbys the container has received in this step
+    and in earlier ones.
 
     Each attribute has one number per container. ``lower``, ``upper`` and ``most`` count only the standbys of this step.
 

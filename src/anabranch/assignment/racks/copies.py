@@ -38,7 +38,7 @@ class Question:
         new: the number of racks and tag values that the first standby in a place adds to the spread of its task; 0 if
             ``lower`` and ``upper`` already ensure the spread.
         warm: the existing standbys, as three parallel arrays: the task's row, the container, and a value that says how
-            much it is worth to keep the standby. Keeping more standbys is always worth more than keeping fewer standbys
+            much keeping the standby is worth. Keeping more standbys is always worth more than keeping fewer standbys
             with higher values.
     """
 

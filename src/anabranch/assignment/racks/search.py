@@ -105,7 +105,7 @@ class Search:
         apart: dict[int, list[int]],
     ) -> None:
         """Add the options of the active task or of the standbys. Using a container counts as ``moves`` moves, or
-        as one move less if the container is in ``homes``.
+        as one fewer if the container is in ``homes``.
         """
         it = self.it
         racks = np.arange(len(it.racks))

@@ -35,8 +35,8 @@ def place(it: Instance, active: Whole) -> Standbys:
     """Place the requested number of standbys of each stateful task, but no more than there are other containers.
 
     ``active`` is the container of each task. If racks and tags divide the containers in several ways, the standbys for
-    which spread comes first are placed in rounds, one per task in each round. Then the result may not be optimal, and
-    the bound shows how far it can be from the optimum.
+    which spread comes first are placed in rounds, one per task in each round. In that case, the result may not be
+    optimal, and the bound shows how far it can be from the optimum.
     """
     tasks = np.flatnonzero(it.stateful)
     first, rest = copies_of(it)
@@ -69,8 +69,8 @@ def crosses(it: Instance) -> bool:
 
 
 def spread(it: Instance, tasks: Whole, active: Whole, copies: Whole) -> int:
-    """The number of racks and tag values in which a task or one of its standbys is, summed over the tasks; 0 if there
-    are no standbys. ``active`` is the container of each task of the problem, ``copies`` those of the standbys."""
+    """The number of racks and tag values that a task and its standbys cover, summed over the tasks; 0 if there are no
+    standbys. ``active`` is the container of each task of the problem, ``copies`` those of the standbys."""
     held = np.hstack([active[tasks][:, None], copies])
     found = 0
     for values in it.spread_by if copies.size else ():

@@ -70,7 +70,7 @@ def release(spark: SparkSession, folder: str) -> None:
 
 
 def end() -> None:
-    """Release all folders, because nothing in this process writes to them any more."""
+    """Release all folders. Call this only if nothing in this process writes to them any more."""
     for owner in tuple(_owners.values()):
         try:
             owner.end()

@@ -32,8 +32,8 @@ class StoredState:
 def look(spark: SparkSession, lane: Lane, uri: str, keys: int) -> StoredState:
     """Read the folder of a stopped lane.
 
-    Before this, the folder is locked for this process, and leftovers are removed. Both are skipped if the lane will
-    continue in a copy of the folder (``lane.abandoned``).
+    Before the folder is read, it is locked for this process, and leftovers are removed. Both steps are skipped if the
+    lane will continue in a copy of the folder (``lane.abandoned``).
 
     Args:
         uri: the URI of the folder.

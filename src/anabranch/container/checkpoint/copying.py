@@ -65,8 +65,8 @@ def note_used(copy: Folder) -> None:
 
 
 def bare(folder: Folder, target: str) -> Folder:
-    """Copy a folder as :func:`clone` does, but copy only the schemas of the state. Unlike :func:`clone`, also copy the
-    event time with which the lane ended.
+    """Copy a folder as :func:`clone` does, but without the state, of which only the schemas are copied. Unlike
+    :func:`clone`, also copy the event time with which the lane ended.
     """
     names = [name for name in (*ORDER, PROGRESS) if name != _STATE]
     with _copied(folder, target, [*names, *_schemas(folder)]) as copy:

@@ -87,7 +87,7 @@ def adopt(folder: Folder, stream: str, id: str, positions: Mapping[int, int]) ->
 
 
 def add_stream(folder: Folder, stream: NewStream) -> None:
-    """Make the next batch read one more stream, unless the lane already reads it, or no batch was planned."""
+    """Make the next batch read one more stream. Does nothing if the lane already reads it, or no batch was planned."""
     last = folder.planned()
     if last < 0 or stream.name in folder.sources(last):
         return
@@ -100,8 +100,8 @@ def add_stream(folder: Folder, stream: NewStream) -> None:
 
 
 def widen(folder: Folder, partitions: Mapping[str, Mapping[int, int]]) -> None:
-    """Make the next batch read more partitions, from these offsets by stream and partition, unless no batch was
-    planned. Call this only if no batch is pending.
+    """Make the next batch read more partitions, from these offsets by stream and partition. Does nothing if no batch
+    was planned. Call this only if no batch is pending.
     """
     last = folder.planned()
     if last >= 0 and partitions:

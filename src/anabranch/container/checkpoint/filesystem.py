@@ -84,8 +84,8 @@ class Tree:
         return self._local_files(self.local, name) if self.local is not None else self._far_files(name)
 
     def copy(self, name: str, target: Tree, *, lives: bool) -> None:
-        """Copy a file to the same name in another tree. ``lives`` says that other processes use the trees: the target
-        file then appears completely or not at all, and it isn't an error if the source file has disappeared.
+        """Copy a file to the same name in another tree. With ``lives``, other processes may use the trees meanwhile:
+        the target file appears completely or not at all, and it isn't an error if the source file has disappeared.
         """
         try:
             if not lives:
@@ -155,7 +155,7 @@ class Tree:
                 empty it nor bring back a former file.
 
         Raises:
-            StateError: the file can't be written on the local disk. (Another storage raises its own error.)
+            StateError: the file can't be written on the local disk. (Other storage raises its own errors.)
             ConflictError: with ``new``, the file exists, because another process has written it.
         """
         if self.local is None:
@@ -281,7 +281,7 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
 
     Args:
         names: the files and folders to update, in this order.
-        lives: whether other processes use the trees meanwhile; see :meth:`Tree.copy`.
+        lives: whether other processes may use the trees meanwhile; see :meth:`Tree.copy`.
 
     Raises:
         OSError: the target has a folder where a file should be.

@@ -208,8 +208,8 @@ class Folder:
 
     def begin_at(self, offset: Mapping[str, Any]) -> None:
         """Make the query's only source begin at this offset, whatever its options say, unless the folder already says
-        where it begins. This works for sources that read their first offset from the folder, such as Spark's Kafka
-        connector.
+        where the source begins. This works for sources that read their first offset from the folder, such as Spark's
+        Kafka connector.
         """
         if not self.exists(_BEGIN):
             self.tree.fs.mkdirs(self.tree.at(_BEGIN.rpartition("/")[0]))
@@ -308,7 +308,7 @@ class Folder:
         self.tree.write(PROGRESS, json.dumps({"progress": left.to_builtins(), "ssps": sorted(ssps)}))
 
     def left(self) -> tuple[Progress, list[str]]:
-        """The lane's event time when it last ended, and the SSPs that it read.
+        """The lane's event time when the lane last ended, and the SSPs that the lane read.
 
         Raises:
             StateError: the event time isn't stored.
@@ -373,7 +373,7 @@ class Folder:
         _locked[path] = holder
 
     def check_owner(self) -> None:
-        """Check that this process still owns the folder. A local folder can't be lost, and isn't checked.
+        """Check that this process still owns the folder. A local folder can't be lost, so it isn't checked.
 
         Raises:
             FencedError: another process has taken the folder.
@@ -382,7 +382,7 @@ class Folder:
             claims.check(self._spark, self.tree.uri)
 
     def release(self) -> None:
-        """Let another process take the folder, because nothing here writes to it any more. A local folder, however,
-        stays locked until this JVM ends."""
+        """Let another process take the folder. Call this only if nothing in this process writes to the folder any more.
+        A local folder, however, stays locked until this JVM ends."""
         if self.tree.local is None:
             claims.release(self._spark, self.tree.uri)

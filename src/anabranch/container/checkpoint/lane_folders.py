@@ -110,7 +110,7 @@ class LaneFolders:
         copying.note_used(folder)
 
     def explained(self, failed: Failure) -> Failure:
-        """The failure to report instead of ``failed``. If ``failed`` doesn't wait for a full disk, the result is
+        """The failure to report instead of ``failed``. If ``failed`` doesn't wait for disk space, the result is
         ``failed`` itself.
 
         Otherwise, the disks to which anabranch writes are checked, because most errors of full disks name no file. The
@@ -221,7 +221,7 @@ class LaneFolders:
         return self.systems.seen(lane)
 
     def published(self, lane: Lane) -> int:
-        """The last batch that is in an exactly-once output or a table of a lane, at least in part, -1 if none."""
+        """The last batch that is, at least in part, in an exactly-once output or a table of a lane; -1 if none."""
         return self.systems.published(lane)
 
 

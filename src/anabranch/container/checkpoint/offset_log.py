@@ -113,7 +113,7 @@ class Entry:
         return replace(self, metadata={**self.metadata, "batchTimestampMs": unix_ms})
 
     def with_progress(self, now: Progress) -> Entry:
-        """The same batch with another event time, if the lane has event time."""
+        """The same batch with another event time; unchanged if the entry has none."""
         told = now.to_builtins()
         return replace(self, sources=tuple(told if _is_progress(each) else each for each in self.sources))
 

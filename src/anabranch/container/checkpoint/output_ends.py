@@ -40,8 +40,8 @@ class Outputs:
         self._asked = float("-inf")
 
     def check(self) -> None:
-        """Raise StateError if an output stream is gone and was gone in the previous check. If a system doesn't answer,
-        nothing is checked."""
+        """Raise StateError if an output stream is gone, and was already gone at the previous check. If a system doesn't
+        answer, nothing is checked."""
         lane = self._lane
         streams = self._streams
         systems = {lane.system(stream) for stream in streams}
@@ -82,7 +82,7 @@ class Outputs:
             self._noted = noted
 
     def compare(self, folder: Folder) -> None:
-        """Compare the outputs, before the lane continues, with the ends that are stored in the lane's folder.
+        """Compare the lane's outputs with the ends that are stored in the lane's folder, before the lane continues.
 
         Raises:
             StateError: an output stream is gone, or a stream or table was set back. (If ``on_data_loss`` of a stream

@@ -1,6 +1,6 @@
 """Decides, by claims and leases, which process owns a lane's folder in storage without locks.
 
-A claim of a folder is a numbered file in another folder, next to the claimed one. The file is created exclusively: if
+A claim to a folder is a numbered file in another folder, next to the claimed one. The file is created exclusively: if
 two processes try, only one succeeds. The claim with the highest number counts. The process that made this claim shows
 that it is alive by rewriting a file of its own every few seconds; it has one such file for all lanes of a job.
 
@@ -10,7 +10,7 @@ same machine.)
 
 An owner that hasn't rewritten its file for ``LEASE`` seconds, a shorter time, writes nothing to its folders before it
 has checked that its claims still count. From then on, it repeats this check whenever it extends its lease, because a
-process that has seen the silence may still be about to make a claim. Each process measures with its own clock.
+process that has seen the silence may still be about to make a claim. Each process uses its own clock for these times.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ log = logs.get_logger()
 
 
 class Claim(Document, frozen=True, kw_only=True):
-    """A claim of a folder, which names the process that made it.
+    """A claim to a folder, which names the process that made it.
 
     Attributes:
         process: a random name for the process.
@@ -179,8 +179,8 @@ class Ownership:
             self._raise_if_lost(folder)
 
     def renew(self) -> None:
-        """Show that this process is alive, and extend its lease, if it has one. Must be called every ``RENEW_EVERY``
-        seconds."""
+        """Show that this process is alive, and extend its lease. Does nothing before the first :meth:`take`. Must be
+        called every ``RENEW_EVERY`` seconds."""
         with self._lock:
             if self._renewed is not None:
                 self._renew()
@@ -318,7 +318,7 @@ class Ownership:
 
     def _sign(self, claim: Claim | None) -> str:
         """A value that changes with each sign of life of a claim's process; '' if the process has removed its file;
-        a constant if the claim can't be read (None)."""
+        a constant if ``claim`` is None, which means that it can't be read."""
         if claim is None:
             return "unknown"
         return self._files.names(f"{self._folder}/{_PROCESSES}").get(claim.process, "")

@@ -125,8 +125,8 @@ def of_lane(
 
 
 def of_streams(systems: Systems, streams: Iterable[tuple[str, str]]) -> list[Finding]:
-    """The problems with the files of these streams, given as pairs of system and stream. Missing streams are skipped:
-    these are problems of lanes, see :func:`of_lane`.
+    """The problems with the files of these streams, given as pairs of system and stream. Missing streams are left to
+    :func:`of_lane`.
     """
     findings = []
     for system, stream in sorted(streams):

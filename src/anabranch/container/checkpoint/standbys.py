@@ -28,7 +28,7 @@ class Standbys:
     """Maintains standbys in a thread, and refreshes them when their lanes have committed more batches.
 
     If a standby can't be refreshed or removed, this is reported, and tried again later. If a standby is missing or out
-    of date, it only takes longer to take over its lane.
+    of date, taking over its lane only takes longer.
 
     Args:
         folder: returns a lane's folder, given the lane's id and the folder's epoch.

@@ -39,9 +39,9 @@ class Boundary:
 
         There are exceptions. A closing lane with brief batches may run one more batch, during which its successors'
         queries are prestarted. A query with the real-time trigger is stopped at once. A batch of a closing or leaving
-        lane may be broken off: it then stays pending if the lane leaves; if the lane closes, it is forgotten, or
-        finished if part of it is visible. Any other batch that is pending after the query's end is finished, unless
-        everything must end at once.
+        lane may be broken off. If the lane leaves, this batch stays pending; if the lane closes, the batch is forgotten
+        or, if part of it is visible, finished. Any other batch that is pending after the query's end is finished,
+        unless everything must end at once.
 
         Args:
             turn: called repeatedly while waiting, instead of a check of the query's progress. With ``turn``, a batch is
@@ -80,7 +80,7 @@ class Boundary:
 
     def finish(self, *, seen: bool = False) -> None:
         """Finish or forget the pending batch of a former query, without beginning another batch. With ``seen``, part of
-        the batch is known to be visible, so it is finished.
+        the batch is known to be visible, so the batch is finished.
         """
         attempt, folder = self._attempt, self._attempt.folder
         attempt.folder_in_use = folder
@@ -119,8 +119,8 @@ class Boundary:
         return breaking_off.taken_back(attempt.lane_folders, attempt.lane, attempt.epoch, folder)
 
     def _breaking(self, may: bool) -> BreakOff:
-        """The object that decides whether the running batch is broken off. If ``may`` is False, this happens only if
-        everything must end at once."""
+        """The object that decides whether the running batch is broken off. If ``may`` is False, the batch is broken off
+        only if everything must end at once."""
         query, life, reporter = self._attempt.current, self._life, self._attempt.reporter
         return BreakOff(
             query.gate,

@@ -65,7 +65,7 @@ def verdict(
 ) -> Verdict:
     """What to do with a running batch that can be broken off, because its lane must end. All times are in seconds.
 
-    The batch is broken off if the user accepts the loss, or if it is worth it: see
+    The batch is broken off if the user accepts the loss, or if breaking it off saves enough time: see
     :func:`anabranch.pace.break_off_cost.is_worth_it`. If ``left`` is unknown, the batch is broken off once both
     ``spent`` and ``waited`` exceed ``_OVERDUE`` or, if ``usual`` is unknown too, ``_PATIENCE``.
 
@@ -117,7 +117,7 @@ def is_brief(usual: float, left: float | None) -> bool:
 
 def told(number: int, why: str, left: float | None) -> str:
     """A message about the batch that keeps a lane from ending. ``why`` is the predicate of the sentence that begins
-    with the batch's number; ``left`` are the expected seconds until the batch's end, or None if unknown."""
+    with the batch's number; ``left`` is the expected time until the batch's end in seconds; None if unknown."""
     rest = "how much is left isn't known" if left is None else f"{left:.0f} s left"
     return f"batch {number} {why}: {rest}"
 
@@ -130,11 +130,11 @@ class BreakOff:
         gate: what the driver must pass before it makes any part of the batch visible. Once the gate is shut, nothing
             passes any more.
         wanted: returns whether the batch may be broken off because the lane should end.
-        now: returns whether to break the batch off even if much work is lost, or if at-least-once outputs are written
+        now: returns whether to break the batch off even if much work is lost or at-least-once outputs are written
             twice.
         writing: returns whether the query is writing a batch.
         hurry: returns whether everything must end at once. The next process then runs the batch again.
-        keeps: returns why the batch with this number can't be broken off; empty if no reason is known.
+        keeps: given the batch's number, returns why the batch can't be broken off; empty if no reason is known.
         left: given the batch's number and the seconds for which it has run, returns the expected seconds until its end;
             None if unknown.
         judge: returns the :func:`verdict`, given the batch's number and the first four arguments of ``verdict``.
@@ -224,10 +224,11 @@ def is_quiet(folder: Folder, within: float = 0.0) -> bool:
 
 def taken_back(lane_folders: LaneFolders, lane: Lane, epoch: int, folder: Folder) -> bool:
     """Forget the pending batch of a closing lane, because the successors will read the batch's records. Returns False
-    if part of the batch is in an exactly-once output or a table: then the batch isn't forgotten, and must be finished.
+    if part of the batch is in an exactly-once output or a table. In that case, the batch isn't forgotten, and must be
+    finished.
 
     Call this only if no query of the lane is running in this process, and no thread can publish anything for it any
-    more. If this process is killed meanwhile, the next process decides again.
+    more. If this process is killed during the call, the next process decides again.
     """
     batch = folder.planned()
     crash_points.reach(crash_points.BROKEN, lane.id, batch)

@@ -96,8 +96,9 @@ class QueryBuilder:
         to an intermediate stream, or if no lane has read its partition before (``lane.fresh``); otherwise where the
         ``start`` argument of its ``read`` says.
 
-        Before offsets of a lane that hasn't run yet are chosen here, systems that know the readers of their streams,
-        such as the embedded log, are made to keep all current records of these streams until the lane has read them.
+        If the lane hasn't run yet, this method first makes the streams for which it will choose offsets keep all their
+        current records until the lane has read them, in systems that know the readers of their streams (such as the
+        embedded log).
 
         Args:
             begins: the start offsets that are already known, by whole SSP.
@@ -123,8 +124,8 @@ class QueryBuilder:
         return given
 
     def _hold(self, lane: Lane, chosen: Iterable[SSP]) -> None:
-        """Make streams whose systems know their readers keep their current records: a lane's start offsets are about to
-        be chosen."""
+        """Where systems know the readers of their streams, make the streams keep their current records, because start
+        offsets of a lane are about to be chosen."""
         for name, stream in sorted({(ssp.system, ssp.stream) for ssp in chosen}):
             readers = self.lane_folders.systems.named(name).readers()
             if readers is not None:

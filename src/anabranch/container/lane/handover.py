@@ -112,7 +112,8 @@ class Handover:
     """What a lane's runner needs for the hand-over within the same container.
 
     Attributes:
-        prestarted: returns the lane's prestarted query, once; None if there is none.
+        prestarted: the first call returns the lane's prestarted query, or None if there is none; later calls return
+            None.
         is_awaited: returns whether a successor's query can be prestarted as soon as it is known where the lane ends.
         ends_at: must be called with the offsets at which the lane ends, by whole SSP, as soon as they are planned.
     """
@@ -135,8 +136,8 @@ class Prestarter:
         self._prestarts: dict[_Key, _Prestart] = {}
 
     def announce(self, coming: Iterable[Lane], wanted: Iterable[str]) -> None:
-        """Replace the list of lanes that will start soon. Prestarted queries of other lanes are abandoned, unless these
-        lanes are now ``wanted``.
+        """Replace the list of lanes that will start soon. The prestarted query of a lane that isn't in the new list is
+        abandoned, unless the lane is now ``wanted``.
         """
         with self._lock:
             self._coming = tuple(coming)
@@ -167,8 +168,8 @@ class Prestarter:
                     self._prestarts[key].start()
 
     def take(self, lane: Lane) -> PrestartedQuery | None:
-        """The prestarted query of a lane under its current epoch, once; None if there is none, or if it couldn't be
-        started."""
+        """Hand out the prestarted query of a lane under its current epoch. Returns None if there is none, if it
+        couldn't be started, or if it was handed out before."""
         with self._lock:
             beginning = self._prestarts.pop((lane.id, lane.epoch), None)
         return None if beginning is None else beginning.result()

@@ -80,7 +80,7 @@ class Phase(enum.Enum):
 
 
 class Leaving(enum.IntEnum):
-    """Whether the lane must end here as it is, for another process to continue it."""
+    """Whether, and when, the lane must end here so that another process can continue it."""
 
     NO = 0
     AT_BATCH_END = 1

@@ -57,7 +57,7 @@ class Queries:
         self._analyzed: LaneQuery | None = None
 
     def begin_analysis(self) -> None:
-        """Let Spark analyze the query in the background. Errors appear when the query starts."""
+        """Let Spark analyze the query in the background. Errors are raised only when the query starts."""
 
         def analyze() -> None:
             with suppress(Exception):

@@ -158,7 +158,7 @@ class Access:
     async def _note(
         self, trail: AuditTrail, scope: Scope, headers: Headers, role: Role | None, receive: Receive, send: Send
     ) -> None:
-        """Fulfill and record a request. Failed requests are also recorded, because they may have changed something."""
+        """Pass a request on, and record it. Failed requests are recorded, too: they may have changed something."""
         noted = False
 
         async def noting(message: Message) -> None:

@@ -59,8 +59,8 @@ class Names:
         return cls(frozenset(host for host, _ in known), frozenset(_netloc(*each) for each in known))
 
     def has_host(self, host: str, own_address: str | None) -> bool:
-        """Whether a request that arrived at ``own_address`` may address the coordinator as ``host``: this must be one
-        of ``hosts``, ``own_address`` itself, or a name of this machine's loopback interface."""
+        """Whether a request that arrived at ``own_address`` may address the coordinator as ``host``. True for
+        ``hosts``, for ``own_address`` itself, and for names of this machine's loopback interface."""
         return host in self.hosts or host == own_address or _is_loopback(host)
 
 
@@ -89,8 +89,8 @@ def foreign(
 
 
 def _is_own(origin: str, host: tuple[str, str, int | None], scheme: str, names: Names) -> bool:
-    """Whether an origin is the ``Host`` of the request, or one of the ``origins`` in ``names``. It may be ``https``
-    although the coordinator speaks ``http``, because a proxy may handle TLS.
+    """Whether an origin is the ``Host`` of the request, or one of the ``origins`` in ``names``. The origin may be
+    ``https`` although the coordinator speaks ``http``, because a proxy may handle TLS.
     """
     page = _split(origin)
     if page is None or page[0] not in _PORTS:

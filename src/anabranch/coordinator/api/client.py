@@ -115,8 +115,8 @@ class Client(Operations):
 
     def _ask(self, method: str, path: str, **request: Any) -> bytes:
         """Send a request, and return the content of the answer. The first coordinator to be asked is the one that
-        answered last (at the beginning, the one at the first URL). If it doesn't answer or doesn't lead, each of the
-        others is asked once, until the one that leads answers. If none does, the last error is raised.
+        answered last (at the beginning, the one at the first URL). If a coordinator doesn't answer, or says that it
+        doesn't lead, the next one is asked. If this is so for all of them, the last error is raised.
         """
         for left in range(len(self._urls) - 1, -1, -1):
             url = self._urls[0]

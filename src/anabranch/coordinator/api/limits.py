@@ -56,7 +56,7 @@ def prompt(receive: Receive, clock: Callable[[], float] = time.monotonic) -> Rec
 
 
 class Refusals:
-    """Counts how many requests of each address were refused recently."""
+    """Counts how many requests from each address were refused recently."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -254,8 +254,8 @@ class Operations(Caller):
 
     @operation("POST", "/containers/{container}/heartbeat", changes=True, waits="wait")
     def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> HeartbeatResponse:
-        """Report the state of lanes, and learn what should run. wait=3: if there is nothing new, wait up to 3 seconds
-        for it, but at most half a lease
+        """Report the state of lanes, and learn what should run. wait=3: if there are no new orders, wait up to 3
+        seconds for some, but at most half a lease
         """
 
     @operation("POST", "/containers/{container}/fence", changes=True)

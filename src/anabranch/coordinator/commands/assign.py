@@ -23,8 +23,8 @@ __all__ = ["apply", "check", "explain", "plan", "run"]
 
 
 def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
-    """Move the tasks of a running job to the seats that suit the racks of its containers and of its inputs' replicas
-    best. Returns the effects. With ``request.dry``, nothing is changed.
+    """Move the tasks of a running job to the seats that best suit the racks of its containers and of its inputs'
+    replicas. Returns the effects. With ``request.dry``, nothing is changed.
 
     If all tasks are in place, no lane closes. The job then gets a new generation only if the racks of its seats have
     changed, to record them.

@@ -1,4 +1,4 @@
-"""Replaces a job's version by another one, which takes over the job's state and positions."""
+"""Replaces a job's version with another one, which takes over the job's state and positions."""
 
 from __future__ import annotations
 

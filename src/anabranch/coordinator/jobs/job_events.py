@@ -24,7 +24,7 @@ HASTE = "batches that are written at least once, or were given to foreach_batch,
 
 
 def began(running_job: RunningJob, planned: NextGeneration | NextDeployment, at: float, now: bool) -> Event:
-    """The event that a planned change begins. If ``now``, the change doesn't wait for batches."""
+    """The event for the beginning of a planned change. If ``now``, the change doesn't wait for batches."""
     undoes = planned.kind == "undo"
     reasons = (f"cancelled: {planned.why}" if undoes else planned.why, f"without waiting: {HASTE}" if now else "")
     if isinstance(planned, NextGeneration):
@@ -61,7 +61,7 @@ def predicted(job: str, at: float, result: ChangeResult) -> list[Event]:
 
 
 def measured(job: str, at: float, pause: float, expected: float, lane: str = "") -> Event:
-    """The event about a change's measured and expected pause, in seconds. The measured one is 0.0 if no pause was seen,
+    """The event about a change's pause, measured and expected, in seconds. The measured pause is 0.0 if none was seen,
     normally because no records arrived. ``lane`` is the new lane whose output ended the pause."""
     pause, expected = max(0.1, round(pause, 1)) if pause else 0.0, round(expected, 1)
     return Event(
@@ -86,8 +86,8 @@ def moved(
     error: str | None = None,
     seconds: float | None = None,
 ) -> Event:
-    """The event that a job has gone from one state to another. If ``before`` is CHANGING, the event also records how
-    the change ended: it is done if the job now runs, without an error; otherwise, it has failed.
+    """The event for a job's move from one state to another. If ``before`` is CHANGING, the event also records how the
+    change ended: it is done if the job now runs, without an error; otherwise, it has failed.
 
     Args:
         error: the error that the job keeps, if any.
@@ -129,10 +129,10 @@ def of_lane(
 
 
 def hastened(job: str, at: float, kind: Literal["change", "state"], subject: str) -> Event:
-    """The event that ``subject`` no longer waits for batches."""
+    """The event for a change or a stop (the ``subject``) that no longer waits for batches."""
     return Event(kind=kind, job=job, at=at, who="user", what=f"the {subject} no longer waits for batches", why=HASTE)
 
 
 def stays(job: str, at: float, why: str) -> Event:
-    """The event that a change can't be undone, and stays in effect although a lane can't start."""
+    """The event for a change that can't be undone, and stays in effect although a lane can't start."""
     return Event(kind="change", job=job, at=at, who="coordinator", what="the change can't be undone", why=why)

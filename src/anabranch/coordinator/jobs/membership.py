@@ -77,7 +77,7 @@ class Membership:
         errors of :meth:`hear`.
 
         Args:
-            wait: how many seconds to wait for new orders, but at most half a lease.
+            wait: how many seconds to wait for new orders. The wait never lasts longer than half a lease.
         """
         woken = threading.Event()
         with self.listening(beat, woken.set):
@@ -106,9 +106,9 @@ class Membership:
         return answer
 
     def hear_at_once(self, beat: Heartbeat) -> HeartbeatResponse | None:
-        """Like :meth:`hear`, but only for a heartbeat that contains nothing but figures, from a process without new
-        orders. Returns None for any other heartbeat, and for all if processes are never expelled or the result of an
-        earlier write is unknown: pass these to :meth:`hear`.
+        """Like :meth:`hear`, but only for a heartbeat that contains nothing but figures, from a process that knows all
+        of its orders. Returns None for any other heartbeat, and for all if processes are never expelled or the result
+        of an earlier write is unknown: pass these to :meth:`hear`.
 
         Waits neither for other requests nor for the store.
         """
@@ -241,8 +241,8 @@ class Membership:
         return len(running_job.seats.processes) < before
 
     def is_doomed(self, process: Process, end: float) -> bool:
-        """Whether it is certain that a process loses its seat: its lease ended at ``end`` or earlier, or the loss was
-        already certain before. No heartbeat can then prevent the loss.
+        """Whether a process is certain to lose its seat: its lease ended at ``end`` or earlier, or the loss was already
+        certain before. No heartbeat can then prevent the loss.
         """
         with self._registry.leases:
             process.doomed = process.doomed or process.lease_ends <= end
@@ -263,8 +263,8 @@ class Membership:
         return not its.state.active
 
     def _routine(self, beat: Heartbeat) -> HeartbeatResponse | None:
-        """Process a heartbeat that requires no decision and no change to the store, from a process without new orders.
-        Return None for any other heartbeat, and for all if processes are never expelled.
+        """Process a heartbeat that requires no decision and no change to the store, from a process that knows all of
+        its orders. Return None for any other heartbeat, and for all if processes are never expelled.
 
         If processes can be expelled, a heartbeat renews the process's lease even if None is returned, unless the
         process is doomed, or has no seat under the heartbeat's epoch. So the lease is normally renewed as soon as the

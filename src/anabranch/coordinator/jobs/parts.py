@@ -96,8 +96,8 @@ class Offer:
 
 
 def _without_reports(lane: Lane) -> Lane:
-    """A copy of a lane in which ``state``, ``ran`` and ``begun`` are reset. The container itself has reported them, or
-    learns them from other orders."""
+    """A copy of a lane in which ``state``, ``ran`` and ``begun`` are reset. The container has reported these values
+    itself, or learns of them from other parts of the offer."""
     return msgspec.structs.replace(lane, state=LaneState.PLANNED, ran=False, begun=False)
 
 
@@ -165,7 +165,7 @@ class Seats:
             An entry is kept until the new process asks for a seat, or is overdue.
         offers: the current offer for each seat.
         revision: the highest revision of any offer so far.
-        begun: when this coordinator began to serve the deployment, or told the job's launcher to try again.
+        begun: when this coordinator began to serve the deployment or, if later, told the job's launcher to try again.
         sure_from: the time by which all live processes must have reported.
         patient: whether closing lanes still wait until other processes have prepared the lanes' successors.
         watched_until: until when processes are asked for the watermark of each SSP, because somebody is looking at
@@ -209,7 +209,7 @@ class Seats:
         self.resting[registration.execution] = registration
 
     def returning_since(self, since: float) -> dict[str, float]:
-        """The entries of ``returning`` after ``since``. Other entries are forgotten."""
+        """The entries of ``returning`` with a time after ``since``. Other entries are forgotten."""
         self.returning = {execution: at for execution, at in self.returning.items() if at > since}
         return dict(self.returning)
 
@@ -291,8 +291,8 @@ class Progress:
     drains_for: float = 0.0
 
     def has_changed(self, at: float, now: float) -> None:
-        """Record that the job's state has changed, at ``at`` in seconds since 1970, and at ``now`` on this
-        coordinator's clock.
+        """Record that the job's state has changed. The change was stored at ``at``, in seconds since 1970, which is
+        ``now`` on this coordinator's clock.
         """
         self.changed_at, self.unchanged_since = at, now
 

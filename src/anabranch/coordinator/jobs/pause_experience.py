@@ -70,7 +70,7 @@ class Experience:
     speeds: Mapping[tuple[str, str], Mapping[int, StoredSize]] = field(default_factory=dict)
 
     def started(self, seconds: float) -> Experience:
-        """This experience, including the time that another container took to get ready for a change."""
+        """This experience, including the time that one more container took to get ready for a change."""
         return replace(self, container=self.container * (1 - _NEW) + seconds * _NEW)
 
     def closed(self, lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> Experience:

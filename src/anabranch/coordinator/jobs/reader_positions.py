@@ -64,8 +64,8 @@ def still_to_read(
 
 
 class _NextOffsets:
-    """The lowest offsets that lanes or their successors can read next. Each lane is looked through only once, although
-    it may read thousands of partitions."""
+    """The lowest offsets that lanes or their successors can read next. Looks through each lane only once, because a
+    lane may read thousands of partitions."""
 
     def __init__(self, known: Mapping[str, Lane], reports: Mapping[str, LaneReport]) -> None:
         self._known = known
@@ -96,8 +96,8 @@ class _NextOffsets:
         return None if None in places else min((place for place in places if place is not None), default=None)
 
     def _of_predecessors(self, lane: Lane, ssp: SSP) -> list[int | None]:
-        """For each predecessor of a lane that reads a partition, the result of :meth:`of`. If the lane undoes a rewind,
-        also for the predecessors of the predecessors.
+        """The results of :meth:`of` for those predecessors of a lane that read the partition. If the lane undoes a
+        rewind, also for the predecessors of its predecessors.
         """
         former = [self._known[name] for name in lane.predecessors if name in self._known]
         if lane.rewind is not None and lane.rewind.back:
@@ -178,9 +178,9 @@ class ReaderPositions:
                 self._turn(job)
 
     def _turn(self, job: str) -> bool:
-        """Store the lower of a job's positions now and in the previous turn, and delete the records before them from
-        the job's intermediate streams. Returns whether there are streams for which this is done; False after an error,
-        which is logged. Streams then keep more records than necessary.
+        """For each partition, take the lower of a job's positions now and in the previous turn. Store these positions,
+        and delete the records before them from the job's intermediate streams. Returns whether there are streams for
+        which this is done; False after an error, which is logged. Streams then keep more records than necessary.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)
@@ -218,7 +218,7 @@ class ReaderPositions:
 
     def _purge(self, job: str, systems: Systems) -> bool:
         """Delete from the job's intermediate streams the records that all lanes had already read at the previous turn.
-        Returns whether the lanes read such streams.
+        Returns whether the lanes read intermediate streams.
         """
         found, own = self._unread(job)
         between = {key: positions for key, positions in (found or {}).items() if key[1] in own}

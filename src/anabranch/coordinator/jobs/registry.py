@@ -188,7 +188,7 @@ class JobRegistry:
             raise
 
     def _look_again(self) -> None:
-        """If a step may or may not have been stored, adopt the store's jobs again; drop those that can't be adopted."""
+        """If it isn't known whether a step was stored, adopt all stored jobs again; drop those that can't be."""
         if self.unsure:
             for job in self.store.jobs():
                 if not self.adopt(job):
@@ -269,8 +269,8 @@ class JobRegistry:
         return True
 
     def _give_up(self, running_job: RunningJob) -> bool:
-        """If the job runs, close lanes that already have successors but can't start, and closing lanes that needn't run
-        (see :meth:`RunningJob.needless`). Returns whether there were any.
+        """If the job runs, give up lanes that already have successors but can't start, and closing lanes that needn't
+        run (see :meth:`RunningJob.needless`): they become closed. Returns whether there were any.
         """
         if not running_job.state.runs:
             return False

@@ -129,7 +129,7 @@ class RunningJob:
         return self.reports[lane].attempt.number if lane in self.reports else 1
 
     def caught_up(self, lane: str) -> bool:
-        """Whether a lane has ended without being stopped. If the lane isn't closed, it had then caught up."""
+        """Whether a lane has ended without being stopped. Unless it is closed, it ended because it had caught up."""
         return self.ended(lane) and not (lane in self.reports and self.reports[lane].attempt.stopped)
 
     def followers(self) -> dict[str, list[str]]:
@@ -179,7 +179,7 @@ class RunningJob:
         return found
 
     def plans_alike(self, other: RunningJob) -> bool:
-        """Whether any change would have the same result, apart from the predicted pause, if it were planned for
+        """Whether every change would have the same result, apart from the predicted pause, if it were planned for
         ``other``, the same job at another time.
         """
         return (
@@ -191,7 +191,7 @@ class RunningJob:
         )
 
     def _bases(self) -> tuple[list[tuple[Lane, bool]], dict[str, str | None]]:
-        """Pairs of each lane and whether the lane is over, and the racks of the containers, by seat."""
+        """Each lane, paired with whether the lane is over; and the racks of the containers, by seat."""
         lanes = [(lane, self.is_over(lane.id)) for lane in self.lanes]
         return lanes, {each.record.seat: each.record.rack for each in self.seats.processes.values()}
 
@@ -229,9 +229,9 @@ class RunningJob:
         ]
 
     def needless(self) -> list[Lane]:
-        """The closing lanes of former deployments that haven't begun, and that aren't offered to any process with a
-        seat. A lane from which others continue is included only if it has start offsets: otherwise, only a process
-        that runs the lane could determine them.
+        """The closing lanes of former deployments, but only lanes that haven't begun, and that aren't offered to any
+        process with a seat. A lane from which others continue is included only if it has start offsets: otherwise, only
+        a process that runs the lane could determine them.
         """
         told = {lane for process in self.seats.processes.values() for lane in process.offered}
         followed = {name for lane in self.lanes for name in lane.predecessors}

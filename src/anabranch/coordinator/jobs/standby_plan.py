@@ -109,8 +109,8 @@ def _awaited(lanes: Iterable[Lane]) -> frozenset[str]:
 def _left(
     has: StandbyReport, lanes: Mapping[str, Lane], keepers: Mapping[str, Mapping[int, str]], awaited: frozenset[str]
 ) -> list[StandbyOrder]:
-    """The order to hold or remove a standby that a process has, in a list. The list is empty if the lane is unknown, or
-    if this or another process should maintain the lane's standby with this number.
+    """A list with the order to hold or to remove a standby that a process has. The list is empty if the lane isn't
+    known, or if this or another process should maintain the lane's standby with this number.
 
     The standby is removed if it is a copy of a former folder of the lane, if the lane should have only standbys with
     other numbers, or if the lane is closed and no successor still has to continue from its folder. Otherwise, the

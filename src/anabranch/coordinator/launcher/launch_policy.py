@@ -37,7 +37,7 @@ class Demand:
     Args:
         wanted: how many processes the job needs; 0 if none should be started.
         spare: how many of these processes only stand by.
-        busy: whether lanes are being started, so that processes that only stand by should be started later.
+        busy: whether lanes are being started; if so, processes that only stand by should be started later.
         over: whether all existing processes must end.
         begun: when the coordinator began to serve the deployment, or told the launcher to try again.
         sure_from: the time before which it isn't known which processes are alive.
@@ -272,7 +272,7 @@ def _never_came(member: Member, now: float) -> bool:
 
 
 def _postponed(crew: Crew, demand: Demand, missing: int, now: float) -> tuple[Crew, int]:
-    """The crew, and how many processes aren't started yet because they would only stand by."""
+    """The crew, and how many of the missing processes are started only later, because they would only stand by."""
     since = None if missing <= 0 else now if crew.short_since is None else crew.short_since
     waits = demand.busy and since is not None and now - since < SPARE_AFTER
     return replace(crew, short_since=since), demand.spare if waits else 0

@@ -45,7 +45,7 @@ class Launcher:
         self.crews = None
 
     def turn(self, coordinator: Staffed) -> None:
-        """Start and end processes to meet the jobs' needs. Events that can't be stored are stored in the next turn.
+        """Start and end processes to meet the jobs' needs. Events that can't be stored now are stored in a later turn.
 
         Raises:
             StoreUnavailableError: the store isn't available.

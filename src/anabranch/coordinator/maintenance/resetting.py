@@ -5,7 +5,7 @@ which can be repeated after a crash:
 2. fence these lanes under that epoch, so that former processes that are still alive can't write any more,
 3. in one transaction, remove the lanes' positions and the references to their state from the store: now the job is
    reset,
-4. let the retention of the streams that the job read delete records that the job hadn't read yet,
+4. remove the job from the readers of all streams, so that retention can delete records that the job hadn't read yet,
 5. delete the folders of the job's lanes.
 """
 
@@ -38,8 +38,8 @@ class Losses:
     """What a job loses by a reset.
 
     Args:
-        is_reset: whether the job has already been reset. (Its entries at the streams that it read, and its folders, may
-            still have to be deleted.) The fields below are then empty.
+        is_reset: whether the job has already been reset. (It may still have to be removed from the readers of its
+            streams, and its folders may still have to be deleted.) If so, the fields below are empty.
         inputs: the streams in which the job loses its positions.
         stateful: the operators that lose their state.
         between: the intermediate streams, whose present records won't be read any more.

@@ -33,7 +33,7 @@ _COMPACTS = "the user compacts the job"
 def alone(settings: CoordinatorSettings, job: str, say: Callable[[str], None]) -> Iterator[Store]:
     """The store, for exclusive work on a job inside ``with``. If the store is in a file, no other process can serve the
     job meanwhile. If the store is on a server, no coordinator can lead meanwhile, unless this process is frozen, or cut
-    off from the store, for longer than a lease; further writes here then fail.
+    off from the store, for longer than a lease; this process's further writes to the store then fail.
 
     If the store is on a server, and its last coordinator ended without resigning, waits until the coordinator's lease
     and the grace period are over.
@@ -44,7 +44,8 @@ def alone(settings: CoordinatorSettings, job: str, say: Callable[[str], None]) -
     Raises:
         NotFoundError: there is no store; or the store is on a server, and no coordinator has ever led there.
         ConflictError: the job is being served; or the store is on a server, and a coordinator leads there.
-        KeyboardInterrupt: the store is on a server, and this process, in its main thread, has received SIGTERM.
+        KeyboardInterrupt: the store is on a server, the body of ``with`` runs in the main thread, and the process has
+            received SIGTERM.
     """
     store = Store.open_existing(settings.store, to_write=True)
     try:
@@ -79,7 +80,7 @@ def _patience(settings: CoordinatorSettings) -> float:
 
 def _ended(store: Store, leader: LeaderRecord, patience: float, say: Callable[[str], None]) -> LeaderRecord:
     """Wait until the leader has resigned, or hasn't renewed its lease for ``patience`` seconds. Returns the leader's
-    row. Raises ConflictError if the leader lives."""
+    row. Raises ConflictError if the leader is still alive."""
     say(
         f"the last coordinator on {store.url} hasn't resigned: waiting up to {patience:g} s to see whether it lives ..."
     )

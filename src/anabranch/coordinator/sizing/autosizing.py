@@ -245,7 +245,7 @@ def decide(
 
     If records would wait too long, the factor can be raised as soon as the effect of the last change can be seen.
     Otherwise, the factor is changed only after the cooldown; in a deployment's first generation, it can be raised
-    without this wait. After a change that was undone, the factor stays for several cooldowns in any case.
+    without this wait. After a change that was undone, the factor stays for ten cooldowns in any case.
 
     Args:
         since: the seconds since the job's state last changed, for example at the end of a change.
@@ -373,7 +373,7 @@ def _key(lane: Lane) -> tuple[str, str]:
 
 def _hottest(loads: Iterable[tuple[tuple[str, str], LaneLoad]]) -> dict[tuple[str, str], LaneLoad]:
     """For each stage and group, the load of the lane whose functions take longest per record. Lanes whose functions
-    hardly work are left out.
+    are busy for less than ``_WORKS`` of the time are left out.
     """
     found: dict[tuple[str, str], LaneLoad] = {}
     for key, load in loads:

@@ -73,7 +73,7 @@ class LaneLoad:
         rate: the records per second that the lane processes while it is busy; 0 if unknown.
         seconds: the duration, in seconds, of the batch in which ``rate`` was observed.
         sure: whether the observations suffice to tell what takes the time.
-        working: the share of the time that functions need for arriving records, on the bucket with the most work.
+        working: the share of the time that functions need for arriving records, in the bucket with the most work.
         hot: the seconds per record for which functions held up the lane in the last batch, or in the running batch if
             that is better evidence.
         usually_hot: how many seconds per record functions took on their busiest bucket in the last half minute.
@@ -117,7 +117,9 @@ class LaneLoad:
 
     @property
     def steady_hot(self) -> float:
-        """``hot`` if more records wait than usual, because a single batch is then long enough; else ``usually_hot``."""
+        """``hot`` if more records wait than usual, because a single batch is then long enough to judge by; otherwise
+        ``usually_hot``.
+        """
         return self.hot if self.behind else self.usually_hot
 
     @property
@@ -213,8 +215,8 @@ def capacity(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
 
 
 def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """The share of the time that a lane would spend on arriving records with this factor. Unless more records wait
-    than usual, only the time of functions counts.
+    """The share of its time that a lane would spend on arriving records with this factor. Unless more records wait
+    than usual, only the time that functions need counts.
     """
     if load.behind:
         return load.arriving / capacity(load, factor, seen)
@@ -222,8 +224,8 @@ def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> flo
 
 
 def catch_up(load: LaneLoad, factor: int, pause: float, seen: Scalability = UNKNOWN) -> float:
-    """The seconds until a lane has worked off its backlog with this factor, including a ``pause`` at first: 0 without a
-    backlog, infinite if the backlog doesn't shrink.
+    """How many seconds a lane would need with this factor to work off its backlog, including an initial ``pause``; 0
+    without a backlog, infinite if the backlog wouldn't shrink.
     """
     if not load.backlog:
         return 0.0

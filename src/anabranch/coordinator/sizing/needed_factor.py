@@ -38,7 +38,7 @@ class FactorTarget:
     """The target for a job.
 
     Args:
-        target: the largest share of the time for which functions should work on a bucket.
+        target: the largest share of the time that functions should spend on any one bucket.
         lag: the seconds within which a backlog should be worked off.
         pause: how many seconds a change would pause the output.
         factors: the allowed factors and the current one, in ascending order.

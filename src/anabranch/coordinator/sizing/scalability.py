@@ -47,8 +47,8 @@ class Scalability:
     crowd_looks: int = 0
 
     def seen(self, factor: int, hot: float, now: float) -> Scalability:
-        """This experience, including a look at a lane with the factor ``factor``, whose functions take ``hot`` seconds
-        per record."""
+        """The same figures, updated with a look at a lane with the factor ``factor``, whose functions take ``hot``
+        seconds per record."""
         if factor != self.factor:
             enough = self.looks >= _ENOUGH
             former, former_hot = (self.factor, self.hot) if enough else (self.former, self.former_hot)
@@ -62,8 +62,8 @@ class Scalability:
         return replace(after, seconds=seconds, at={**self.at, self.former: self.at.get(self.former, now), factor: now})
 
     def crowded(self, times: float) -> Scalability:
-        """This experience, including a look at a lane in which records wait. ``times`` is the ``crowd`` of the lane's
-        load."""
+        """The same figures, updated with a look at a lane in which records wait. ``times`` is the ``crowd`` of the
+        lane's load."""
         mean = self.crowd + max(_NEWEST, 1 / (self.crowd_looks + 1)) * (times - self.crowd)
         return replace(self, crowd=mean, crowd_looks=self.crowd_looks + 1)
 
@@ -73,7 +73,7 @@ class Scalability:
         return self.crowd if self.crowd_looks >= _ENOUGH and self.crowd >= _CROWDED else 1.0
 
     def since(self, then: float) -> Scalability:
-        """This experience without the ``seconds`` that were observed before ``then`` with factors other than the
+        """The same figures without the ``seconds`` that were observed before ``then`` with factors other than the
         current one."""
         if all(at >= then for factor, at in self.at.items() if factor != self.factor):
             return self

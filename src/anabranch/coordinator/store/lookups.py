@@ -111,15 +111,15 @@ def present(connection: sa.Connection, job: str) -> list[ContainerRecord]:
 
 
 def lanes(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[Lane]:
-    """The lanes that fulfill the conditions, in the order in which they were planned."""
+    """The lanes that meet the conditions, in the order in which they were planned."""
     order = lanes_table.c.deployment, lanes_table.c.generation, lanes_table.c.place
     query = sa.select(lanes_table.c.record).where(*conditions).order_by(*order)
     return [decode(record, Lane) for record in connection.execute(query).scalars()]
 
 
 def lost(connection: sa.Connection, limit: int, *conditions: sa.ColumnElement[bool]) -> list[ContainerRecord]:
-    """Up to ``limit`` processes that fulfill the conditions, and that no longer hold their seats. Those that took their
-    seats last come first.
+    """Up to ``limit`` processes that meet the conditions and no longer hold their seats. Those that took their seats
+    last come first.
     """
     query = sa.select(containers).where(*conditions, containers.c.gone.is_not(None))
     rows = connection.execute(query.order_by(containers.c.epoch.desc()).limit(limit)).mappings()

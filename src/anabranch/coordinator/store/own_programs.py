@@ -35,7 +35,7 @@ def put(connection: sa.Connection, job: str, deployment: int, program: Program |
 def renew(connection: sa.Connection, job: str, fingerprint: Mapping[str, str], own: Program) -> None:
     """Give the ``own`` program of one deployment to all deployments of the job that differ from it only in the bodies
     of functions: the program's code then also closes these deployments' lanes. Programs that aren't ``in_process``
-    stay. Nothing is done if ``own`` lacks something.
+    stay. Does nothing if ``own.lacks`` names something.
 
     Args:
         fingerprint: the fingerprint of the deployment to which ``own`` belongs.

@@ -1,4 +1,6 @@
-"""Records that the store returns, besides documents in :mod:`anabranch.model`, and the choice of events to return."""
+"""Records that the store returns, besides documents in :mod:`anabranch.model`, and the criteria by which it selects
+events.
+"""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Store:
         UnsupportedFormatError: a newer anabranch has migrated the store, an older store has replaced it since it was
             opened, or the format isn't valid. Nothing is changed.
         ConflictError: another process has locked the SQLite file.
-        StoreUnavailableError: PostgreSQL can't be reached or is held up, the connection was lost halfway, or the disk
+        StoreUnavailableError: PostgreSQL can't be reached or is too busy, the connection was lost halfway, or the disk
             of the SQLite file is full. This object can be used again later.
         NotLeadingError: a write was requested, but this object doesn't lead. Nothing was written.
     """
@@ -246,8 +246,8 @@ class Store:
         noted: Sequence[Event] = (),
         gone: str = "",
     ) -> None:
-        """Like :meth:`create_deployment`, for a deployment that continues from ``start.model.replaces``. The latter
-        gets the state ``former``, and ``changed`` lanes are stored. With ``gone``, all processes lose their seats."""
+        """Like :meth:`create_deployment`, for a deployment that replaces ``start.model.replaces``, which gets the state
+        ``former``. Stores ``changed`` lanes. With ``gone`` (a reason), all processes lose their seats."""
         with self.writing(event, *noted) as connection:
             rows.replace_deployment(connection, start, state, former, event.at)
             rows.put_lanes(connection, changed)
@@ -257,8 +257,8 @@ class Store:
     def resume_deployment(
         self, deployment: DeploymentRecord, state: DeploymentState, changed: Iterable[Lane], gone: str, event: Event
     ) -> None:
-        """Start a deployment again, with ``program`` and ``until_caught_up`` of ``deployment``. The job's ``changed``
-        lanes are stored, the deployment's error is removed, and all processes lose their seats (reason: ``gone``)."""
+        """Start a stored deployment again, with the program and ``until_caught_up`` of ``deployment``. Stores the job's
+        ``changed`` lanes, removes the error, and takes all processes' seats away (reason: ``gone``)."""
         with self.writing(event) as connection:
             rows.resume_deployment(connection, deployment, state, event.at)
             rows.put_lanes(connection, changed)
@@ -380,7 +380,7 @@ class Store:
 
     @contextmanager
     def writing(self, *happened: Event) -> Iterator[sa.Connection]:
-        """A transaction for writes and the events that ``happened``: either all of them are stored, or nothing."""
+        """A transaction for writes and the events that ``happened``: either all of them are stored, or none."""
         with self._lock, database.explained(self._database), self._writer.begin() as connection:
             if self._epoch is None:
                 database.check_format(connection, self._database)

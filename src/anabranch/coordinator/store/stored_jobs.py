@@ -100,7 +100,7 @@ def known_lanes(store: Store, job: str, lane: str = "") -> dict[str, Lane]:
 
 def running(store: Store, job: str, number: int | None = None) -> RunningDeployment:
     """What a container needs to run a deployment; without a number, a job's last deployment. If the deployment's
-    program is ``in_process``, it is what a container needs to close the deployment's lanes before another deployment
+    program is ``in_process``, a container needs the result to close the deployment's lanes before another deployment
     follows.
 
     Raises:
@@ -120,8 +120,8 @@ def running(store: Store, job: str, number: int | None = None) -> RunningDeploym
 
 
 def due(store: Store, job: str, number: int) -> RunningDeployment:
-    """What the next container of a job that is served needs: like :func:`running` for the deployment ``number``. Raises
-    ConflictError also if only the process that serves the job may run this deployment.
+    """What the next container of a served job needs to run the deployment ``number``; see :func:`running`. Also raises
+    ConflictError if only the process that serves the job may run this deployment.
     """
     found = running(store, job, number)
     if found.program.in_process and number == deployment(store, job).id:

@@ -56,7 +56,7 @@ def _hold(job: str, sources: Sequence[SSP], systems: Systems) -> None:
 
 def ends(sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
     """The current ends of partitions, keyed by SSPs in text form. Records of open transactions lie before these ends,
-    too. So no reader can have seen a record at or beyond an end before this call.
+    too. So before this call, no reader can have seen a record at or beyond its partition's end.
 
     Raises:
         NotFoundError: a stream no longer exists.

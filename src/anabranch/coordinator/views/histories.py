@@ -24,8 +24,8 @@ class Histories:
         self._lock = threading.Lock()
 
     def sample(self) -> None:
-        """Record the current figures of each served job, unless this was already done in the current step of ten
-        seconds. Call this about once a second, or more often."""
+        """Record the current figures of each served job, unless this has already been done in the current step of
+        ten seconds. Call this about once a second, or more often."""
         slot = int(self._registry.now() // STEP)
         with self._lock:
             for job in list(self._registry.jobs):

@@ -124,7 +124,7 @@ def _is_recent(rings: Mapping[str, Ring], slot: int) -> bool:
 
 
 def _figures(reports: Sequence[LaneReport]) -> dict[str, float]:
-    """The figures of several lanes together: the maximum of durations and shares of the time, the sum of the rest."""
+    """The figures of several lanes together: the maximum for durations and shares of the time, otherwise the sum."""
     lag = live_view.lag_of(reports)
     return {
         "lag": math.nan if lag is None else float(lag),

@@ -225,7 +225,7 @@ def change_of(job: RunningJob, epoch: float) -> ChangeProgress | None:
 
 
 def _not_followed(job: RunningJob) -> set[str]:
-    """The lanes that are closing, and the predecessors of planned lanes that haven't begun."""
+    """The lanes that are closing, and the predecessors of those planned lanes that haven't begun."""
     closing = {lane.id for lane in job.lanes if lane.state is LaneState.CLOSING}
     waiting = [lane for lane in job.lanes if lane.state is LaneState.PLANNED and not lane.begun]
     return closing | {name for lane in waiting for name in lane.predecessors}

@@ -326,7 +326,7 @@ class Reads:
 
     def placement(self, job: str, stage: str = "", start: int = 0, limit: int = _MOST_CELLS) -> Placement:
         """How many buckets of each partition each seat has in a stage (by default, the first one), for at most
-        ``limit`` partitions after the first ``start``. Partitions that the grouper puts into one task count as one.
+        ``limit`` partitions from index ``start`` on. Partitions that the grouper puts into one task count as one.
 
         Raises:
             NotFoundError: there is no such job or stage.
@@ -365,7 +365,7 @@ class Reads:
 
         Raises:
             NotFoundError: there is no such job.
-            UsageError: there is no such column, or the limit is too small or too large.
+            UsageError: ``sort`` names no column, or the limit is too small or too large.
         """
         _check_limit(limit, _MOST_ROWS)
         wanted = partition_view.PartitionFilter(stage, lane, sort, start, limit)

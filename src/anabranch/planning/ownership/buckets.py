@@ -15,11 +15,11 @@ NEVER = 2**63 - 1
 
 
 def floors(lane: Lane) -> dict[SSP, tuple[int, ...]]:
-    """For each whole partition that the lane reads and that isn't broadcast, the offset of each bucket from which the
-    bucket's records belong to the lane.
+    """For each whole partition that the lane reads and that isn't broadcast, a tuple with an offset for each bucket.
+    The bucket's records belong to the lane from this offset on; NEVER means that none of them do.
 
-    Each tuple is in the order of the buckets; NEVER means that none of the bucket's records belong to the lane. The
-    length of the tuple is the factor to which the buckets belong. It can be above the lane's factor.
+    The tuple is in the order of the buckets. Its length is the factor to which the buckets belong, which can be above
+    the lane's factor.
     """
     begun = {position.ssp: position for position in lane.starting}
     parts: dict[SSP, list[tuple[KeyPart, int]]] = {}

@@ -1,5 +1,5 @@
-"""Determines the bucket of each virtual task, and the number of the task (at factor 1) that the virtual task is a part
-of."""
+"""Determines the bucket of each virtual task, and the number of the task (at factor 1) to which the virtual task
+belongs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def virtual_of(tasks: Iterable[Task], factor: int) -> dict[int, tuple[int, ...]]
 
 
 def incomplete(virtual: Mapping[int, Collection[int]], factor: int) -> dict[str, tuple[int, ...]]:
-    """Maps the number of each task that lacks some of its buckets, as text, to the buckets that the task has.
+    """Maps the number (as text) of each task that lacks some of its buckets to the buckets that the task has.
     ``virtual`` is a result of :func:`virtual_of`.
     """
     return {str(number): tuple(sorted(its)) for number, its in virtual.items() if len(its) < factor}

@@ -28,7 +28,7 @@ _Group = tuple[str, str]
 @dataclass(frozen=True)
 class NextVersion:
     """The next version of a job. ``model`` and ``lanes`` determine what stages read and what the lanes of each group
-    do, but neither how many lanes a group has nor in which seats.
+    do, but not how many lanes a group has, or which seats they are in.
     """
 
     deployment: int

@@ -126,8 +126,8 @@ def _in_place_of(before: Sequence[Lane], lane: Lane) -> Lane:
 
 
 def _unread(lane: Lane, before: Iterable[Lane], new: Callable[[Lane], Iterable[SSP]]) -> list[SSP]:
-    """The partitions of a lane that were new for a predecessor, and that no predecessor with any of the lane's keys in
-    the partition has read. ``new`` returns a lane's new partitions.
+    """The partitions of a lane that were new for a predecessor, and that weren't read by any of the predecessors that
+    had some of the lane's keys in the partition. ``new`` returns a lane's new partitions.
     """
     mine = _parts(lane)
     unread = [(each, _never_read(each)) for each in before]

@@ -39,8 +39,8 @@ def rewound(
     :func:`anabranch.planning.transition.rescale.rescaled`.
 
     Args:
-        to: the next offset to read, by whole SSP in text form. Other SSPs of input streams, and SSPs that aren't read
-            up to this offset yet, continue where they are.
+        to: the next offset to read, by whole SSP in text form. Other SSPs of input streams, and SSPs that haven't been
+            read up to this offset yet, continue where they are.
         state: what to do with the state of the operators that get the repeated records: "keep" adds the records to the
             state, and "clear" lets the operators begin without state. None if no such operator has state.
 

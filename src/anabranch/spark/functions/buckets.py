@@ -178,8 +178,8 @@ class _Queue:
             self._changed.notify()
 
     def ended(self, ahead: int) -> Iterator[pa.RecordBatch]:
-        """The results of the earliest batches, in order, until a batch isn't complete. While more than ``ahead`` bytes
-        are kept, this function waits for such a batch instead of ending.
+        """The results of the earliest batches, in order, up to the first batch that isn't complete. While more than
+        ``ahead`` bytes are kept, this function waits for that batch instead of ending.
         """
         while self._batches:
             with self._changed:

@@ -45,8 +45,8 @@ def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> 
     Args:
         origin: the hidden column of these rows.
         factor: the job's factor, from which the bucket is computed.
-        limit: how many seconds the function may work on a row. If it takes longer, this process ends, and the next
-            attempt of the Spark task isolates user code; see :mod:`anabranch.spark.functions.isolation`.
+        limit: how many seconds the function may work on a row. If the function takes longer, this process ends, and the
+            next attempt of the Spark task isolates user code; see :mod:`anabranch.spark.functions.isolation`.
     """
     if not len(origin):
         return nullcontext()

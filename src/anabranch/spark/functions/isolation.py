@@ -5,8 +5,8 @@ The first attempt of a Spark task runs user code in the worker itself, unless :f
 If the worker dies, or ends because a message takes too long, Spark normally retries the Spark task, perhaps in another
 executor. All later attempts run user code in forks of a clean process, one fork for each thread.
 
-If a fork dies, other forks repeat its work. A function gets the messages that were sent to the fork again, one by one;
-a processor gets all messages of its turn (see :mod:`anabranch.spark.functions.turns`) again. A message is rejected if
+If a fork dies, other forks repeat its work. The messages that were sent to this fork are sent again: to a function, one
+by one; to a processor, all those of its turn (see :mod:`anabranch.spark.functions.turns`). A message is rejected if
 it takes too long, or after :data:`TRIES` forks have died on it. (A fork to which several messages for a function were
 sent at once doesn't count as one of these.) So a single attempt of a Spark task finds all messages that kill processes,
 or the first one if a rejection fails the lane.
@@ -237,7 +237,7 @@ class Host:
         seconds: float = math.inf,
         answer: Callable[[Any], Any] = lambda _: None,
     ) -> Any:
-        """Like :meth:`_Fork.ask`, in a process that no other thread is using. Raises RuntimeError if :data:`TRIES`
+        """Call :meth:`_Fork.ask` of a process that no other thread is using. Raises RuntimeError if :data:`TRIES`
         processes in succession end before user code starts.
         """
         for _ in range(TRIES):

@@ -81,9 +81,9 @@ class Results:
         out.
 
         Raises:
-            ResultError: a column is missing or has an incompatible type; a value would change (except to the nearest
-                32-bit number); or a value isn't allowed, even inside another value: null where the schema excludes it,
-                NaN, infinity, or a timestamp outside of the years 1 to 9999.
+            ResultError: a column is missing or has an incompatible type; a value would change (but a 64-bit float may
+                become the nearest 32-bit float); or a value isn't allowed, even inside another value: null where the
+                schema excludes it, NaN, infinity, or a timestamp outside the years 1 to 9999.
         """
         arrays = []
         for field, column in zip(self.schema, self._columns, strict=True):

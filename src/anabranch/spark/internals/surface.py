@@ -199,7 +199,7 @@ class Surface:
         return self.probe(spark).works
 
     def insist(self, spark: SparkSession) -> None:
-        """Raises UnsupportedSparkError unless this Spark has the surface, and the surface works as expected."""
+        """Raise UnsupportedSparkError unless this Spark has the surface, and the surface works as expected."""
         probe = self.probe(spark)
         if not probe.works:
             raise probe.refusal()

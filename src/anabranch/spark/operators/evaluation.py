@@ -303,8 +303,8 @@ def _slot(slots: Mapping[tuple[int, int], int]) -> Column:
 
 
 def _headers(named: TaskNames | None) -> Column:
-    """A row's headers in the packed form of :mod:`anabranch.systems.headers`, with another header for the task's name
-    if ``named`` is given.
+    """A row's headers in the packed form of :mod:`anabranch.systems.headers`, with one more header, for the task's
+    name, if ``named`` is given.
     """
     held = meta_column.field("headers")
     if named is None:

@@ -97,7 +97,7 @@ class Context:
             from the watermark.
         following: adds the same watermark to another DataFrame of the same operator.
         shuffle_partitions: the number of Spark tasks after a shuffle inside the query.
-        own_state: a condition that is true for rows from state of the lane's own tasks; None if there are no others.
+        own_state: a condition that is true for rows from state of the lane's own tasks; None if all state is theirs.
         own_tasks: the lane's own tasks, by number, with their buckets; None if all tasks in the state are the lane's.
         table: returns the current table of a ``join_table``.
     """

@@ -154,8 +154,8 @@ def _warn(node: Node, stream: str, wrong: DataFrame) -> None:
 
 
 def nothing(stream: str, spark: SparkSession) -> tuple[str, DataFrame]:
-    """The stream's name, and a DataFrame without records. Takes the place of :func:`everything` to find out a table's
-    columns.
+    """The stream's name, and a DataFrame without records. Takes the place of :func:`everything` when a table's columns
+    are determined.
     """
     return stream, spark.createDataFrame([], SCHEMA)
 

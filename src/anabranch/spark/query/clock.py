@@ -101,8 +101,8 @@ class Clock:
 
     def heard(self, system: Callable[[str], System], now: int, idle: Mapping[str, int] = _NOBODY) -> Progress:
         """The lane's event time for the next batch: :attr:`progress`, updated with ``idle``, and with the new control
-        records before the lane's positions in intermediate streams. If only the places up to which control records were
-        read have changed, :attr:`progress` itself is returned.
+        records that precede the lane's positions in intermediate streams. If only the places up to which control
+        records were read have changed, :attr:`progress` itself is returned.
 
         If the lane has windows of processing time, only the watermark is updated, from ``now``.
 
@@ -145,7 +145,7 @@ def note_idle(path: Path, idle: Mapping[str, int]) -> None:
 
 
 def idle_at(path: Path) -> dict[str, int]:
-    """The SSPs and positions that :func:`note_idle` has recorded last, if any."""
+    """The SSPs and positions that :func:`note_idle` last recorded, if any."""
     try:
         held: dict[str, int] = json.loads(path.with_suffix(_IDLE).read_text())
     except FileNotFoundError:
@@ -164,7 +164,7 @@ def reached(last: Batch | None, path: str | None) -> int:
     this time or later. The last batch of a drain doesn't count.
 
     Args:
-        last: the last planned batch; None if no batch was planned yet.
+        last: the last planned batch; None if no batch has been planned yet.
         path: the path of the lane's clock file; None if the lane has no windows of processing time.
     """
     planned = 0 if last is None or last.drains else last.at

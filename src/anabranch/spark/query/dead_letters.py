@@ -63,8 +63,8 @@ class WorkerDeadLetters:
         slots: the names of the lane's slots; a slot's number is its index.
         said: the accumulator through which Spark tasks report to the driver.
         gathers: whether Spark tasks only report the records that they reject, and :func:`put` later writes the dead
-            letters. This is necessary if several Spark tasks may reject the same record of a broadcast input, or
-            records of the same slot, and only one Spark task can write this slot.
+            letters. This is necessary if several Spark tasks may reject the same record of a broadcast input, or if
+            they may reject records of one slot, but only one Spark task may write this slot.
     """
 
     job: str
@@ -301,8 +301,8 @@ def heard(aside: WorkerDeadLetters) -> TaskReports:
 
 
 def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
-    """Write the dead letters for what Spark tasks have reported as rejected since the last call. A single Spark task
-    writes all dead letters of a slot."""
+    """Write the dead letters for what Spark tasks have reported as rejected since the last call. For each slot, a
+    single Spark task writes all dead letters."""
     said: list[Any] = aside.said.value
     told = [each for each in said if isinstance(each, Rejected)]
     if not told:

@@ -46,13 +46,13 @@ class LaneTime:
 
         - The last planned batch is committed: the file has the event time after this batch. To determine it, the
           batch's records whose event times determine the watermark are read once more.
-        - No batch was planned yet, and :attr:`inherited` isn't None: the file has the event time that :attr:`inherited`
-          returns.
+        - No batch has been planned yet, and :attr:`inherited` isn't None: the file has the event time that
+          :attr:`inherited` returns.
 
         If the last planned batch is pending, no file is written, because the batch runs again anyway.
 
         Args:
-            last: the last planned batch; None if no batch was planned yet.
+            last: the last planned batch; None if no batch has been planned yet.
             pending: whether ``last`` still has to be committed.
         """
         if self.path is None:
@@ -72,8 +72,8 @@ class LaneTime:
         self.tick(last, again)
 
     def tick(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
-        """Advance the lane's time after a batch. ``measured`` has the observations of each source, by the source's name
-        in observations.
+        """Advance the lane's time after a batch. ``measured`` contains what was observed about each source, by the name
+        under which the source is observed.
         """
         maxima: dict[str, int] = {}
         for source in self.sources:
@@ -102,8 +102,8 @@ class LaneTime:
         return any(end > first for first, end in ranges)
 
     def _newest(self, batch: Batch) -> int:
-        """When the last batch that read any records was planned, in Unix ms. This is ``batch`` itself if it reads
-        records, or if an earlier batch isn't known after a restart.
+        """When the last batch that read any records was planned, in Unix ms. If, after a restart, no earlier batch is
+        known, ``batch`` counts as that batch even if it reads no records.
         """
         assert self.path is not None
         before = clock.read(self.path)

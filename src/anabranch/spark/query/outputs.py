@@ -88,8 +88,8 @@ class LaneOutputs:
 
     def rejecting(self, policy: str) -> Rejecting | None:
         """What receives the rows for which a setting such as ``[job] on_error`` has the value ``policy``; None for
-        "fail", as such rows fail the lane. Calls with the same value return the same object, so an operator writes all
-        its dead letters of a Spark task at once."""
+        "fail", because such rows fail the lane. Calls with the same value return the same object, so an operator writes
+        all its dead letters of a Spark task at once."""
         return None if policy == _FAIL else self._rejecting[policy != _DROP]
 
     @cached_property
@@ -141,7 +141,7 @@ class LaneOutputs:
     @cached_property
     def _gathers(self) -> bool:
         """Whether dead letters must be gathered before they are written, because several Spark tasks may reject the
-        same record of a broadcast input, or records of a slot that only one Spark task may write.
+        same record of a broadcast input, or records of one slot, although only one Spark task may write this slot.
         """
         job = self.plan.settings.job
         keyed = any(rule(node).stateful or node.kind == "partition_by" for node in self.plan.group.nodes)
@@ -363,8 +363,8 @@ class LaneOutputs:
         return self.plan.by_intake and batch.at < batch.watermark and self.time.reads(batch)
 
     def settle(self) -> None:
-        """Wait a short time until readers can see everything that the lane has published, and remove the lane's
-        temporary data. Call this after the lane has ended.
+        """Remove the lane's temporary data, and wait until readers can see everything that the lane has published, but
+        only for a short time. Call this after the lane has ended.
         """
         self.publishing.settle()
 

@@ -83,7 +83,7 @@ class Pacer:
             self._pace = self._pace.failed(rows, told)
 
     def shorten(self, seconds: float) -> None:
-        """Let further batches have no more records than the batch before them, and take about ``seconds`` at most. The
+        """Let each further batch have no more records than the one before it, and take at most about ``seconds``. The
         limit for later queries stays the same.
         """
         with self._lock:

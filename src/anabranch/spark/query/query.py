@@ -247,8 +247,8 @@ class LaneQuery:
     @property
     def foreseeable(self) -> bool:
         """Whether Spark can analyze the query before it is known where the lane starts. The lane must have no state, no
-        watermark that anabranch computes, no given end offsets, and only one source: not a broadcast stream, and in a
-        system with ``begins_in_folder``. False in real-time mode.
+        watermark that anabranch computes, no given end offsets, and only one source, which isn't a broadcast stream,
+        and whose system has ``begins_in_folder``. False in real-time mode.
         """
         if (
             self.plan.stateful

@@ -46,12 +46,12 @@ class Rejections:
     late: Callable[[Mapping[str, int]], None] = lambda _: None
 
     def begin(self) -> None:
-        """Forget what Spark tasks have reported about a batch that was broken off. Its records are read again, maybe in
-        another batch."""
+        """Forget what Spark tasks have reported about a batch that was broken off. Its records are read again, perhaps
+        in another batch."""
         self.aside.said.value = []
 
     def put(self) -> None:
-        """Write, durably, the dead letters that Spark tasks have reported but not written."""
+        """Durably write the dead letters that Spark tasks have reported but not written."""
         dead_letters.put(self.spark, self.aside)
 
     def finish(self) -> list[Written]:

@@ -53,7 +53,7 @@ class Refusal:
     inputs: Mapping[int, str] = field(default_factory=dict)
 
     def taken_out(self, rows: pa.RecordBatch, rejects: dict[Rejecting, Rejects]) -> pa.RecordBatch:
-        """The rows with a key. The other rows are added to ``rejects``, which has the collectors of this output so far.
+        """The rows with a key. The other rows go to the collectors in ``rejects``, to which missing ones are added.
 
         Raises:
             OperatorError: there is a row to reject, and such rows fail the lane.

@@ -153,9 +153,9 @@ class Source:
         return self.intake.faulty(mine, self.number, day(at))
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame:
-        """The rows of those records of a batch that are in blocks of offsets with null keys, according to ``measured``.
-        A block can also have records with keys, whose rows are included. For a broadcast stream, only the rows of the
-        task :data:`FIRST` are included, because a record must be rejected only once. For the arguments, see
+        """The rows of a batch's records in those blocks of offsets in which there are null keys, according to
+        ``measured``. A block can also have records with keys, whose rows are included. For a broadcast stream, only the
+        rows of the task :data:`FIRST` are included, because a record must be rejected only once. For the arguments, see
         :meth:`faulty`.
         """
         rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))), day(at))

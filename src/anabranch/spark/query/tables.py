@@ -84,7 +84,7 @@ def _writing(
 
 @dataclass(frozen=True)
 class TablePublisher:
-    """Publishes the rows that a lane writes to tables of one system. ``tables`` maps each output to its table."""
+    """Publishes the rows that a lane writes to tables of one kind. ``tables`` maps each output to its table."""
 
     lane: Lane
     epoch: int

@@ -1,4 +1,4 @@
-"""Records, in the driver, how far a lane's running batch is, for status reports."""
+"""Records, in the driver, how far along a lane's running batch is, for status reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KEPT = 32
 
 @dataclass(frozen=True)
 class BatchMoment:
-    """How far a batch is. Times are in seconds on a monotonic clock.
+    """How far along a batch is. Times are in seconds on a monotonic clock.
 
     Attributes:
         run: Spark's id of the query's run.
@@ -52,7 +52,7 @@ class CurrentBatch:
             self._published = {**dict(recent), self.now.number: time()}
 
     def published(self, number: int) -> float | None:
-        """When readers could see what a recent batch wrote, in seconds since 1970; None if unknown."""
+        """When the output of a recent batch became visible to readers, in seconds since 1970; None if unknown."""
         return self._published.get(number)
 
     def end(self) -> None:

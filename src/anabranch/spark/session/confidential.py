@@ -20,7 +20,7 @@ _LAST = "pyspark-shell"
 
 def of(conf: Mapping[str, str]) -> dict[str, str]:
     """The settings in ``conf`` that may be secrets: those with references, which are resolved in the result, and those
-    with names of secrets.
+    whose names suggest a secret.
 
     Raises:
         ConfigError: a reference can't be resolved.

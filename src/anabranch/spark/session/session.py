@@ -153,8 +153,8 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
         cores: as for :func:`master_of`.
 
     Raises:
-        AnabranchError: Java is missing, too old or ends unexpectedly; the packages of a system or a format can't be
-            fetched; or no master accepts the application.
+        AnabranchError: Java is missing or too old, or ends unexpectedly; the packages of a system or a format can't be
+            fetched; or the cluster doesn't accept the application.
         ConfigError: ``[spark] master`` has too few cores or isn't valid, a reference in ``[spark.conf]`` can't be
             resolved, or there is no interpreter for Python workers.
         UsageError: the job's folder can't be packed for a cluster.

@@ -53,8 +53,8 @@ def pruned(schema: StructType, only: Set[str] | None) -> StructType:
 
 
 def encode_key(columns: Sequence[tuple[Column, DataType]]) -> Column:
-    """The key bytes of one or several columns. The key of only one column is null if this column is null. Several
-    columns become a JSON array, in which a null column is ``null``.
+    """The key bytes of one or several columns. A single string, binary, int or bigint becomes its bytes; anything else
+    becomes a JSON array. If the only column is null, the key is null; if one of several is, the array has ``null``.
     """
     if len(columns) == 1:
         column, kind = columns[0]

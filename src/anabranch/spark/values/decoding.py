@@ -206,8 +206,8 @@ class RecordDecoding:
         return opened.where(F.col("value").isNull() | good).select(*raw.columns)
 
     def faulty(self, raw: DataFrame, number: int, today: Column) -> DataFrame:
-        """The unreadable records of a source: its ``number``, the record's partition and offset, the fault's name, and
-        the error text.
+        """The unreadable records of the source ``number``. For each record: this number, the record's partition and
+        offset, the fault's name, and the error text.
         """
         opened, reasons = self.opened(raw, explains=True), self._reasons()
         faults = self.faults(today)
@@ -268,7 +268,7 @@ class Marks:
 
 def marked(mask: int, ranges: Mapping[int, Range]) -> dict[int, list[Range]]:
     """For each partition, the parts of a batch's ``ranges`` of offsets that lie in blocks marked in ``mask``.
-    Partitions without such parts are missing.
+    Partitions without such parts are missing from the result.
     """
     found: dict[int, list[Range]] = {}
     for partition, (first, end) in sorted(ranges.items()):

@@ -97,7 +97,9 @@ def _files(format_: Format) -> bytes:
 
 
 def _message(format_: Format, where: str) -> Descriptor:
-    """The message type that the settings name: by its full name, or by an end of the name that fits no other type."""
+    """The message type that the settings name: by its full name, or by the last parts of this name if only one type's
+    name ends with them.
+    """
     cure = "make the schema file by protoc --include_imports --descriptor_set_out, and name one of its messages"
     pool = descriptor_pool.DescriptorPool()
     names: list[str] = []

@@ -41,9 +41,9 @@ class Expiry:
         self._looked: dict[tuple[str, int], float] = {}
 
     def look(self, info: StreamInfo, number: int, tail: Tail) -> None:
-        """Delete the entries of a partition that the stream's retention doesn't keep, except the last entry and entries
-        that jobs still have to read. Takes about half a second at most. Does nothing if the stream has no retention, or
-        if this object has checked the partition in the last 30 seconds.
+        """Delete those entries of a partition that the stream's retention doesn't keep, except the last entry and
+        entries that jobs still have to read. Takes about half a second at most. Does nothing if the stream has no
+        retention, or if this object has checked the partition in the last 30 seconds.
 
         Called after a write, which must not fail because of this. So errors of the log or the disk are only logged.
 
@@ -70,13 +70,13 @@ class Expiry:
             )
 
     def expire(self, info: StreamInfo, tails: Mapping[int, Tail], *, past_readers: bool) -> int:
-        """Delete the entries whose records a stream's retention doesn't keep, except the last entry of each partition.
-        Returns the number of deleted records.
+        """Delete the entries whose records a stream's retention doesn't keep, except the last entry of each partition
+        and entries that jobs still have to read. Returns the number of deleted records.
 
         Args:
             info: the stream.
             tails: the current tails of the partitions in which to delete entries, by partition.
-            past_readers: whether to delete even records that jobs still have to read.
+            past_readers: whether to delete even the entries that jobs still have to read.
 
         Raises:
             LogError: a file is damaged, or can't be deleted.
@@ -139,8 +139,8 @@ class Expiry:
         return lambda: readers.limit(layout.readers_folder(self._root, stream), number)
 
     def _due_entries(self, info: StreamInfo, number: int, tail: Tail) -> list[tuple[int, int]]:
-        """For each entry of a partition that the retention doesn't keep, oldest first: the offset after the entry, and
-        the entry's number of records. The partition's last entry isn't included.
+        """For each of a partition's entries that the retention doesn't keep, oldest first: the offset after the entry,
+        and the entry's number of records. The partition's last entry isn't included.
         """
         of = self._partition(info.name, number, tail)
         due, found = trimming.expired(of, info.retention, self._now()), []

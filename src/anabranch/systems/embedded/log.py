@@ -60,8 +60,8 @@ class Log:
         return self._streams.expand(stream, partitions)
 
     def retain(self, stream: str, retention: Retention) -> StreamInfo:
-        """Set a stream's retention. From then on, the stream's writers delete records that the retention doesn't keep
-        and no reader still has to read.
+        """Set a stream's retention. From then on, the stream's writers delete records that the retention doesn't keep,
+        unless a reader still has to read them.
         """
         return self._streams.retain(stream, retention)
 

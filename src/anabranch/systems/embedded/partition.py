@@ -1,8 +1,8 @@
 """One partition's manifest: reads its entries, finds its end, and publishes the next entry.
 
-Entries are deleted from the oldest on, but never the last one. Before an entry is deleted, ``start.json`` gets a start
-after this entry (:mod:`anabranch.systems.embedded.trimming`). So what a process has found about an entry (its content,
-or that it is missing) is valid if ``start.json``, read afterwards, doesn't have a start after the entry.
+The oldest entries are deleted first, and the last entry is never deleted. Before an entry is deleted, ``start.json``
+gets a start after this entry (:mod:`anabranch.systems.embedded.trimming`). So what a process has found about an entry
+(its content, or that it is missing) is valid if ``start.json``, read afterwards, doesn't have a start after the entry.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ def _beyond(folder: str, tail: Tail) -> Tail:
 
 
 def _existing(folder: str, tail: Tail, sequence: int) -> Tail | None:
-    """The tail after the entry with the number ``sequence``. The entry is made durable first, in case its writer died
-    before doing so. None if the entry was deleted meanwhile.
+    """The tail after the entry with the number ``sequence``. The entry is made durable first, because its writer may
+    have died before that. None if the entry has been deleted.
     """
     disk.sync_folder(folder)
     entry = read(folder, sequence)

@@ -45,8 +45,8 @@ class StreamReaders:
         self._folder = layout.readers_folder(root, stream)
 
     def all(self) -> dict[str, Reader]:
-        """The readers by job. Raises LogError for a damaged file, UnsupportedFormatError for one of another format
-        version; the error names the file."""
+        """The readers by job. Raises LogError for a damaged file, and UnsupportedFormatError for a file with another
+        format version; the error names the file."""
         return _read(self._folder)
 
     def hold_all(self, job: str) -> None:

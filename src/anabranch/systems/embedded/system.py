@@ -92,7 +92,7 @@ class EmbeddedSystem(System):
         return between[1]
 
     def tails(self, stream: str) -> Mapping[int, Tail]:
-        """The tails of a stream's partitions. The look-up starts from the last known tails."""
+        """The tails of a stream's partitions. The lookup starts from the last known tails."""
         found = self.log.ends(stream, known=self._tails.get(stream))
         self._tails[stream] = found
         return found

@@ -31,7 +31,7 @@ class KafkaAppender:
     """Adds records to one topic. As with Kafka's default partitioner, the key determines the partition. Records with
     null keys are distributed round-robin. Not thread-safe.
 
-    A batch is not a transaction: after an error, some of its records may be written. The error says how many.
+    A batch is not a transaction: after an error, some of its records may have been written. The error says how many.
     Timestamps before 1970-01-01 00:00:00.001 UTC, the earliest that the client accepts, are replaced by this time.
     """
 
@@ -48,7 +48,7 @@ class KafkaAppender:
         self._failed: list[tuple[int, KafkaError]] = []
 
     def append(self, batch: pa.RecordBatch) -> int:
-        """Write a batch in the columns of ``RECORD_SCHEMA``, and return its number of records.
+        """Write a batch with the columns of ``RECORD_SCHEMA``, and return its number of records.
 
         Raises:
             AnabranchError: a record is too large or refused (the message says which), or the cluster doesn't answer or

@@ -80,8 +80,8 @@ class ControlLog:
         self._values: list[_Value] = []
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record durably, after everything that was written to the stream before. Earlier control
-        records of the same stream and lane (field ``lane``) may then be deleted.
+        """Write a control record durably. It applies to readers that have read everything written to the stream so far.
+        Earlier control records of the same stream and lane (field ``lane``) may then be deleted.
         """
         found = self._topics.describe(stream)
         ends = self._topics.ends(stream, range(len(found.partitions)), UNCOMMITTED)

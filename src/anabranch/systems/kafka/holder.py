@@ -69,8 +69,8 @@ class Holder:
 
     Attributes:
         instance: a unique id of this producer, for the markers that it writes.
-        seen: the ``instance`` that the slot's marker has unless another producer has written to the slot. The caller
-            sets it to that of the marker when the id was initialized; a commit sets it to this producer's.
+        seen: the ``instance`` that the slot's marker still has if no other producer has written to the slot meanwhile.
+            After the id is initialized, the caller sets ``seen`` from the marker; a commit sets it to this producer's.
         begun: when the open transaction began, on the monotonic clock; None if no transaction is open.
         lost: the transaction's records that the producer or the brokers refused.
         message_limit: the producer's size limit for a record, in bytes.
@@ -121,9 +121,9 @@ class Holder:
     def produce(
         self, topic: str, records: pa.RecordBatch, partitions: npt.NDArray[Any], check: Callable[[], None]
     ) -> None:
-        """Queue records in the columns of ``RECORD_SCHEMA``, each for its partition in ``partitions``. A record that
-        the producer refuses, for example because it is too large, is added to ``lost``, and KafkaException is raised.
-        ``check`` is called from time to time, and may raise an error to stop writing.
+        """Queue ``records`` (with the columns of ``RECORD_SCHEMA``), each for its partition in ``partitions``. If the
+        producer refuses a record, for example because it is too large, the record is added to ``lost``, and
+        KafkaException is raised. ``check`` is called from time to time, and may raise an error to stop writing.
         """
         produce, poll = self._producer.produce, self._producer.poll
         rows = _rows(records, partitions)

@@ -297,8 +297,8 @@ def _partitions(admin: AdminClient, name: str) -> int:
 
 
 def _settle(error: BaseException | None, name: str, slots: int, beaten: int) -> None:
-    """Raise an error if a request has failed. The code ``beaten`` is no failure: it means that another process changed
-    the topic first."""
+    """Raise an error if a request has failed. The code ``beaten`` isn't a failure: it means that another process
+    changed the topic first."""
     if isinstance(error, KafkaException) and error.args[0].code() != beaten:
         raise AnabranchError(
             f"topic {name} can't be made with {slots} partitions: {error.args[0].str()}",

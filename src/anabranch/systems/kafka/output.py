@@ -90,7 +90,9 @@ class StreamEnds(Protocol):
     """What a publisher needs from the system."""
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record of an intermediate stream, after everything that was written to the stream before."""
+        """Write a control record of an intermediate stream, after everything that has been written to the stream so
+        far.
+        """
         ...
 
     def ends(self, stream: str) -> Mapping[int, int]: ...

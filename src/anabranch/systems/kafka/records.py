@@ -177,7 +177,9 @@ def _in_ranges(messages: list[Message], bounds: np.ndarray[Any, np.dtype[np.int6
 
 
 def record_batch(messages: Sequence[Message]) -> pa.RecordBatch:
-    """Messages in the columns of ``RECORD_SCHEMA``. A timestamp that doesn't fit becomes the nearest one that does."""
+    """Messages as rows with the columns of ``RECORD_SCHEMA``. A timestamp that doesn't fit becomes the nearest possible
+    one.
+    """
     headers = [message.headers() for message in messages]
     if any(headers):
         rows = [None if not row else [{"key": key, "value": value} for key, value in _pairs(row)] for row in headers]

@@ -13,9 +13,9 @@ from anabranch.config import KafkaSettings
 from anabranch.config.secrets import resolved
 from anabranch.errors import ConfigError
 
-__all__ = ["Relogin"]
+__all__ = ["EVERY", "Relogin"]
 
-_EVERY = 1.0
+EVERY = 1.0
 """The seconds between two looks at the files that contain credentials."""
 
 log = logs.get_logger()
@@ -78,7 +78,7 @@ def _follow(one: Relogin) -> None:
 
 def _renew() -> None:
     while True:
-        time.sleep(_EVERY)
+        time.sleep(EVERY)
         _renew_all()
 
 

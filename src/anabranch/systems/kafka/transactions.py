@@ -244,7 +244,7 @@ class SlotTransaction:
         )
 
     def _check(self) -> None:
-        """Raise an error as soon as it is known that the transaction can't be committed."""
+        """Raise an error if it is already known that the transaction can't be committed."""
         holder = self._holder
         if holder is not None and holder.lost:
             error = holder.lost[0].error

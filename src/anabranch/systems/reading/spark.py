@@ -204,7 +204,7 @@ class Reader(DataSourceStreamReader):
         return {"stream": self._stream, "id": self.id(), "positions": told}
 
     def _kept(self, positions: dict[int, int]) -> dict[int, int]:
-        """The positions; if lost records may be skipped, raised to the offset of the partition's oldest record."""
+        """The positions. If lost records may be skipped, none is before the oldest record of its partition."""
         if not self._skips_lost:
             return positions
         begins = self.begins()

@@ -26,7 +26,7 @@ class Client:
 
 @pytest.fixture
 def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(relogin, "_EVERY", 0.01)
+    monkeypatch.setattr(relogin, "EVERY", 0.01)
     file = tmp_path / "password"
     file.write_text("first\n")
     return file

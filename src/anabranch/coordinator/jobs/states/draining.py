@@ -1,5 +1,5 @@
 """Draining: lanes read their inputs up to the drain's end offsets, and finish stage by stage. If the drain is
-cancelled, the deployment runs, or starts, again.
+cancelled, the deployment is running again, or starting if not all lanes are up.
 """
 
 from __future__ import annotations
