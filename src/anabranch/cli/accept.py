@@ -5,7 +5,7 @@ records that the job had already read.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,15 +15,12 @@ from anabranch.cli import connect, options, output, progress
 from anabranch.config import Settings
 from anabranch.coordinator.maintenance import stopped_job
 from anabranch.coordinator.store import Store
-from anabranch.errors import UsageError
-from anabranch.model.deployment_state import DeploymentState
+from anabranch.errors import StateError, UsageError
 from anabranch.model.lane import Lane
 from anabranch.systems.systems import Systems
 
 if TYPE_CHECKING:
     from anabranch.container.checkpoint.acceptance import Acceptance
-
-_AT_REST = {DeploymentState.STOPPED, DeploymentState.FAILED}
 
 
 def accept(
@@ -44,22 +41,24 @@ def accept(
         found = _accepted(store, its, lanes, stream, yes=yes, quiet=json)
     if json:
         output.as_json({"job": job, "stream": stream, "done": yes, "lanes": [_plain(each) for each in found]})
-    if not yes:
+    if not yes and not json:
         raise UsageError("nothing was changed", f"to do it: anabranch accept {job} {stream} --yes")
-    progress.say(f"job {job} continues with the stream {stream} as it is, when it is started again")
+    if yes:
+        progress.say(f"job {job} continues with the stream {stream} as it is, when it is started again")
 
 
 def _readers(store: Store, job: str, stream: str) -> list[Lane]:
-    """The lanes that read the stream, and have a folder. Raises UsageError if no lane reads the stream."""
-    lanes = stopped_job.resting(store, job, _AT_REST, "stopped or has failed can accept a stream")
-    if any(stream in lane.outputs for lane in lanes):
+    """The lanes of a job that reads a stream from outside. Raises UsageError if the job doesn't, and the errors of
+    :func:`stopped_job.ended`.
+    """
+    lanes = stopped_job.ended(store, job)
+    own = {stream for lane in lanes for stream in lane.outputs}
+    if stream in own:
         raise UsageError(f"job {job!r} writes {stream} itself", "only an input from outside can be accepted")
-    reading = [lane for lane in lanes if any(ssp.stream == stream for ssp in (*lane.ssps, *lane.broadcast))]
-    if not reading:
-        own = {stream for lane in lanes for stream in lane.outputs}
-        inputs = sorted({ssp.stream for lane in lanes for ssp in (*lane.ssps, *lane.broadcast)} - own)
+    inputs = sorted({ssp.stream for lane in lanes for ssp in (*lane.ssps, *lane.broadcast)} - own)
+    if stream not in inputs:
         raise UsageError(f"job {job!r} doesn't read {stream}", f"it reads {', '.join(inputs)}")
-    return [lane for lane in reading if lane.folder_epoch]
+    return lanes
 
 
 def _accepted(
@@ -69,6 +68,7 @@ def _accepted(
 
     Raises:
         UsageError: all lanes can continue with the stream as it is.
+        StateError: a lane's pending batch can be neither finished nor forgotten.
     """
     from anabranch.container.checkpoint import acceptance
     from anabranch.container.checkpoint.folder import Folder
@@ -77,16 +77,18 @@ def _accepted(
     progress.say("looking at the lanes' folders with Spark ...")
     spark = session.for_schemas(its, "")
     try:
-        systems = Systems(its, lanes[0].job if lanes else "")
+        systems = Systems(its, lanes[0].job)
+        read = ((ssp.system, ssp.stream) for lane in lanes for ssp in (*lane.ssps, *lane.broadcast))
+        system = systems.named(next(system for system, name in read if name == stream))
 
-        def folder(lane: Lane, epoch: int) -> Folder:
-            return Folder(spark, f"{its.storage.root}/{lane.job}/{lane.id}/{epoch}", systems.streams_by_topic)
+        def folder(lane: str, epoch: int) -> Folder:
+            return Folder(spark, f"{its.storage.root}/{lanes[0].job}/{lane}/{epoch}", systems.streams_by_topic)
 
-        looks = [
-            acceptance.look(folder(lane, lane.folder_epoch), lane, stream, systems.named(_system(lane, stream)))
-            for lane in lanes
-        ]
-        found = [each for each in looks if each is not None]
+        found = []
+        for lane in lanes:
+            for place in [(lane.id, lane.folder_epoch)] if lane.folder_epoch else [*lane.inherits.items()][:1]:
+                each = acceptance.look(folder(*place), lane, stream, system)
+                found += [] if each is None else [each]
         if not found:
             raise UsageError(
                 f"there is nothing to accept: the stream {stream} is the one that the job reads, and has all that the "
@@ -96,31 +98,51 @@ def _accepted(
         for line in () if quiet else _summary(found):
             typer.echo(line)
         if yes:
-            _rewrite(store, systems, found, {each.lane.id: folder for each in found})
+            _check_functions(store, found)
+            _rewrite(store, systems, found, lambda lane: folder(lane.id, lane.epoch).uri)
+            readers = system.readers()
+            if readers is not None:
+                readers.hold(stream, lanes[0].job, {p: at for each in found for p, at in each.limits.items()})
         return found
     finally:
         session.stop(spark)
 
 
-def _rewrite(store: Store, systems: Systems, found: Sequence[Acceptance], folders: Mapping[str, Any]) -> None:
+def _check_functions(store: Store, found: Sequence[Acceptance]) -> None:
+    """Raise StateError if a pending batch may have been given to a function, which would take other rows with the same
+    number for a repetition.
+    """
+    job = found[0].lane.job
+    graph = store.graph(job, found[0].lane.deployment)
+    pending = [each for each in found if each.lane.folder_epoch and each.folder.pending]
+    if pending and any(node.kind == "foreach_batch" for node in graph.nodes):
+        raise StateError(
+            f"lane {pending[0].lane.id} has begun batch {pending[0].folder.planned()}, and may have given it to a "
+            "foreach_batch function; its records are gone, so the batch can be neither finished nor forgotten",
+            f"restore the former stream; or, to start as a new job: anabranch reset {job}",
+        )
+
+
+def _rewrite(store: Store, systems: Systems, found: Sequence[Acceptance], target: Callable[[Lane], str]) -> None:
     from anabranch.container.checkpoint import acceptance
 
     why = f"the user accepts {found[0].stream} as it is"
     begun = stopped_job.begun(store, [each.lane for each in found], time.time(), "accept", why)
     for lane, each in zip(begun, found, strict=True):
+        if not lane.folder_epoch:
+            continue
         published = -1
         if each.folder.pending:
-            systems.recover(each.lane, lane.epoch, new=None)
-            published = systems.published(each.lane)
-        acceptance.rewrite(each, folders[lane.id](lane, lane.epoch).uri, published)
+            new = False if each.folder.committed() >= lane.first_batch else None
+            systems.recover(lane, lane.epoch, new=new)
+            systems.fence_tables(lane, lane.epoch, new=new, foreign=True)
+            published = systems.published(lane)
+        acceptance.rewrite(each, target(lane), published)
     replaced = [(acceptance.continued(lane, each), why) for lane, each in zip(begun, found, strict=True)]
     stopped_job.replaced(store, replaced, time.time(), "accept")
     for each in found:
-        each.folder.remove()
-
-
-def _system(lane: Lane, stream: str) -> str:
-    return next(ssp.system for ssp in (*lane.ssps, *lane.broadcast) if ssp.stream == stream)
+        if each.lane.folder_epoch:
+            each.folder.remove()
 
 
 def _summary(found: Sequence[Acceptance]) -> list[str]:

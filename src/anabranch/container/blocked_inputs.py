@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from anabranch import logs
-from anabranch.errors import AnabranchError
 from anabranch.model.ssp import SSP
 from anabranch.systems.findings import JavaClasses, OpenTransaction
 from anabranch.systems.systems import Systems
@@ -22,38 +22,55 @@ are open for less.
 
 
 class BlockedInputs:
-    """Watches the inputs of a lane. Used by the lane's own thread.
+    """Watches the inputs of a lane. A thread of its own makes all look-ups, because brokers may be slow to answer.
 
     Args:
         lane: the lane's id, for the log.
-        ssps: the inputs.
+        ssps: the inputs that other programs write.
         java: see :data:`anabranch.systems.findings.JavaClasses`.
     """
 
     def __init__(self, lane: str, systems: Systems, ssps: Iterable[SSP], java: JavaClasses) -> None:
         self._lane = lane
         self._systems = systems
-        self._ssps = tuple(ssps)
+        self._ssps = tuple(ssp for ssp in ssps if systems.named(ssp.system).transactional)
         self._java = java
         self._since: dict[SSP, tuple[int, float]] = {}
         """For each input that has records behind an open transaction: where these begin, and when that was first
         seen."""
         self._told: dict[SSP, str] = {}
+        self._thread: threading.Thread | None = None
+        self.warnings: tuple[str, ...] = ()
+        """A warning for each input that the lane has read up to an open transaction, if it has waited long enough."""
 
-    def warnings(self, positions: Mapping[str, int], now: float) -> tuple[str, ...]:
-        """A warning for each input that the lane has read up to an open transaction, if it has waited long enough.
+    def look(self, positions: Mapping[str, int], now: float) -> None:
+        """Begin to look at the inputs, unless the last look hasn't ended. :attr:`warnings` change when the look ends.
 
         Args:
             positions: the lane's positions, by SSP in text form.
             now: the time in seconds, on a clock that never goes back.
         """
-        blocked = self._blocked(positions)
-        self._since = {ssp: self._first_seen(ssp, end, now) for ssp, end in blocked.items()}
-        due = [ssp for ssp, (_, since) in self._since.items() if now - since >= _AFTER]
-        for ssp in self._told.keys() - due:
-            log.info("an input can be read again", lane=self._lane, ssp=str(ssp))
-        self._told = {ssp: self._told.get(ssp) or self._described(ssp) for ssp in due}
-        return tuple(text for text in self._told.values() if text)
+        if not self._ssps or (self._thread is not None and self._thread.is_alive()):
+            return
+        self._thread = threading.Thread(
+            target=self.update, args=(dict(positions), now), name=f"inputs of {self._lane}", daemon=True
+        )
+        self._thread.start()
+
+    def update(self, positions: Mapping[str, int], now: float) -> None:
+        """Look at the inputs, and update :attr:`warnings`; for the arguments, see :meth:`look`. If the inputs can't be
+        looked at, the warnings stay as they are.
+        """
+        try:
+            blocked = self._blocked(positions)
+            self._since = {ssp: self._first_seen(ssp, end, now) for ssp, end in blocked.items()}
+            due = [ssp for ssp, (_, since) in self._since.items() if now - since >= _AFTER]
+            for ssp in self._told.keys() - due:
+                log.info("an input can be read again", lane=self._lane, ssp=str(ssp))
+            self._told = {ssp: self._told.get(ssp) or self._described(ssp) for ssp in due}
+            self.warnings = tuple(text for text in self._told.values() if text)
+        except Exception as error:  # nothing depends on a warning
+            log.debug("open transactions couldn't be looked for", lane=self._lane, error=str(error))
 
     def _blocked(self, positions: Mapping[str, int]) -> dict[SSP, int]:
         """For each input that the lane has read to its end, though there are records of open transactions behind it:
@@ -61,11 +78,7 @@ class BlockedInputs:
         found = {}
         for name, stream in sorted({(ssp.system, ssp.stream) for ssp in self._ssps}):
             system = self._systems.named(name)
-            try:
-                last, ends = system.high_watermarks(stream), system.ends(stream)
-            except AnabranchError as error:
-                log.debug("open transactions couldn't be looked for", lane=self._lane, stream=stream, error=str(error))
-                continue
+            last, ends = system.high_watermarks(stream), system.ends(stream)
             for ssp in self._ssps:
                 end = ends.get(ssp.partition, 0)
                 mine = (ssp.system, ssp.stream) == (name, stream)
@@ -81,11 +94,7 @@ class BlockedInputs:
         return end, now
 
     def _described(self, ssp: SSP) -> str:
-        try:
-            found = self._systems.named(ssp.system).open_transaction(ssp.stream, ssp.partition, self._java)
-        except AnabranchError as error:
-            log.debug("an open transaction couldn't be described", lane=self._lane, ssp=str(ssp), error=str(error))
-            return ""
+        found = self._systems.named(ssp.system).open_transaction(ssp.stream, ssp.partition, self._java)
         if found is None:
             return ""
         text = _text(ssp, found)

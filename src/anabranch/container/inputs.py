@@ -38,9 +38,10 @@ class Inputs:
         told = {(name, stream): self._systems.named(name).ends(stream) for name, stream in self.streams}
         return {ssp: told[ssp.system, ssp.stream].get(ssp.partition, -1) for ssp in self.ssps}
 
-    def tell(self, positions: Mapping[SSP, int]) -> None:
+    def tell(self, positions: Mapping[SSP, int]) -> bool:
         """Commit positions to the systems of the inputs, for the consumer group ``<job>.<stage>``. Only tools that show
-        lag use them."""
+        lag use them. Returns whether all were committed."""
+        done = True
         told: dict[str, dict[str, dict[int, int]]] = {}
         for ssp, offset in positions.items():
             told.setdefault(ssp.system, {}).setdefault(ssp.stream, {})[ssp.partition] = offset
@@ -49,6 +50,8 @@ class Inputs:
                 self._systems.named(name).commit_positions(f"{self._lane.job}.{self._lane.stage}", its)
             except AnabranchError as error:
                 log.debug("positions could not be committed", lane=self._lane.id, system=name, error=str(error))
+                done = False
+        return done
 
     def warnings(self, own: Collection[str]) -> tuple[str, ...]:
         """Warnings about keys that other programs have written to partitions in which anabranch doesn't expect them.
@@ -80,6 +83,7 @@ class Inputs:
             StateError: as for :meth:`check`.
         """
         folder.note_streams(self.ids())
+        self._check_ids(folder)  # positions in another stream must not be noted for this one
         read = folder.positions()
         for name, stream in self.streams:
             readers = self._systems.named(name).readers()
@@ -105,17 +109,22 @@ class Inputs:
             StateError: a stream was deleted and created again, a partition ends before the lane's position, or records
                 that have yet to be read are gone. (If ``on_data_loss`` isn't "fail", the last only causes a warning.)
         """
-        known, read = folder.stream_ids(), folder.positions()
+        self._check_ids(folder)
+        read = folder.positions()
         for name, stream in self.streams:
-            held = self._systems.named(name).id(stream)
-            if held != known.get(stream, held):
+            self._check_positions(name, stream, read.get(stream, {}))
+
+    def _check_ids(self, folder: Folder) -> None:
+        known = folder.stream_ids()
+        for name, stream in self.streams:
+            now = self._systems.named(name).id(stream)
+            if now != known.get(stream, now):
                 raise StateError(
                     f"stream {name}/{stream} isn't the one that lane {self._lane.id} has read so far (it was deleted "
                     "and created again)",
                     f"restore the former stream; or stop the job, and let it continue with this one: "
                     f"anabranch accept {self._lane.job} {stream}",
                 )
-            self._check_positions(name, stream, read.get(stream, {}))
 
     def _check_positions(self, name: str, stream: str, read: Mapping[int, int]) -> None:
         system = self._systems.named(name)

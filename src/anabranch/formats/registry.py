@@ -42,7 +42,7 @@ class Version:
 
 class Registry:
     """A connection to a schema registry, as a context manager. All methods that send a request raise AnabranchError if
-    the registry doesn't answer or refuses the request.
+    the registry doesn't answer, or refuses the request.
 
     Raises:
         ConfigError: the settings name no registry, contain a reference that can't be resolved, or contain something

@@ -115,6 +115,11 @@ class System(Protocol):
     """Whether other programs can write to the system's streams, and can assign keys to other partitions than anabranch
     does."""
 
+    transactional: ClassVar[bool] = False
+    """Whether other programs can write to the system's streams in transactions, which keep readers from later records
+    as long as they are open.
+    """
+
     connector: ClassVar[bool] = False
     """Whether Spark needs jars to read and write the system. :meth:`session_needs` names them."""
 

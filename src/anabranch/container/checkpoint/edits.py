@@ -72,18 +72,22 @@ def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
     folder.tree.write(f"offsets/{last}", offset_log.format(entry))
 
 
-def adopt(folder: Folder, stream: str, id: str, positions: Mapping[int, int]) -> None:
-    """Make the next batch read another stream of the same name, which has this id, from these offsets. If no batch was
-    planned, only the id is noted.
+def adopt(folder: Folder, stream: str, id: str, positions: Mapping[int, int], *, anew: bool) -> None:
+    """Make the next batch read a stream, which has this id, from these offsets. The plans of earlier batches are
+    changed, too, because damage can make the lane go back to one of them.
+
+    Args:
+        anew: whether it is another stream than before. Otherwise, no plan gets a later offset than it had.
     """
     for batch in folder.tree.numbers("offsets"):
-        entry = folder.entry(batch)
-        if stream in folder.sources(batch):
-            entry = entry.with_id(folder.sources(batch)[stream], id)
-            folder.tree.write(f"offsets/{batch}", offset_log.format(entry))
+        entry, source = folder.entry(batch), folder.sources(batch).get(stream)
+        if source is not None:
+            known = entry.positions(source)
+            to = {p: positions.get(p, at) if anew else min(at, positions.get(p, at)) for p, at in known.items()}
+            folder.tree.write(
+                f"offsets/{batch}", offset_log.format(entry.with_id(source, id).with_positions(source, to))
+            )
     folder.note_stream(stream, id)
-    if folder.planned() >= 0:
-        rewind(folder, {stream: positions})
 
 
 def add_stream(folder: Folder, stream: NewStream) -> None:

@@ -84,6 +84,11 @@ class Entry:
         changed = {**offset, "positions": told} if _has_stream(offset) else {next(iter(offset)): told}
         return replace(self, sources=(*self.sources[:source], changed, *self.sources[source + 1 :]))
 
+    def id(self, source: int) -> str | None:
+        """The id of a source's stream; None if the source hasn't been read yet, or its offsets have no id."""
+        offset = self.sources[source]
+        return None if offset is None or not _has_stream(offset) else offset.get("id")
+
     def with_id(self, source: int, id: str) -> Entry:
         """The same entry with another id of one source's stream. (The offsets of Spark's Kafka source have no id.)"""
         offset = self.sources[source]

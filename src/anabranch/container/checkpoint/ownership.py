@@ -331,7 +331,8 @@ class Ownership:
 
 
 def _claims(folder: str) -> str:
-    """The folder with the claims of ``folder``, next to it, so that copies of ``folder`` have no claims."""
+    """The folder that contains the claims to ``folder``. It is next to ``folder``, not in it, so that a copy of
+    ``folder`` has no claims."""
     lane, _, epoch = folder.rpartition("/")
     return f"{lane}/{_CLAIMS}{epoch}"
 

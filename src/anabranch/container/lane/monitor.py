@@ -71,8 +71,8 @@ class Monitor:
                 self._take_batch(ran)
             self._has_untold = True
         if self._has_untold and monotonic() > self._committed_at + _COMMIT_EVERY:
-            self._attempt.inputs.tell(parsed(self._reporter.current.progress.positions))
-            self._committed_at, self._has_untold = monotonic(), False
+            told = self._attempt.inputs.tell(parsed(self._reporter.current.progress.positions))
+            self._committed_at, self._has_untold = monotonic(), not told
 
     def carry_idle(self, last: int, patience: float) -> None:
         """Mark as idle the SSPs that were idle in the ``last`` planned batch (-1 if there is none) and have had no new

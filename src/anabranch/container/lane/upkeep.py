@@ -3,6 +3,7 @@ and open transactions, and the renewal of markers."""
 
 from __future__ import annotations
 
+from functools import partial
 from time import monotonic
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -34,12 +35,7 @@ class Upkeep:
         self._attempt = attempt
         self._monitor = monitor
         self._standstill = standstill
-        self._blocked_inputs = BlockedInputs(
-            attempt.lane.id,
-            attempt.lane_folders.systems,
-            attempt.inputs.ssps,
-            lambda name: java.java_class(attempt.lane_folders.spark, name),
-        )
+        self._blocked: BlockedInputs | None = None
         self._about_keys: tuple[str, ...] = ()
         self._about_transactions: tuple[str, ...] = ()
         self._refreshed = self._checked = self._sampled = monotonic()
@@ -72,7 +68,8 @@ class Upkeep:
             self._refreshed = monotonic()
         if monotonic() > self._checked + _CHECK_EVERY:
             self._monitor.outputs.check()
-            self._look_for_open_transactions()
+            if query is not None:
+                self._look_for_open_transactions(query)
             self._checked = monotonic()
         if monotonic() > self._sampled + _SAMPLE_EVERY and query is not None:
             self.sample(query)
@@ -86,12 +83,16 @@ class Upkeep:
             self._warn()
         self._sampled = monotonic()
 
-    def _look_for_open_transactions(self) -> None:
-        before = self._about_transactions
-        positions = self._attempt.reporter.current.progress.positions
-        self._about_transactions = self._blocked_inputs.warnings(positions, monotonic())
-        if self._about_transactions != before:
+    def _look_for_open_transactions(self, query: LaneQuery) -> None:
+        attempt = self._attempt
+        if self._blocked is None:
+            foreign = [ssp for ssp in attempt.inputs.ssps if ssp.stream not in query.plan.own]
+            find = partial(java.java_class, attempt.lane_folders.spark)
+            self._blocked = BlockedInputs(attempt.lane.id, attempt.lane_folders.systems, foreign, find)
+        if self._about_transactions != self._blocked.warnings:
+            self._about_transactions = self._blocked.warnings
             self._warn()
+        self._blocked.look(attempt.reporter.current.progress.positions, monotonic())
 
     def _warn(self) -> None:
         self._attempt.reporter.update(warnings=(*self._about_keys, *self._about_transactions))

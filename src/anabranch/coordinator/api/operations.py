@@ -46,7 +46,7 @@ MAX_ARTIFACT_BYTES = 50_000_000
 here because clients don't import that module.
 """
 MAX_PLAN_BYTES = 100_000_000
-"""The largest body with the plan of a job, in bytes. (A plan for 1,000 containers has about 30 megabytes.)"""
+"""The largest body with the plan of a job, in bytes. (A plan for 1,000 containers is about 30 MB.)"""
 
 
 class Operations(Caller):

@@ -15,13 +15,13 @@ from anabranch.config import CoordinatorSettings
 from anabranch.config.secrets import without_passwords
 from anabranch.coordinator.jobs import job_events
 from anabranch.coordinator.leadership import endpoint
-from anabranch.coordinator.store import Event, LeaderRecord, Store, address, stored_jobs
+from anabranch.coordinator.store import DeploymentRecord, Event, LeaderRecord, Store, address, stored_jobs
 from anabranch.errors import ConflictError, NotFoundError, NotLeadingError, StoreUnavailableError
 from anabranch.event_time import durations
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState, open_lanes
 
-__all__ = ["RENEW_EVERY", "alone", "begun", "lanes", "needed_folders", "replaced", "resting", "unneeded"]
+__all__ = ["RENEW_EVERY", "alone", "begun", "ended", "lanes", "needed_folders", "replaced", "unneeded"]
 
 RENEW_EVERY = 2.0
 """The seconds between two renewals of the lease during exclusive work."""
@@ -145,32 +145,59 @@ def _renewed(store: Store) -> Iterator[None]:
 
 
 def lanes(store: Store, job: str) -> list[Lane]:
-    """The lanes of a stopped job that have state in their own folders. Raises the errors of :func:`resting`."""
-    found = resting(store, job, {DeploymentState.STOPPED}, "stopped can be compacted")
-    return [lane for lane in found if lane.stateful and lane.folder_epoch]
-
-
-def resting(store: Store, job: str, states: Collection[DeploymentState], which: str) -> list[Lane]:
-    """The open lanes of a job that is in one of these states. ``which`` ends the sentence "only one that is ..." in the
-    error for a job in another state.
+    """The lanes of a stopped job that have state in their own folders.
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job is in another state; or it ended in the middle of a change, or before a lane was fenced.
+        ConflictError: the job isn't stopped; or it was stopped in the middle of a change, or before a lane was fenced.
     """
-    its = stored_jobs.deployment(store, job)
-    if its.state not in states:
-        runs = its.state.active
-        cure = f"anabranch stop {job}" if runs else "start it again, and stop it once it runs"
-        raise ConflictError(f"job {job!r} is {its.state}: only one that is {which}", cure)
+    its = _at_rest(store, job, {DeploymentState.STOPPED}, "stopped can be compacted")
     found = [lane for lane in open_lanes(store.lanes(job).values()) if lane.deployment == its.id]
-    odd = next((lane for lane in found if not _rests(lane, failed=DeploymentState.FAILED in states)), None)
+    odd = next((lane for lane in found if not _rests(lane)), None)
     if odd is not None:
         raise ConflictError(
             f"lane {odd.id} of job {job!r} is {odd.state.value}, and others may have to continue it",
             "start the job again, and stop it once it runs",
         )
+    return [lane for lane in found if lane.stateful and lane.folder_epoch]
+
+
+def ended(store: Store, job: str) -> list[Lane]:
+    """The open lanes of a job that has stopped or failed, perhaps in the middle of a change. Whatever a lane lacks, it
+    gets from its own folder or from lanes that are open, too.
+
+    Raises:
+        NotFoundError: there is no such job.
+        ConflictError: the job is in another state, or was draining; a lane wasn't fenced; or a lane continues from one
+            that has closed, and doesn't know where yet.
+    """
+    its = _at_rest(store, job, {DeploymentState.STOPPED, DeploymentState.FAILED}, "stopped or has failed can do this")
+    if its.drain is not None:
+        raise ConflictError(
+            f"job {job!r} was draining, up to offsets of the former stream",
+            f"restore the former stream; or, to start as a new job: anabranch reset {job}",
+        )
+    known = store.lanes(job)
+    found = [lane for lane in open_lanes(known.values()) if lane.deployment == its.id]
+    for lane in found:
+        closed = [name for name in lane.predecessors if known[name].state is LaneState.CLOSED]
+        if lane.unfenced or (closed and not lane.start_is_known):
+            raise ConflictError(
+                f"lane {lane.id} of job {job!r} doesn't know yet where it continues",
+                f"restore the former stream, and start the job; or, to start as a new job: anabranch reset {job}",
+            )
     return found
+
+
+def _at_rest(store: Store, job: str, states: Collection[DeploymentState], which: str) -> DeploymentRecord:
+    """The deployment of a job, if it is in one of these states. ``which`` ends the sentence "only one that is ..." in
+    the error for another state.
+    """
+    its = stored_jobs.deployment(store, job)
+    if its.state not in states:
+        cure = f"anabranch stop {job}" if its.state.active else "start it again, and stop it once it runs"
+        raise ConflictError(f"job {job!r} is {its.state}: only one that is {which}", cure)
+    return its
 
 
 def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -200,12 +227,8 @@ def needed_folders(known: Mapping[str, Lane]) -> set[tuple[str, int]]:
     return needed
 
 
-def _rests(lane: Lane, *, failed: bool = False) -> bool:
-    """Whether a lane will continue from its own folder, with no other lane in its place. ``failed`` says whether a
-    failed lane may do so.
-    """
-    ended = lane.state is LaneState.PLANNED or (failed and lane.state is LaneState.FAILED)
-    return ended and lane.start_is_known and not lane.unfenced
+def _rests(lane: Lane) -> bool:
+    return lane.state is LaneState.PLANNED and lane.start_is_known and not lane.unfenced
 
 
 def begun(store: Store, of: Sequence[Lane], at: float, who: str = "compact", why: str = _COMPACTS) -> list[Lane]:
@@ -218,9 +241,12 @@ def begun(store: Store, of: Sequence[Lane], at: float, who: str = "compact", why
 
 def replaced(store: Store, of: Sequence[tuple[Lane, str]], at: float, who: str = "compact") -> None:
     """Record, in one transaction, that lanes now use the folders of their epochs. ``of`` pairs each lane with the
-    reason for its event, and ``who`` is for the events.
+    reason for its event, and ``who`` is for the events. Lanes without a folder stay without one.
     """
     store.put_lanes(
-        [msgspec.structs.replace(lane, folder_epoch=lane.epoch, abandoned=False) for lane, _ in of],
+        [
+            msgspec.structs.replace(lane, folder_epoch=lane.epoch, abandoned=False) if lane.folder_epoch else lane
+            for lane, _ in of
+        ],
         [job_events.of_lane(lane, at, "has a new folder", why, who=who) for lane, why in of],
     )

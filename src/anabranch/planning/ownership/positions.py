@@ -8,7 +8,7 @@ them has all keys of the other.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from anabranch.errors import StateError
 from anabranch.model.lane import Position
 from anabranch.model.ssp import SSP, WHOLE
 
-__all__ = ["Former", "FormerPosition", "KeyPart", "after", "lowered", "overlap", "parts_of"]
+__all__ = ["Former", "FormerPosition", "KeyPart", "after", "all_at", "lowered", "overlap", "parts_of"]
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,13 @@ def lowered(position: Position, factor: int, to: int) -> Position:
     """
     parts = {part: min(offset, to) for part, offset in parts_of(position, factor)}
     return _position(position.ssp, _part_of(position.ssp, factor), parts)
+
+
+def all_at(position: Position, to: Callable[[int], int]) -> Position:
+    """Apply ``to`` to a position in a broadcast partition: to its offset, and to the offsets of its ``parts``."""
+    least = to(position.offset)
+    parts = {name: to(at) for name, at in position.parts.items()}
+    return Position(ssp=position.ssp, offset=least, parts={name: at for name, at in parts.items() if at > least})
 
 
 def _part_of(ssp: SSP, factor: int) -> KeyPart:

@@ -126,7 +126,7 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
 def _lowered(position: Position, lane: Lane, how: Rewind, ends: Mapping[str, int]) -> Position:
     whole = str(position.ssp.whole)
     if whole in how.to and position.ssp in lane.broadcast:
-        return _all_at(position, lambda at: min(at, how.to[whole]))
+        return positions.all_at(position, lambda at: min(at, how.to[whole]))
     if whole in how.to:
         return positions.lowered(position, lane.factor, how.to[whole])
     if not how.clear:
@@ -152,15 +152,8 @@ def _beyond(position: Position, lane: Lane, read: Mapping[SSP, int]) -> Position
     if lane.stateful or whole not in read:
         return position
     if position.ssp in lane.broadcast:
-        return _all_at(position, lambda at: max(at, read[whole]))
+        return positions.all_at(position, lambda at: max(at, read[whole]))
     return positions.after(position, lane.factor, read[whole])
-
-
-def _all_at(position: Position, to: Callable[[int], int]) -> Position:
-    """Apply ``to`` to a position in a broadcast partition: to its offset, and to the offsets of its ``parts``."""
-    least = to(position.offset)
-    parts = {name: to(at) for name, at in position.parts.items()}
-    return Position(ssp=position.ssp, offset=least, parts={name: at for name, at in parts.items() if at > least})
 
 
 def _ends(wrote: Iterable[Lane]) -> dict[str, int]:

@@ -99,7 +99,7 @@ class Holder:
         self.message_limit = int(properties.get("message.max.bytes", _MESSAGE_LIMIT))
         try:
             self._producer = Producer(properties)
-            self._relogin = Relogin(settings, self._producer)
+            self._relogin = Relogin(settings, self._producer, properties)
             for _ in range(2):  # opens all connections: otherwise the next call often sleeps for half a second
                 self._producer.list_topics("__transaction_state", PATIENCE)
             _retried(self._producer.init_transactions, time.monotonic() + PATIENCE)

@@ -145,15 +145,14 @@ class Markers:
     def __init__(self, settings: KafkaSettings, job: str, lane: str, group: str) -> None:
         self.group = group_id(settings.prefix, job, lane, group)
         self._topic = topic(job)
-        self._consumer = Consumer(
-            {
-                **librdkafka(settings),
-                "group.id": self.group,
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",  # otherwise the broker returns the marker before a pending one
-            }
-        )
-        self._relogin = Relogin(settings, self._consumer)
+        properties = {
+            **librdkafka(settings),
+            "group.id": self.group,
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",  # otherwise the broker returns the marker before a pending one
+        }
+        self._consumer = Consumer(properties)
+        self._relogin = Relogin(settings, self._consumer, properties)
 
     def read(self, slots: Iterable[int], timeout: float = _PATIENCE) -> dict[int, Marker | None]:
         """The committed marker of each slot; None for a slot without a marker. Waits for pending transactions that
@@ -218,7 +217,7 @@ def markers(settings: KafkaSettings, job: str, lane: str, group: str, slots: Ite
 
 def peeked(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iterable[int]) -> int:
     """The last batch that any of ``slots`` has committed; -1 if none. Doesn't wait for commits that are under way.
-    Raises AnabranchError if the brokers don't answer or refuse the request.
+    Raises AnabranchError if the brokers don't answer, or they refuse the request.
     """
     name, its = group_id(settings.prefix, job, lane, group), [TopicPartition(topic(job), slot) for slot in slots]
     admin = AdminClient(librdkafka(settings))  # must live until the answer is there

@@ -14,6 +14,7 @@ from anabranch.systems.kafka.topics import UNCOMMITTED, Topics
 __all__ = ["find"]
 
 _JAVA_SECONDS = 5
+_READ_SECONDS = 5.0
 _ADMIN = "org.apache.kafka.clients.admin"
 
 
@@ -24,7 +25,7 @@ def find(topics: Topics, stream: str, partition: int, java: JavaClasses) -> Open
     (KIP-664). If it can't, for example because the user has no right to, the transaction is described without it.
 
     Raises:
-        AnabranchError: the brokers don't answer or refuse the client.
+        AnabranchError: the brokers don't answer, or they refuse the client.
     """
     end = topics.ends(stream, [partition])[partition]
     last = topics.ends(stream, [partition], UNCOMMITTED)[partition]
@@ -32,21 +33,17 @@ def find(topics: Topics, stream: str, partition: int, java: JavaClasses) -> Open
         return None
     place = topics.topic(stream), partition
     try:
-        producer, forgotten = _producer(topics, *place, end, java)
+        producer = _producer(topics, *place, end, java)
     except Exception as error:  # Java's errors have no common class in Python
-        producer, forgotten = f"an unknown producer ({_first_line(error)})", False
-    cure = (
-        "it ends when its producer commits or aborts it, or after its timeout (transaction.timeout.ms of the producer)"
-        if not forgotten
-        else "no coordinator knows it any more, so it never ends by itself"
-    )
+        producer = f"an unknown producer ({_first_line(error)})"
     return OpenTransaction(
         offset=end,
         behind=last - end,
         since=_written(topics, *place, end),
         producer=producer,
-        cure=f"{cure}; to abort it: kafka-transactions.sh --bootstrap-server … abort --topic {place[0]} "
-        f"--partition {partition} --start-offset {end}",
+        cure="it ends when its producer commits or aborts it, or after the producer's transaction.timeout.ms. If it "
+        f"stays open for longer: kafka-transactions.sh --bootstrap-server … abort --topic {place[0]} --partition "
+        f"{partition} --start-offset {end}, which discards what the producer has written in it",
     )
 
 
@@ -58,7 +55,7 @@ def _written(topics: Topics, topic: str, partition: int, offset: int) -> float |
     consumer, _ = topics.cluster.open(Consumer, wanted)
     try:
         consumer.assign([TopicPartition(topic, partition, offset)])
-        message = consumer.poll(topics.cluster.patience)
+        message = consumer.poll(_READ_SECONDS)
         if message is None or message.error() is not None or message.offset() != offset:
             return None
         kind, milliseconds = message.timestamp()
@@ -67,9 +64,9 @@ def _written(topics: Topics, topic: str, partition: int, offset: int) -> float |
         consumer.close()
 
 
-def _producer(topics: Topics, topic: str, partition: int, offset: int, java: JavaClasses) -> tuple[str, bool]:
-    """The producer whose transaction begins at this offset, in words, and whether the cluster has forgotten that
-    transaction. Raises one of Java's errors if the brokers don't say.
+def _producer(topics: Topics, topic: str, partition: int, offset: int, java: JavaClasses) -> str:
+    """The producer whose transaction begins at this offset, in words. Raises one of Java's errors, or AnabranchError,
+    if the brokers don't say.
     """
     properties = java("java.util.HashMap")()
     for name, value in clients.java(topics.cluster.settings).items():
@@ -77,27 +74,19 @@ def _producer(topics: Topics, topic: str, partition: int, offset: int, java: Jav
     admin = java(f"{_ADMIN}.Admin").create(properties)
     try:
         place = java("org.apache.kafka.common.TopicPartition")(topic, partition)
-        found = _got(
-            admin.describeProducers(java("java.util.Collections").singleton(place)).partitionResult(place), java
-        )
+        one = java("java.util.Collections").singleton(place)
+        found = _got(admin.describeProducers(one).partitionResult(place), java)
         begun = [each for each in found.activeProducers() if each.currentTransactionStartOffset().orElse(-1) == offset]
         if not begun:
             raise AnabranchError("the brokers name none", "see kafka-transactions.sh describe-producers")
         number, epoch = begun[0].producerId(), begun[0].producerEpoch()
-        ids = [each.transactionalId() for each in _ongoing(admin, java) if each.producerId() == number]
+        # Brokers leave out the transactions of which this user may not know.
+        known = _got(admin.listTransactions().all(), java)
+        ids = [each.transactionalId() for each in known if each.producerId() == number]
         name = f"the producer with the transactional id {ids[0]}" if ids else "a producer"
-        return f"{name} (producer id {number}, epoch {epoch})", not ids
+        return f"{name} (producer id {number}, epoch {epoch})"
     finally:
         admin.close(java("java.time.Duration").ofSeconds(1))
-
-
-def _ongoing(admin: Any, java: JavaClasses) -> Any:
-    """What the transaction coordinators know of transactions that have begun and haven't ended."""
-    ongoing = java(f"{_ADMIN}.TransactionState").ONGOING
-    options = java(f"{_ADMIN}.ListTransactionsOptions")()
-    return _got(
-        admin.listTransactions(options.filterStates(java("java.util.Collections").singleton(ongoing))).all(), java
-    )
 
 
 def _got(future: Any, java: JavaClasses) -> Any:

@@ -57,7 +57,7 @@ class Reader:
 
         Raises:
             LogError: some of these records have been deleted, or the partition ends before ``end``.
-            AnabranchError: the brokers don't answer or refuse the client.
+            AnabranchError: the brokers don't answer, or they refuse the client.
         """
         self._consumer.assign([TopicPartition(*self._place, start)])
         deadline = time.monotonic() + self._cluster.patience

@@ -6,12 +6,12 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 from anabranch import logs
 from anabranch.config import KafkaSettings
-from anabranch.config.secrets import resolved
-from anabranch.errors import ConfigError
+from anabranch.systems.kafka import clients
 
 __all__ = ["EVERY", "Relogin"]
 
@@ -20,6 +20,7 @@ EVERY = 1.0
 
 log = logs.get_logger()
 
+_NAMES = ("sasl.username", "sasl.password")
 _lock = threading.Lock()
 _followed: weakref.WeakSet[Relogin] = weakref.WeakSet()
 _pid = 0
@@ -38,33 +39,31 @@ class Relogin:
 
     Args:
         client: a producer or consumer of confluent-kafka.
+        properties: those with which the client was made.
     """
 
-    def __init__(self, settings: KafkaSettings, client: Any) -> None:
+    def __init__(self, settings: KafkaSettings, client: Any, properties: Mapping[str, Any]) -> None:
         self._settings = settings
         self._client = client
-        if not any("${file:" in (text or "") for text in (settings.sasl_username, settings.sasl_password)):
-            return
-        self._used = self._current()
-        _follow(self)
+        self._used = _credentials(properties)
+        texts = [settings.sasl_username, settings.sasl_password, *map(settings.client.get, _NAMES)]
+        if any("${file:" in (text or "") for text in texts):
+            _follow(self)
 
     def renew(self) -> None:
         """Give the client the current credentials, if they have changed."""
         try:
-            current = self._current()
-        except ConfigError as error:
-            log.debug("credentials can't be read", error=str(error))  # perhaps the file is just being replaced
-            return
-        if current != self._used:
-            self._client.set_sasl_credentials(*current)
-            self._used = current
+            current = _credentials(clients.librdkafka(self._settings))
+            if current != self._used:
+                self._client.set_sasl_credentials(*current)
+                self._used = current
+        except Exception as error:  # the file is just being replaced, or the client was closed: the others go on
+            log.debug("a client couldn't get changed credentials", error=str(error))
 
-    def _current(self) -> tuple[str, str]:
-        user, password = self._settings.sasl_username or "", self._settings.sasl_password or ""
-        return (
-            resolved("systems.kafka.sasl_username", user),
-            resolved("systems.kafka.sasl_password", password),
-        )
+
+def _credentials(properties: Mapping[str, Any]) -> tuple[str, str]:
+    user, password = (str(properties.get(name, "")) for name in _NAMES)
+    return user, password
 
 
 def _follow(one: Relogin) -> None:

@@ -48,6 +48,7 @@ class KafkaSystem(System):
     real_time = True
     gapless = False  # transactions take up offsets, too
     foreign_producers = True
+    transactional = True
     connector = True
     begins_in_folder = True
     error_cures = errors.CURES

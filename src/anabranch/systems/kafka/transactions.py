@@ -67,7 +67,7 @@ class SlotWriter:
             FencedError: a newer process has the lane, or the lane is closed. Stop and write nothing more.
             StateError: the slot has no marker, so it isn't known which batches it has written.
             ConfigError: the brokers refuse ``transaction_timeout``, or the client refuses the settings.
-            AnabranchError: the brokers don't answer or refuse the request, or the marker can't be decoded.
+            AnabranchError: the brokers don't answer, they refuse the request, or the marker can't be decoded.
         """
         kept = _holders.pop(self._place(slot), None)
         if kept is not None:

@@ -31,11 +31,12 @@ class Running:
     def __init__(self, clocks: Path) -> None:
         self.now = 100.0
         self.batch = -1
+        self.away = False
         self.told: list[int] = []
         attempt: Any = SimpleNamespace(
             lane=lane(FIRST),
             lane_folders=SimpleNamespace(spark=None, systems=None),
-            inputs=SimpleNamespace(ends=dict, tell=lambda positions: self.told.append(positions[FLIGHTS])),
+            inputs=SimpleNamespace(ends=dict, tell=self.tell),
             until=None,
             reporter=Reporter(lane(FIRST), lambda: None),
             clock=clocks / "none",
@@ -46,6 +47,10 @@ class Running:
             positions=lambda: {FLIGHTS: 10 * (self.batch + 1)},
         )
         self.monitor = Monitor(attempt)
+
+    def tell(self, positions: Any) -> bool:
+        self.told.append(positions[FLIGHTS])
+        return not self.away
 
     def look(self, seconds: float) -> None:
         """Look at the query after some seconds."""
@@ -79,3 +84,15 @@ def test_the_position_of_the_last_batch_is_told_though_the_lane_is_idle_afterwar
     for _ in range(600):
         running.look(0.1)
     assert running.told == [10, 20]
+
+
+def test_a_position_that_could_not_be_told_is_told_again(running: Running) -> None:
+    running.away = True
+    running.batch = 0
+    running.look(10)
+    running.look(10)
+    assert running.told == [10, 10]
+    running.away = False
+    running.look(10)
+    running.look(10)
+    assert running.told == [10, 10, 10], "once it is known, it isn't told again"

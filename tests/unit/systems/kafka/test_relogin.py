@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.config import KafkaSettings
-from anabranch.systems.kafka import relogin
+from anabranch.systems.kafka import clients, relogin
 from anabranch.systems.kafka.relogin import Relogin
 
 
@@ -42,6 +42,11 @@ def settings(password: str) -> KafkaSettings:
     )
 
 
+def followed(secret: Path, client: Client) -> Relogin:
+    its = settings(f"${{file:{secret}}}")
+    return Relogin(its, client, clients.librdkafka(its))
+
+
 def until(client: Client, count: int) -> None:
     deadline = time.monotonic() + 10
     while len(client.given) < count:
@@ -51,7 +56,7 @@ def until(client: Client, count: int) -> None:
 
 def test_a_client_gets_each_password_once(secret: Path) -> None:
     client = Client()
-    kept = Relogin(settings(f"${{file:{secret}}}"), client)
+    kept = followed(secret, client)
     time.sleep(0.1)
     assert client.given == []
     secret.write_text("second\n")
@@ -68,7 +73,7 @@ def test_a_client_gets_each_password_once(secret: Path) -> None:
 def test_a_client_that_nobody_needs_is_let_go(secret: Path) -> None:
     client = Client()
     gone = weakref.ref(client)
-    kept = Relogin(settings(f"${{file:{secret}}}"), client)
+    kept = followed(secret, client)
     time.sleep(0.1)
     del kept, client
     deadline = time.monotonic() + 10
@@ -81,7 +86,7 @@ def test_a_client_that_nobody_needs_is_let_go(secret: Path) -> None:
 def test_a_password_that_no_file_has_is_not_looked_at(secret: Path) -> None:
     client = Client()
     gone = weakref.ref(client)
-    kept = Relogin(settings("literal"), client)
+    kept = Relogin(settings("literal"), client, {"sasl.password": "another"})
     assert client.given == []
     del kept, client
     assert gone() is None
@@ -90,13 +95,13 @@ def test_a_password_that_no_file_has_is_not_looked_at(secret: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 def test_a_forked_process_follows_its_own_clients(secret: Path) -> None:
     ours = Client()
-    kept = Relogin(settings(f"${{file:{secret}}}"), ours)
+    kept = followed(secret, ours)
     child = os.fork()
     if child == 0:
         code = 1
         try:
             mine = Client()
-            its = Relogin(settings(f"${{file:{secret}}}"), mine)
+            its = followed(secret, mine)
             secret.write_text("second")
             until(mine, 1)
             code = 0 if ours.given == [] and its is not None else 2
@@ -104,4 +109,30 @@ def test_a_forked_process_follows_its_own_clients(secret: Path) -> None:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     until(ours, 1)
+    del kept
+
+
+def test_a_client_that_was_closed_does_not_keep_the_others_from_theirs(secret: Path) -> None:
+    class Closed:
+        def set_sasl_credentials(self, user: str, password: str) -> None:
+            raise RuntimeError("Handle has been closed")
+
+    its, client = settings(f"${{file:{secret}}}"), Client()
+    kept = [Relogin(its, Closed(), {}), followed(secret, client), Relogin(its, Closed(), {})]
+    secret.write_text("second")
+    until(client, 1)
+    secret.write_text("third")
+    until(client, 2)
+    assert len(kept) == 3
+
+
+def test_properties_of_the_client_take_precedence(secret: Path) -> None:
+    its = settings("unused").model_copy(
+        update={"client": {"sasl.username": "bob", "sasl.password": f"${{file:{secret}}}"}}
+    )
+    client = Client()
+    kept = Relogin(its, client, clients.librdkafka(its))
+    secret.write_text("second")
+    until(client, 1)
+    assert client.given == [("bob", "second")]
     del kept
