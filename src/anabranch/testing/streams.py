@@ -177,7 +177,7 @@ class KafkaStreams:
             names[:] = listed()
             if not names:
                 return True
-            for answer in self._cluster.ask(partial(_asked, delete, names)).values():
+            for answer in self._cluster.ask(partial(_asked, delete, names), repeatable=False).values():
                 if isinstance(answer, KafkaError) and answer.code() not in _GONE:
                     raise self._cluster.explained(answer, f"deleting the {what} of a test")
             return None

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, TopicMetadata  # type: ignore[attr-defined]
 
 from anabranch.config import KafkaSettings
 from anabranch.errors import AnabranchError, ConfigError, UsageError
@@ -23,6 +23,8 @@ V = TypeVar("V")
 Client = TypeVar("Client")
 
 _STEP_SECONDS = 0.05
+_TRIES = (0.125, 0.25, 0.625)
+"""The shares of the patience for which clients wait for an answer, one after another."""
 
 _inherited: list[Any] = []
 
@@ -56,6 +58,10 @@ _PASSING = {
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.REPLICA_NOT_AVAILABLE,
 }
+
+
+class _SilentError(AnabranchError):
+    """The cluster didn't answer."""
 
 
 class Health:
@@ -130,10 +136,22 @@ class Cluster:
     def shown(self) -> str:
         return clients.shown(self.settings)
 
-    @property
-    def admin(self) -> AdminClient:
-        """This process's admin client, for requests that :meth:`ask` can't make."""
-        return self._admin.get()[0]
+    def topics(self, doing: str, topic: str | None = None) -> dict[str, TopicMetadata]:
+        """All topics, or this one, by name. If there is no answer soon, the request is repeated with a new client, as
+        in :meth:`ask`.
+
+        Raises:
+            AnabranchError: the brokers don't answer, or they refuse the client. ``doing`` says what was attempted.
+        """
+        for share in _TRIES:
+            client = self._admin.get()
+            try:
+                return client[0].list_topics(topic, timeout=self.patience * share).topics
+            except KafkaException as error:
+                if error.args[0].code() not in _NO_ANSWER or share == _TRIES[-1]:
+                    raise self.explained(error.args[0], doing) from None
+                self._admin.drop(client)
+        raise AssertionError("the last try returns, or raises an error")
 
     def open(
         self, make: Callable[[dict[str, Any]], Client], own: Mapping[str, Any] | None = None
@@ -153,23 +171,39 @@ class Cluster:
                 "fix the setting that it names",
             ) from None
 
-    def ask(self, request: Callable[[AdminClient], Mapping[K, Future[V]]]) -> dict[K, V | KafkaError]:
+    def ask(
+        self, request: Callable[[AdminClient], Mapping[K, Future[V]]], *, repeatable: bool = True
+    ) -> dict[K, V | KafkaError]:
         """The answers to an admin request, by item. For an item that failed, the answer is the error. After transient
         errors, such as a partition without a leader, the request is repeated for at most ``patience`` seconds.
 
+        A client that was connected to a broker that has died can wait for this broker although others answer. So if
+        there is no answer soon, the request is repeated with a new client.
+
         Args:
             request: makes the request with the given client, and returns a future for each item.
+            repeatable: whether the request can be repeated although the brokers may have carried it out.
 
         Raises:
             AnabranchError: there was no answer in time, authentication failed, or the cluster can't be reached.
             ConfigError: as for :meth:`open`.
         """
         deadline = time.monotonic() + self.patience
+        ends = [time.monotonic() + self.patience * sum(_TRIES[: n + 1]) for n in range(len(_TRIES))]
+        tries = iter(ends if repeatable else [deadline])
+        until = next(tries)
         while True:
             client = self._admin.get()
             admin, health = client
             try:
-                answers = self._answers(admin, health, request(admin), deadline)
+                answers = self._answers(admin, health, request(admin), until)
+            except _SilentError:
+                self._admin.drop(client)
+                following = next(tries, None)
+                if following is None:
+                    raise
+                until = following
+                continue
             except AnabranchError:
                 self._admin.drop(client)
                 raise
@@ -198,7 +232,7 @@ class Cluster:
 
     def silent(self, health: Health) -> AnabranchError:
         last = f": {self._told(health.last)}" if health.last else ""
-        return AnabranchError(
+        return _SilentError(
             f"the Kafka cluster {self.shown} didn't answer for {self.patience:g} s{last}",
             "check that it runs, that this machine reaches it, and [systems.kafka] bootstrap_servers and "
             "security_protocol",

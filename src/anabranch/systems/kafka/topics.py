@@ -14,7 +14,6 @@ from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
-    KafkaException,
     TopicCollection,
     TopicPartition,
 )
@@ -80,10 +79,7 @@ class Topics:
         """
         doing = "listing the topics"
         self._answer(doing, lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience))
-        try:
-            found = self.cluster.admin.list_topics(timeout=self.cluster.patience).topics
-        except KafkaException as error:
-            raise self.cluster.explained(error.args[0], doing) from None
+        found = self.cluster.topics(doing)
         counts = {
             self._streams.get(topic, topic): len(told.partitions)
             for topic, told in found.items()
@@ -166,7 +162,8 @@ class Topics:
         topic, wait = self.topic(stream), self.cluster.patience
         wider = NewPartitions(topic, partitions)
         made = self.cluster.ask(
-            lambda admin: admin.create_partitions([wider], request_timeout=wait, operation_timeout=wait)
+            lambda admin: admin.create_partitions([wider], request_timeout=wait, operation_timeout=wait),
+            repeatable=False,
         )
         error = made[topic]
         if error is not None:
@@ -286,10 +283,7 @@ class Topics:
         return {}
 
     def _refresh(self, stream: str) -> None:
-        try:
-            self.cluster.admin.list_topics(self.topic(stream), timeout=self.cluster.patience)
-        except KafkaException as error:
-            raise self.cluster.explained(error.args[0], f"looking at {stream}") from None
+        self.cluster.topics(f"looking at {stream}", self.topic(stream))
 
     def _wait_everywhere(self, stream: str, partitions: int) -> None:
         """Wait until every broker knows all partitions of a stream, and their leaders serve them. Each broker is asked
