@@ -151,7 +151,10 @@ class SystemsSettings(Section):
     def _known(self) -> SystemsSettings:
         odd = next((name for name in self.others if not _NAME.fullmatch(name)), None)
         if odd is not None:
-            raise ValueError(f"{odd!r} can't be the name of a system: it has other characters than a-z, 0-9 and _")
+            raise ValueError(
+                f"{odd!r} can't be the name of a system: a name begins with a letter from a to z, and has only such "
+                "letters, digits and _"
+            )
         self.check("systems.default", self.default)
         return self
 

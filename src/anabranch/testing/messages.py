@@ -19,6 +19,8 @@ from anabranch.testing.keys import Field
 
 __all__ = ["Encoded", "Encoder", "Message"]
 
+_BINARY = {*modules.MODULES, "protobuf"}
+"""The formats in which a dict can't be given, because only the job's own program knows the schema."""
 _JSON = msgspec.json.Encoder(decimal_format="number")
 
 Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
@@ -97,7 +99,7 @@ class Encoder:
     def _key_and_value(self, message: Message) -> tuple[bytes | None, bytes | None]:
         value, key = message.value, message.key
         if isinstance(value, Mapping):
-            if self._format in modules.MODULES:
+            if self._format in _BINARY:
                 raise UsageError(
                     f"it is a dict, and the stream's format is {self._format!r}",
                     "give the value as bytes, as fastavro or a message's SerializeToString() gives it",

@@ -234,3 +234,11 @@ def test_a_folder_without_jars_is_told_only_to_those_who_use_kafka(
     systems = SystemsSettings(kafka=KafkaSettings(jars=tmp_path))
     started: Any = session.shared(Settings(systems=systems))
     assert started.systems.default == "embedded"
+
+
+@pytest.mark.parametrize("format_", ["avro", "confluent", "protobuf"])
+def test_a_dict_is_no_value_of_a_format_with_a_schema(format_: str) -> None:
+    encoder = Encoder("flights", [], 1, format_)
+    with pytest.raises(UsageError, match=f"it is a dict, and the stream's format is '{format_}'"):
+        encoder.encode(0, {"carrier": "AA"})
+    assert encoder.encode(0, b"\x01").value == b"\x01"

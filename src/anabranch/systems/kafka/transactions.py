@@ -286,7 +286,8 @@ class SlotTransaction:
         return TooLongError(
             f"batch {self._batch} of lane {self._writer.lane} took longer in slot {self._slot} than "
             f'transaction_timeout = "{self._writer.settings.transaction_timeout}", after which Kafka aborts it',
-            "raise [systems.kafka] transaction_timeout, or lower [job] max_rows_per_batch",
+            "raise [systems.kafka] transaction_timeout, and run the job again; a lower [job] max_rows_per_batch makes "
+            "only later batches smaller",
         )
 
     def _failed(self, error: AnabranchError) -> AnabranchError:
