@@ -28,12 +28,12 @@ from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.records import RECORD_SCHEMA
 
 JOB = """
-from anabranch import Job
+from anabranch import Job, tumbling
 
 job = Job("growing")
 read = job.read("in", key="k string", schema="n int")
 again = read.partition_by("n")
-again.window("10 seconds", time="processing").agg(c="count(*)", name="counted").write("out")
+again.window(tumbling("10 seconds"), time="processing").agg(c="count(*)", name="counted").write("out")
 """
 A_MONTH = 30 * 24 * 60
 EVERY = 0.3
