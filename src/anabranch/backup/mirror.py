@@ -41,7 +41,7 @@ class Mirror:
             self._has |= {each: there[each] for each in due}
 
     def _belongs(self, name: str) -> bool:
-        """Whether a file must be copied. Temporary files aren't copied. Between a local disk and another storage,
+        """Whether a file must be copied. Temporary files aren't copied. Between a local disk and other storage,
         Hadoop's checksum files aren't copied either, because Hadoop makes new ones when it copies to a local disk.
         """
         file = name.rpartition("/")[2]

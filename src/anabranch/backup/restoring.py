@@ -300,7 +300,7 @@ def _below(found: Manifest, begin: str, cut: int) -> dict[str, FileSum]:
 
 
 def _copy_whole(source: Tree, target: Tree, files: Mapping[str, FileSum]) -> None:
-    """Copy files. Between a local disk and another storage, Hadoop's own checksum files are left out. Raises
+    """Copy files. Between a local disk and other storage, Hadoop's own checksum files are left out. Raises
     DamagedError if the checksum of a copy differs."""
     one_storage = (source.local is None) == (target.local is None)
     names = [name for name in files if one_storage or not _is_checksum(name)]

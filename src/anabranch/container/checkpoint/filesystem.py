@@ -73,7 +73,7 @@ class Tree:
         return str(self.fs.makeQualified(self.path).toString())
 
     def other(self, uri: str) -> Tree:
-        """The tree at another URI, which can be in another storage."""
+        """The tree at another URI, which can be in other storage."""
         return Tree(self._spark, uri)
 
     def at(self, name: str) -> Any:

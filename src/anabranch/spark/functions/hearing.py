@@ -213,7 +213,9 @@ class Listener:
 
 
 def _send(connection: socket.socket, run: str) -> None:
-    """Tell a worker that a run is cancelled. A worker that doesn't read is left to Spark."""
+    """Tell a worker that a run is cancelled. If this fails, for example because the worker doesn't read from the
+    connection, Spark kills the worker some seconds later.
+    """
     with contextlib.suppress(OSError):
         connection.send(msgspec.json.encode(Cancel(run)) + b"\n")
 
