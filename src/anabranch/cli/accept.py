@@ -84,11 +84,17 @@ def _accepted(
         def folder(lane: str, epoch: int) -> Folder:
             return Folder(spark, f"{its.storage.root}/{lanes[0].job}/{lane}/{epoch}", systems.streams_by_topic)
 
-        found = []
-        for lane in lanes:
-            for place in [(lane.id, lane.folder_epoch)] if lane.folder_epoch else [*lane.inherits.items()][:1]:
-                each = acceptance.look(folder(*place), lane, stream, system)
-                found += [] if each is None else [each]
+        looks = (
+            acceptance.look(
+                folder(lane.id, lane.folder_epoch) if lane.folder_epoch else None,
+                [folder(*each) for each in lane.inherits.items()],
+                lane,
+                stream,
+                system,
+            )
+            for lane in lanes
+        )
+        found = [each for each in looks if each is not None]
         if not found:
             raise UsageError(
                 f"there is nothing to accept: the stream {stream} is the one that the job reads, and has all that the "
@@ -97,30 +103,40 @@ def _accepted(
             )
         for line in () if quiet else _summary(found):
             typer.echo(line)
+        _check_functions(store, found)
         if yes:
-            _check_functions(store, found)
-            _rewrite(store, systems, found, lambda lane: folder(lane.id, lane.epoch).uri)
             readers = system.readers()
-            if readers is not None:
-                readers.hold(stream, lanes[0].job, {p: at for each in found for p, at in each.limits.items()})
+            if readers is not None:  # before the positions change: retention must keep what the job will read
+                readers.hold(stream, lanes[0].job, _lowest(found))
+            _rewrite(store, systems, found, lambda lane: folder(lane.id, lane.epoch).uri)
         return found
     finally:
         session.stop(spark)
+
+
+def _lowest(found: Sequence[Acceptance]) -> dict[int, int]:
+    """For each partition, the lowest offset at which a lane will continue."""
+    lowest: dict[int, int] = {}
+    for each in found:
+        for partition, offset in (*each.to.items(), *each.limits.items()):
+            lowest[partition] = min(offset, lowest.get(partition, offset))
+    return lowest
 
 
 def _check_functions(store: Store, found: Sequence[Acceptance]) -> None:
     """Raise StateError if a pending batch may have been given to a function, which would take other rows with the same
     number for a repetition.
     """
-    job = found[0].lane.job
-    graph = store.graph(job, found[0].lane.deployment)
-    pending = [each for each in found if each.lane.folder_epoch and each.folder.pending]
-    if pending and any(node.kind == "foreach_batch" for node in graph.nodes):
-        raise StateError(
-            f"lane {pending[0].lane.id} has begun batch {pending[0].folder.planned()}, and may have given it to a "
-            "foreach_batch function; its records are gone, so the batch can be neither finished nor forgotten",
-            f"restore the former stream; or, to start as a new job: anabranch reset {job}",
-        )
+    for each in found:
+        lane, folder = each.lane, each.folder
+        if folder is None or not folder.pending:
+            continue
+        if any(node.kind == "foreach_batch" for node in store.graph(lane.job, lane.deployment).nodes):
+            raise StateError(
+                f"lane {lane.id} has begun batch {folder.planned()}, and may have given it to a foreach_batch "
+                "function; its records are gone, so the batch can be neither finished nor forgotten",
+                f"restore the former stream; or, to start as a new job: anabranch reset {lane.job}",
+            )
 
 
 def _rewrite(store: Store, systems: Systems, found: Sequence[Acceptance], target: Callable[[Lane], str]) -> None:
@@ -129,7 +145,9 @@ def _rewrite(store: Store, systems: Systems, found: Sequence[Acceptance], target
     why = f"the user accepts {found[0].stream} as it is"
     begun = stopped_job.begun(store, [each.lane for each in found], time.time(), "accept", why)
     for lane, each in zip(begun, found, strict=True):
-        if not lane.folder_epoch:
+        if each.folder is None:
+            for former in each.former:
+                former.note_stream(each.stream, each.id)  # the lane compares its inputs with these
             continue
         published = -1
         if each.folder.pending:
@@ -141,7 +159,7 @@ def _rewrite(store: Store, systems: Systems, found: Sequence[Acceptance], target
     replaced = [(acceptance.continued(lane, each), why) for lane, each in zip(begun, found, strict=True)]
     stopped_job.replaced(store, replaced, time.time(), "accept")
     for each in found:
-        if each.lane.folder_epoch:
+        if each.folder is not None:
             each.folder.remove()
 
 

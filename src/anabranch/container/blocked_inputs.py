@@ -78,11 +78,13 @@ class BlockedInputs:
         found = {}
         for name, stream in sorted({(ssp.system, ssp.stream) for ssp in self._ssps}):
             system = self._systems.named(name)
-            last, ends = system.high_watermarks(stream), system.ends(stream)
+            mine = [ssp.partition for ssp in self._ssps if (ssp.system, ssp.stream) == (name, stream)]
+            last, ends = system.high_watermarks(stream), system.ends(stream, mine)
             for ssp in self._ssps:
+                if (ssp.system, ssp.stream) != (name, stream):
+                    continue
                 end = ends.get(ssp.partition, 0)
-                mine = (ssp.system, ssp.stream) == (name, stream)
-                if mine and positions.get(str(ssp), -1) >= end and last.get(ssp.partition, 0) > end:
+                if positions.get(str(ssp), -1) >= end and last.get(ssp.partition, 0) > end:
                     found[ssp] = end
         return found
 

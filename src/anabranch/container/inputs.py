@@ -82,8 +82,12 @@ class Inputs:
             NotFoundError: as for :meth:`check`.
             StateError: as for :meth:`check`.
         """
+        # Start offsets in another stream must be noted neither for this one, nor with the id of this one.
+        if not folder.stream_ids():
+            for former in folder.of_others(self._lane.inherits):
+                self._check_ids(former)
         folder.note_streams(self.ids())
-        self._check_ids(folder)  # positions in another stream must not be noted for this one
+        self._check_ids(folder)
         read = folder.positions()
         for name, stream in self.streams:
             readers = self._systems.named(name).readers()
@@ -115,7 +119,7 @@ class Inputs:
             self._check_positions(name, stream, read.get(stream, {}))
 
     def _check_ids(self, folder: Folder) -> None:
-        known = folder.stream_ids()
+        known = folder.stream_ids() if folder.exists() else {}
         for name, stream in self.streams:
             now = self._systems.named(name).id(stream)
             if now != known.get(stream, now):

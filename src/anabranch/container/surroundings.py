@@ -38,6 +38,13 @@ DISK = _awaited(
     r"database or disk is full",
     r"not enough space",
 )
+_BROKERS = (
+    "_TRANSPORT|_ALL_BROKERS_DOWN|_TIMED_OUT|_RESOLVE|_MSG_TIMED_OUT|_DESTROY|COORDINATOR_|NOT_COORDINATOR|"
+    "NOT_CONTROLLER|NOT_ENOUGH_REPLICAS|REQUEST_TIMED_OUT|LEADER_NOT_AVAILABLE|NOT_LEADER|BROKER_NOT_AVAILABLE|"
+    "REPLICA_NOT_AVAILABLE|FENCED_LEADER_EPOCH|UNKNOWN_LEADER_EPOCH|OFFSET_NOT_AVAILABLE|NETWORK_EXCEPTION|"
+    "KAFKA_STORAGE_ERROR|CONCURRENT_TRANSACTIONS|THROTTLING_QUOTA_EXCEEDED|REBALANCE_IN_PROGRESS"
+)
+"""The names of librdkafka's errors, or their beginnings, if brokers don't answer, or can't do something yet."""
 _KINDS = (
     DISK,
     _awaited(
@@ -46,8 +53,9 @@ _KINDS = (
         "without intervention",
         r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|NotLeader|CoordinatorNotAvailable|"
         r"CoordinatorLoadInProgress|NotCoordinator|BrokerNotAvailable|NotEnoughReplicas|KafkaStorage)",
-        r"KafkaError\{code=(?:_TRANSPORT|_ALL_BROKERS_DOWN|_TIMED_OUT|_RESOLVE|_MSG_TIMED_OUT|COORDINATOR_|"
-        r"NOT_COORDINATOR|NOT_ENOUGH_REPLICAS|REQUEST_TIMED_OUT|LEADER_NOT_AVAILABLE|NOT_LEADER)",
+        rf"KafkaError\{{code=(?:{_BROKERS})",
+        rf"on the Kafka cluster .+ failed: .*\((?:{_BROKERS})\w*\)",
+        r"no broker answered for the partitions",
         r"No resolvable bootstrap urls",
         r"the Kafka cluster .+ didn't answer",
     ),

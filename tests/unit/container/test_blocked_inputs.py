@@ -22,7 +22,7 @@ class _System:
         self.away = False
         self.asked = 0
 
-    def ends(self, stream: str) -> dict[int, int]:
+    def ends(self, stream: str, partitions: object = None) -> dict[int, int]:
         self._check()
         return self.end
 

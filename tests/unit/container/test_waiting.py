@@ -20,6 +20,44 @@ from anabranch.container.waiting import Wait
 from anabranch.systems.kafka.cluster import Cluster
 from tests.support.disks import mounted
 
+PASSING = (
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.NOT_CONTROLLER,
+    KafkaError.NOT_ENOUGH_REPLICAS,
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.CONCURRENT_TRANSACTIONS,
+)
+
+
+@pytest.mark.parametrize("code", PASSING)
+def test_an_error_of_librdkafka_that_passes_is_waited_out(code: int) -> None:
+    found = surroundings.awaited(f"cimpl.KafkaException: {KafkaError(code)!r}")
+    assert found is not None, KafkaError(code)
+    assert found.name == "the brokers of Kafka"
+
+
+def test_partitions_without_a_leader_are_waited_for() -> None:
+    found = surroundings.awaited(
+        "looking up offsets of flights on the Kafka cluster b:1: for 15 s no broker answered for the partitions 0, 1"
+    )
+    assert found is not None
+    assert found.name == "the brokers of Kafka"
+
 
 @pytest.mark.parametrize(
     ("text", "name"),
@@ -63,7 +101,7 @@ def test_a_failure_of_the_surroundings_is_waited_out(text: str, name: str) -> No
 @pytest.mark.parametrize(
     ("code", "name"),
     [
-        (KafkaError._TRANSPORT, "the brokers of Kafka"),
+        *((code, "the brokers of Kafka") for code in PASSING),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, "the rights of its user in Kafka"),
         (KafkaError.GROUP_AUTHORIZATION_FAILED, "the rights of its user in Kafka"),
         (KafkaError.SASL_AUTHENTICATION_FAILED, "credentials that Kafka accepts"),

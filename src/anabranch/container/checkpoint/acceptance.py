@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -24,7 +24,8 @@ class Acceptance:
     """How a stopped lane would continue with a stream as it is now.
 
     Attributes:
-        folder: the lane's folder or, if the lane hasn't one yet, that of a lane from which it continues.
+        folder: the lane's folder; None if it hasn't one yet.
+        former: the existing folders of lanes from which the lane continues, and that have read the stream.
         id: the stream's id.
         anew: whether it is another stream than the one that the lane has read, which was deleted.
         at: the lane's position in each partition of the stream.
@@ -33,7 +34,8 @@ class Acceptance:
     """
 
     lane: Lane
-    folder: Folder
+    folder: Folder | None
+    former: Sequence[Folder]
     stream: str
     id: str
     anew: bool
@@ -42,40 +44,52 @@ class Acceptance:
     limits: Mapping[int, int]
 
 
-def look(folder: Folder, lane: Lane, stream: str, system: System) -> Acceptance | None:
-    """Compare a lane's folder with a stream. Returns None if the lane can continue with the stream as it is, or doesn't
-    read it.
+def look(folder: Folder | None, former: Sequence[Folder], lane: Lane, stream: str, system: System) -> Acceptance | None:
+    """Compare a lane with a stream. Returns None if the lane can continue with the stream as it is, or doesn't read it.
 
-    Before this, the folder is locked for this process, and leftovers are removed. Both are skipped if the folder is
-    another lane's, or if the lane will continue in a copy of the folder (``lane.abandoned``).
+    Before this, the lane's folder is locked for this process, and leftovers are removed. Both are skipped if the lane
+    will continue in a copy of the folder (``lane.abandoned``).
+
+    Args:
+        folder: the lane's folder; None if it hasn't one yet.
+        former: the folders of lanes from which the lane continues.
 
     Raises:
-        ConflictError: another process has the folder; or the stream has fewer partitions than the lane reads.
+        ConflictError: another process has the folder; the stream has fewer partitions than the lane reads; or the lane
+            has state, but not its own folder yet.
         NotFoundError: there is no such stream.
         StateError: the folder is gone.
     """
-    if not folder.exists():
-        raise StateError(f"the folder of lane {lane.id} is gone: {folder.uri}", "restore the storage root")
-    if lane.folder_epoch and not lane.abandoned:
-        folder.lock()
-        folder.clear_leftovers(anew=False)
-    known = _known_id(folder, stream)
-    read = _read(lane, stream)
-    if known is None and not read:
+    if folder is not None:
+        if not folder.exists():
+            raise StateError(f"the folder of lane {lane.id} is gone: {folder.uri}", "restore the storage root")
+        if not lane.abandoned:
+            folder.lock()
+            folder.clear_leftovers(anew=False)
+    former = [each for each in former if each.exists() and stream in each.stream_ids()]
+    known, read = _known_id(folder, former, stream), _read(lane, stream)
+    if (known is None and not read) or (folder is None and not lane.starting):
         return None
     id, ends, starts = system.id(stream), system.ends(stream), system.starts(stream)
     anew = known not in (None, id)
-    at = _positions(folder, lane, stream) if lane.folder_epoch else _starting(lane, stream)
     lost = sorted(ssp.partition for ssp in read if ssp.partition not in ends)
     if lost:
         raise ConflictError(
             f"{system.name}/{stream} has {len(ends)} partition(s), and lane {lane.id} reads partition {lost[-1]}",
             f"create the stream with at least {lost[-1] + 1} partitions",
         )
+    at = _positions(folder, lane, stream)
     limits = {ssp.partition: (starts if anew else ends)[ssp.partition] for ssp in read}
     to = {partition: limits[partition] if anew else min(offset, limits[partition]) for partition, offset in at.items()}
-    found = Acceptance(lane, folder, stream, id, anew, at, to, limits)
-    return found if anew or to != at or continued(lane, found) != lane else None
+    found = Acceptance(lane, folder, former, stream, id, anew, at, to, limits)
+    if not (anew or to != at or _plans_beyond(folder, stream, limits) or continued(lane, found) != lane):
+        return None
+    if folder is None and lane.stateful:
+        raise ConflictError(
+            f"lane {lane.id} of job {lane.job!r} has no folder yet, and takes its state from a closed lane",
+            f"restore the former stream, and start the job; or, to start as a new job: anabranch reset {lane.job}",
+        )
+    return found
 
 
 def rewrite(found: Acceptance, target: str, published: int) -> None:
@@ -93,6 +107,7 @@ def rewrite(found: Acceptance, target: str, published: int) -> None:
         StateError: a part of the pending batch is in an output, so the batch can be neither finished nor forgotten.
     """
     former = found.folder
+    assert former is not None
     if former.pending and published >= former.planned():
         raise StateError(
             f"lane {found.lane.id} has written a part of batch {former.planned()}, and can't write the rest: the "
@@ -103,8 +118,7 @@ def rewrite(found: Acceptance, target: str, published: int) -> None:
     copy.take_back()
     copy.clear_broken(former)
     edits.adopt(copy, found.stream, found.id, found.to, anew=found.anew)
-    if copy.planned() < 0:
-        copy.change_starting({str(ssp): found.to[ssp.partition] for ssp in _read(found.lane, found.stream)})
+    copy.change_starting({str(ssp): found.to[ssp.partition] for ssp in _read(found.lane, found.stream)})
     crash_points.reach(crash_points.REWRITTEN, found.lane.id, copy.planned())
     copying.note_used(copy)
 
@@ -131,22 +145,36 @@ def _read(lane: Lane, stream: str) -> list[SSP]:
     return [*dict.fromkeys(ssp.whole for ssp in (*lane.ssps, *lane.broadcast) if ssp.stream == stream)]
 
 
-def _known_id(folder: Folder, stream: str) -> str | None:
-    """The id of the stream that the folder's lane has read; None if the folder doesn't say. A lane can have a source
-    for a stream of which it reads no partition. In that case, only the source's offset has the id, in some systems.
+def _known_id(folder: Folder | None, former: Sequence[Folder], stream: str) -> str | None:
+    """The id of the stream that a lane has read, or that the lanes have read from which it continues; None if no folder
+    says it. A lane that has run no batch may have noted the id of another stream than its predecessors.
+
+    A lane can have a source for a stream of which it reads no partition. In that case, only the source's offset has the
+    id, in some systems.
     """
-    last = folder.planned()
-    source = folder.sources(last).get(stream) if last >= 0 else None
-    noted = folder.stream_ids().get(stream)
-    return noted if noted is not None or source is None else folder.entry(last).id(source)
+    own = None
+    if folder is not None:
+        last = folder.planned()
+        source = folder.sources(last).get(stream) if last >= 0 else None
+        own = folder.stream_ids().get(stream) or (None if source is None else folder.entry(last).id(source))
+        if own is not None and last >= 0:
+            return own
+    return next((each.stream_ids()[stream] for each in former), own)
 
 
-def _positions(folder: Folder, lane: Lane, stream: str) -> dict[int, int]:
+def _positions(folder: Folder | None, lane: Lane, stream: str) -> dict[int, int]:
     """Where the lane is in each partition of a stream that it reads."""
+    begins = {ssp: offset for ssp, offset in lane.begins.items() if ssp.stream == stream}
+    if folder is None:
+        return {ssp.partition: offset for ssp, offset in begins.items()}
     noted = folder.starting()
-    known = {ssp.partition: noted.get(str(ssp), 0) for ssp in _read(lane, stream)}
+    known = {ssp.partition: noted.get(str(ssp), begins.get(ssp, 0)) for ssp in _read(lane, stream)}
     return {**known, **folder.positions().get(stream, {})}
 
 
-def _starting(lane: Lane, stream: str) -> dict[int, int]:
-    return {ssp.partition: offset for ssp, offset in lane.begins.items() if ssp.stream == stream}
+def _plans_beyond(folder: Folder | None, stream: str, limits: Mapping[int, int]) -> bool:
+    """Whether the lane's pending batch, if there is one, ends after the end of the stream."""
+    if folder is None or not folder.pending:
+        return False
+    planned = folder.planned_positions(folder.planned()).get(stream, {})
+    return any(offset > limits.get(partition, offset) for partition, offset in planned.items())

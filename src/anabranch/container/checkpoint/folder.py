@@ -56,6 +56,10 @@ class Folder:
         """Another folder with the same streams. It needn't exist."""
         return Folder(self._spark, uri, self._streams)
 
+    def of_others(self, lanes: Mapping[str, int]) -> list[Folder]:
+        """The folders of other lanes of the job, each given by the lane's id and the folder's epoch."""
+        return [self.other(f"{self.uri.rsplit('/', 2)[0]}/{lane}/{epoch}") for lane, epoch in lanes.items()]
+
     def make(self) -> None:
         self.tree.fs.mkdirs(self.tree.path)
 
@@ -203,8 +207,10 @@ class Folder:
         return self._document(STARTING) if self.exists(STARTING) else {}
 
     def change_starting(self, offsets: Mapping[str, int]) -> None:
-        """Replace some of the stored start offsets. Call this only if no batch is planned."""
-        self.tree.write(STARTING, json.dumps(dict(sorted({**self.starting(), **offsets}.items()))))
+        """Replace stored start offsets, if any are stored."""
+        if self.exists(STARTING):
+            noted = {ssp: offsets.get(ssp, offset) for ssp, offset in self.starting().items()}
+            self.tree.write(STARTING, json.dumps(dict(sorted(noted.items()))))
 
     def begin_at(self, offset: Mapping[str, Any]) -> None:
         """Make the query's only source begin at this offset, whatever its options say, unless the folder already says

@@ -15,17 +15,15 @@ from anabranch.container.checkpoint.output_ends import Outputs
 from anabranch.container.idleness import Idleness
 from anabranch.container.lane.attempt import Attempt, Offsets
 from anabranch.container.lane.input_ends import InputEnds
+from anabranch.container.lane.position_reports import PositionReports
 from anabranch.container.lane.state_replay import StateReplay
 from anabranch.event_time.progress import Progress
-from anabranch.model.ssp import parsed, texts
+from anabranch.model.ssp import texts
 from anabranch.spark.query import clock, history
 from anabranch.spark.query.clock import Clock
 from anabranch.spark.query.history import CompletedBatch
 
 __all__ = ["Monitor"]
-
-_COMMIT_EVERY = 1.0
-"""The seconds after which positions are committed again, so that other tools see them soon after a batch."""
 
 
 class Monitor:
@@ -49,9 +47,7 @@ class Monitor:
         self._late_groups = 0
         self._seen_batch = -1
         self._newest_progress = ""
-        self._has_untold = False
-        """Whether the query has made progress since positions were last committed to the systems of the inputs."""
-        self._committed_at = 0.0
+        self.positions = PositionReports(attempt.inputs.tell)
 
     def take_progress(self, query: StreamingQuery) -> None:
         spark = self._attempt.lane_folders.spark
@@ -69,10 +65,8 @@ class Monitor:
             self._newest_progress = newest
             for ran in history.since(spark, query, self._seen_batch):
                 self._take_batch(ran)
-            self._has_untold = True
-        if self._has_untold and monotonic() > self._committed_at + _COMMIT_EVERY:
-            told = self._attempt.inputs.tell(parsed(self._reporter.current.progress.positions))
-            self._committed_at, self._has_untold = monotonic(), not told
+        if self._seen_batch >= 0:
+            self.positions.offer(self._reporter.current.progress.positions, monotonic())
 
     def carry_idle(self, last: int, patience: float) -> None:
         """Mark as idle the SSPs that were idle in the ``last`` planned batch (-1 if there is none) and have had no new

@@ -297,6 +297,7 @@ class LaneRunner:
         self._attempt.reporter.wake()
         self._queries.end_analysis()
         if self.life.state.phase is Phase.ENDED:
+            self._monitor.positions.finish()
             self._attempt.inputs.tell(parsed(self.report.progress.positions))  # successors may already continue
 
     def _wrote(self) -> dict[str, int]:

@@ -163,8 +163,8 @@ def lanes(store: Store, job: str) -> list[Lane]:
 
 
 def ended(store: Store, job: str) -> list[Lane]:
-    """The open lanes of a job that has stopped or failed, perhaps in the middle of a change. Whatever a lane lacks, it
-    gets from its own folder or from lanes that are open, too.
+    """The open lanes of a job that has stopped or failed, perhaps in the middle of a change or of the start of another
+    version. Whatever a lane lacks, it gets from its own folder or from lanes that are open, too.
 
     Raises:
         NotFoundError: there is no such job.
@@ -172,20 +172,21 @@ def ended(store: Store, job: str) -> list[Lane]:
             that has closed, and doesn't know where yet.
     """
     its = _at_rest(store, job, {DeploymentState.STOPPED, DeploymentState.FAILED}, "stopped or has failed can do this")
+    reset = f"restore the former stream; or, to start as a new job: anabranch reset {job}"
     if its.drain is not None:
-        raise ConflictError(
-            f"job {job!r} was draining, up to offsets of the former stream",
-            f"restore the former stream; or, to start as a new job: anabranch reset {job}",
-        )
+        raise ConflictError(f"job {job!r} was draining, up to offsets of the former stream", reset)
     known = store.lanes(job)
-    found = [lane for lane in open_lanes(known.values()) if lane.deployment == its.id]
+    found = open_lanes(known.values())
     for lane in found:
-        closed = [name for name in lane.predecessors if known[name].state is LaneState.CLOSED]
-        if lane.unfenced or (closed and not lane.start_is_known):
+        if lane.unfenced:
             raise ConflictError(
-                f"lane {lane.id} of job {job!r} doesn't know yet where it continues",
-                f"restore the former stream, and start the job; or, to start as a new job: anabranch reset {job}",
+                f"lane {lane.id} of job {job!r} may still be written by another process",
+                "start the job again, and stop it once that process is fenced",
             )
+        closed = any(known[name].state is LaneState.CLOSED for name in lane.predecessors if name in known)
+        undoes = lane.rewind is not None and lane.rewind.back
+        if (closed or undoes) and not lane.start_is_known:
+            raise ConflictError(f"lane {lane.id} of job {job!r} doesn't know yet where it continues", reset)
     return found
 
 

@@ -23,8 +23,9 @@ V = TypeVar("V")
 Client = TypeVar("Client")
 
 _STEP_SECONDS = 0.05
-_TRIES = (0.125, 0.25, 0.625)
-"""The shares of the patience for which clients wait for an answer, one after another."""
+_SHORTEST, _SLOWER = 0.125, 4.0
+"""The first client of a request waits for at least this share of the patience, and for this many times as long as the
+last answer took."""
 
 _inherited: list[Any] = []
 
@@ -128,6 +129,7 @@ class Cluster:
         self.settings = settings
         self.patience = patience
         self._admin = PerProcess(lambda: self.open(AdminClient))
+        self._first_wait = patience * _SHORTEST
 
     def __reduce__(self) -> tuple[type[Cluster], tuple[KafkaSettings, float]]:
         return Cluster, (self.settings, self.patience)
@@ -143,14 +145,19 @@ class Cluster:
         Raises:
             AnabranchError: the brokers don't answer, or they refuse the client. ``doing`` says what was attempted.
         """
-        for share in _TRIES:
-            client = self._admin.get()
+        waits = self._waits()
+        for number, seconds in enumerate(waits, 1):
+            client, asked = self._admin.get(), time.monotonic()
             try:
-                return client[0].list_topics(topic, timeout=self.patience * share).topics
+                found = client[0].list_topics(topic, timeout=seconds).topics
             except KafkaException as error:
-                if error.args[0].code() not in _NO_ANSWER or share == _TRIES[-1]:
+                if error.args[0].code() not in _NO_ANSWER or number == len(waits):
                     raise self.explained(error.args[0], doing) from None
                 self._admin.drop(client)
+                self._learn(2 * seconds)
+            else:
+                self._learn(_SLOWER * (time.monotonic() - asked))
+                return found
         raise AssertionError("the last try returns, or raises an error")
 
     def open(
@@ -188,29 +195,40 @@ class Cluster:
             AnabranchError: there was no answer in time, authentication failed, or the cluster can't be reached.
             ConfigError: as for :meth:`open`.
         """
-        deadline = time.monotonic() + self.patience
-        ends = [time.monotonic() + self.patience * sum(_TRIES[: n + 1]) for n in range(len(_TRIES))]
-        tries = iter(ends if repeatable else [deadline])
-        until = next(tries)
+        began = time.monotonic()
+        deadline = began + self.patience
+        waits = self._waits() if repeatable else [self.patience]
         while True:
             client = self._admin.get()
             admin, health = client
+            asked = time.monotonic()
             try:
-                answers = self._answers(admin, health, request(admin), until)
+                answers = self._answers(admin, health, request(admin), min(asked + waits[0], deadline))
             except _SilentError:
                 self._admin.drop(client)
-                following = next(tries, None)
-                if following is None:
+                self._learn(2 * waits[0])
+                if len(waits) == 1:
                     raise
-                until = following
+                waits = waits[1:]
                 continue
             except AnabranchError:
                 self._admin.drop(client)
                 raise
+            self._learn(_SLOWER * (time.monotonic() - asked))
             passing = [e for e in answers.values() if isinstance(e, KafkaError) and e.code() in _PASSING]
             if not passing or time.monotonic() > deadline:
                 return answers
             admin.poll(_STEP_SECONDS)
+
+    def _waits(self) -> list[float]:
+        """For how many seconds clients wait for an answer, one after another: in all, as long as the patience."""
+        first = self._first_wait
+        rest = self.patience - first
+        return [first] if rest < first else [first, rest / 3, 2 * rest / 3]
+
+    def _learn(self, seconds: float) -> None:
+        """Let the next request's first client wait so long, within limits: slow brokers need time."""
+        self._first_wait = min(max(seconds, self.patience * _SHORTEST), self.patience)
 
     def other(self, address: str) -> Cluster:
         """The same cluster, accessed through another broker's address."""

@@ -21,12 +21,6 @@ EVERY = 1.0
 log = logs.get_logger()
 
 _NAMES = ("sasl.username", "sasl.password")
-_lock = threading.Lock()
-_followed: weakref.WeakSet[Relogin] = weakref.WeakSet()
-_pid = 0
-"""The process that has a thread for ``_followed``. A forked process has no thread, and its parent's clients are of no
-use to it.
-"""
 
 
 class Relogin:
@@ -48,7 +42,7 @@ class Relogin:
         self._used = _credentials(properties)
         texts = [settings.sasl_username, settings.sasl_password, *map(settings.client.get, _NAMES)]
         if any("${file:" in (text or "") for text in texts):
-            _follow(self)
+            _followed.add(self)
 
     def renew(self) -> None:
         """Give the client the current credentials, if they have changed."""
@@ -66,23 +60,37 @@ def _credentials(properties: Mapping[str, Any]) -> tuple[str, str]:
     return user, password
 
 
-def _follow(one: Relogin) -> None:
-    global _pid, _followed
-    with _lock:
-        if _pid != os.getpid():
-            _pid, _followed = os.getpid(), weakref.WeakSet()
-            threading.Thread(target=_renew, name="anabranch-relogin", daemon=True).start()
-        _followed.add(one)
+class _Followed:
+    """The clients of this process whose credentials a thread keeps up to date. A forked process has no thread, and its
+    parent's clients are of no use to it, so it begins anew.
+    """
+
+    def __init__(self) -> None:
+        self.begin_anew()
+        os.register_at_fork(after_in_child=self.begin_anew)
+
+    def begin_anew(self) -> None:
+        self._lock = threading.Lock()
+        self._clients: weakref.WeakSet[Relogin] = weakref.WeakSet()
+        self._has_thread = False
+
+    def add(self, one: Relogin) -> None:
+        with self._lock:
+            self._clients.add(one)
+            if not self._has_thread:
+                self._has_thread = True
+                threading.Thread(target=self._renew, name="anabranch-relogin", daemon=True).start()
+
+    def _renew(self) -> None:
+        while True:
+            time.sleep(EVERY)
+            self._renew_all()
+
+    def _renew_all(self) -> None:
+        with self._lock:
+            several = [*self._clients]
+        for each in several:
+            each.renew()
 
 
-def _renew() -> None:
-    while True:
-        time.sleep(EVERY)
-        _renew_all()
-
-
-def _renew_all() -> None:
-    with _lock:
-        several = [*_followed]
-    for each in several:
-        each.renew()
+_followed = _Followed()

@@ -135,13 +135,23 @@ class Topics:
         if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise self.cluster.explained(error, f"making {stream}")
         if error is not None:
-            there = len(self.describe(stream).partitions)
+            there = len(self._soon(stream).partitions)
             if there != partitions:
                 raise ConflictError(
                     f"{stream} already exists, with {there} partitions instead of {partitions}",
                     f"choose another name, or look at it with `anabranch stream describe {stream}`",
                 )
         self._wait_everywhere(stream, partitions)
+
+    def _soon(self, stream: str) -> TopicDescription:
+        """A stream's topic, which has just been created: the asked broker may not know it yet."""
+
+        def late() -> AnabranchError:
+            return NotFoundError(
+                f"the topic of {stream} exists, but no broker of {self.cluster.shown} describes it", "try again"
+            )
+
+        return wait_until(lambda: self.find(stream), self.cluster.patience, late, _STEP_SECONDS)
 
     def expand(self, stream: str, partitions: int) -> None:
         """Raise a stream's partition count to a multiple of the current one, and wait until every broker knows the new

@@ -16,8 +16,7 @@ OTHER = SSP(system="kafka", stream="other", partition=0)
 
 
 def found(of: Lane, limit: int, anew: bool) -> Acceptance:
-    folder: Any = None
-    return Acceptance(of, folder, "flights", "id", anew, {0: 80}, {0: min(80, limit)}, {0: limit})
+    return Acceptance(of, None, [], "flights", "id", anew, {0: 80}, {0: min(80, limit)}, {0: limit})
 
 
 def of_two_halves(**fields: Any) -> Lane:

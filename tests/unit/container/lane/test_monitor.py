@@ -57,6 +57,7 @@ class Running:
         self.now += seconds
         query: Any = None
         self.monitor.take_progress(query)
+        self.monitor.positions.finish()
 
     def ended(self, after: int) -> list[CompletedBatch]:
         return [CompletedBatch(number, 10, 1.0, 0) for number in range(after + 1, self.batch + 1)]
@@ -86,13 +87,18 @@ def test_the_position_of_the_last_batch_is_told_though_the_lane_is_idle_afterwar
     assert running.told == [10, 20]
 
 
-def test_a_position_that_could_not_be_told_is_told_again(running: Running) -> None:
-    running.away = True
-    running.batch = 0
-    running.look(10)
-    running.look(10)
-    assert running.told == [10, 10]
+def test_a_position_that_could_not_be_told_is_told_again_but_less_and_less_often(running: Running) -> None:
+    running.away, running.batch = True, 0
+    for _ in range(600):
+        running.look(0.1)
+    assert 4 <= len(running.told) <= 7
     running.away = False
+    for _ in range(700):
+        running.look(0.1)
+    assert set(running.told) == {10}
+    told = len(running.told)
     running.look(10)
-    running.look(10)
-    assert running.told == [10, 10, 10], "once it is known, it isn't told again"
+    assert len(running.told) == told, "once it is known, it isn't told again"
+    running.batch = 1
+    running.look(0.1)
+    assert running.told[-1] == 20
