@@ -25,7 +25,9 @@ Client = TypeVar("Client")
 _STEP_SECONDS = 0.05
 _SHORTEST, _SLOWER = 0.125, 4.0
 """The first client of a request waits for at least this share of the patience, and for this many times as long as the
-last answer took."""
+last answer took. After that, another client makes the request, too."""
+_CLIENTS = 3
+"""How many clients make a request."""
 
 _inherited: list[Any] = []
 
@@ -59,10 +61,6 @@ _PASSING = {
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.REPLICA_NOT_AVAILABLE,
 }
-
-
-class _SilentError(AnabranchError):
-    """The cluster didn't answer."""
 
 
 class Health:
@@ -145,18 +143,17 @@ class Cluster:
         Raises:
             AnabranchError: the brokers don't answer, or they refuse the client. ``doing`` says what was attempted.
         """
-        waits = self._waits()
-        for number, seconds in enumerate(waits, 1):
+        soon = self._first_wait
+        for seconds in (soon, self.patience):
             client, asked = self._admin.get(), time.monotonic()
             try:
                 found = client[0].list_topics(topic, timeout=seconds).topics
             except KafkaException as error:
-                if error.args[0].code() not in _NO_ANSWER or number == len(waits):
+                if error.args[0].code() not in _NO_ANSWER or seconds == self.patience:
                     raise self.explained(error.args[0], doing) from None
                 self._admin.drop(client)
-                self._learn(2 * seconds)
             else:
-                self._learn(_SLOWER * (time.monotonic() - asked))
+                self._learn(time.monotonic() - asked)
                 return found
         raise AssertionError("the last try returns, or raises an error")
 
@@ -185,7 +182,7 @@ class Cluster:
         errors, such as a partition without a leader, the request is repeated for at most ``patience`` seconds.
 
         A client that was connected to a broker that has died can wait for this broker although others answer. So if
-        there is no answer soon, the request is repeated with a new client.
+        there is no answer soon, a new client makes the request, too, and the first answer counts.
 
         Args:
             request: makes the request with the given client, and returns a future for each item.
@@ -195,40 +192,54 @@ class Cluster:
             AnabranchError: there was no answer in time, authentication failed, or the cluster can't be reached.
             ConfigError: as for :meth:`open`.
         """
-        began = time.monotonic()
-        deadline = began + self.patience
-        waits = self._waits() if repeatable else [self.patience]
+        deadline = time.monotonic() + self.patience
         while True:
-            client = self._admin.get()
-            admin, health = client
-            asked = time.monotonic()
-            try:
-                answers = self._answers(admin, health, request(admin), min(asked + waits[0], deadline))
-            except _SilentError:
-                self._admin.drop(client)
-                self._learn(2 * waits[0])
-                if len(waits) == 1:
-                    raise
-                waits = waits[1:]
-                continue
-            except AnabranchError:
-                self._admin.drop(client)
-                raise
-            self._learn(_SLOWER * (time.monotonic() - asked))
+            answers = self._first_answers(request, deadline, _CLIENTS if repeatable else 1)
             passing = [e for e in answers.values() if isinstance(e, KafkaError) and e.code() in _PASSING]
             if not passing or time.monotonic() > deadline:
                 return answers
-            admin.poll(_STEP_SECONDS)
+            self.admin.poll(_STEP_SECONDS)
 
-    def _waits(self) -> list[float]:
-        """For how many seconds clients wait for an answer, one after another: in all, as long as the patience."""
-        first = self._first_wait
-        rest = self.patience - first
-        return [first] if rest < first else [first, rest / 3, 2 * rest / 3]
+    def _first_answers(
+        self, request: Callable[[AdminClient], Mapping[K, Future[V]]], deadline: float, most: int
+    ) -> dict[K, V | KafkaError]:
+        """The answers to a request that at most ``most`` clients make, one after another: those of the first client
+        that gets all of its answers. Raises as :meth:`ask` does.
+        """
+        asked, began = [_Asked(self._admin.get(), request)], time.monotonic()
+        following = began + self._first_wait
+        number = 1
+        while True:
+            for each in asked:
+                try:
+                    answers = each.answers()
+                    self.check(each.client[1], float("inf"))
+                except AnabranchError:
+                    self._admin.drop(each.client)
+                    raise
+                if answers is not None and not each.is_cut_off(answers):
+                    self._learn(time.monotonic() - each.began)
+                    return answers
+            asked = [each for each in asked if not each.is_over]
+            now = time.monotonic()
+            if (now > following or not asked) and number < most and now <= deadline:
+                self._admin.drop(self._admin.get())
+                asked.append(_Asked(self._admin.get(), request))
+                number, following = number + 1, now + 2 * self._first_wait
+            elif now > deadline or not asked:
+                client = self._admin.get()
+                self._admin.drop(client)
+                raise self.silent(client[1])
+            _wait(asked[-1].pending())
+
+    @property
+    def admin(self) -> AdminClient:
+        """This process's admin client."""
+        return self._admin.get()[0]
 
     def _learn(self, seconds: float) -> None:
-        """Let the next request's first client wait so long, within limits: slow brokers need time."""
-        self._first_wait = min(max(seconds, self.patience * _SHORTEST), self.patience)
+        """Let the next request's first client wait for a multiple of the time that an answer took."""
+        self._first_wait = min(max(_SLOWER * seconds, self.patience * _SHORTEST), self.patience)
 
     def other(self, address: str) -> Cluster:
         """The same cluster, accessed through another broker's address."""
@@ -250,7 +261,7 @@ class Cluster:
 
     def silent(self, health: Health) -> AnabranchError:
         last = f": {self._told(health.last)}" if health.last else ""
-        return _SilentError(
+        return AnabranchError(
             f"the Kafka cluster {self.shown} didn't answer for {self.patience:g} s{last}",
             "check that it runs, that this machine reaches it, and [systems.kafka] bootstrap_servers and "
             "security_protocol",
@@ -294,33 +305,52 @@ class Cluster:
             "see the log of the broker; if the problem is temporary, try again",
         )
 
-    def _answers(
-        self, admin: AdminClient, health: Health, futures: Mapping[K, Future[V]], deadline: float
-    ) -> dict[K, V | KafkaError]:
-        answers: dict[K, V | KafkaError] = {}
-        for key, future in futures.items():
-            while not future.done():
-                admin.poll(0)
-                self.check(health, deadline)
-                _wait(future)
-            error = future.exception()
-            if error is None:
-                answers[key] = future.result()
-            elif isinstance(error, KafkaException):
-                admin.poll(0)
-                self.check(health, float("inf"))
-                found: KafkaError = error.args[0]
-                if found.code() in _NO_ANSWER:
-                    raise self.silent(health)
-                answers[key] = found
-            else:
-                raise error
-        return answers
-
     def _told(self, text: str) -> str:
         for secret in clients.secrets(self.settings):
             text = text.replace(secret, "…")
         return text
+
+
+class _Asked(Generic[K, V]):
+    """A request that a client has made.
+
+    Attributes:
+        is_over: whether all answers have come.
+    """
+
+    def __init__(
+        self, client: tuple[AdminClient, Health], request: Callable[[AdminClient], Mapping[K, Future[V]]]
+    ) -> None:
+        self.client = client
+        self.began = time.monotonic()
+        self.is_over = False
+        self._futures = request(client[0])
+
+    def answers(self) -> dict[K, V | KafkaError] | None:
+        """The answers by item, or errors instead; None if some are missing."""
+        self.client[0].poll(0)
+        if not all(future.done() for future in self._futures.values()):
+            return None
+        self.is_over = True
+        answers: dict[K, V | KafkaError] = {}
+        for key, future in self._futures.items():
+            error = future.exception()
+            if error is None:
+                answers[key] = future.result()
+            elif isinstance(error, KafkaException):
+                answers[key] = error.args[0]
+            else:
+                raise error
+        return answers
+
+    def is_cut_off(self, answers: Mapping[K, V | KafkaError]) -> bool:
+        """Whether the client gave up some items because it got no answer."""
+        return any(isinstance(each, KafkaError) and each.code() in _NO_ANSWER for each in answers.values())
+
+    def pending(self) -> Future[V]:
+        """An answer that hasn't come yet, or the last one."""
+        futures = [*self._futures.values()]
+        return next((each for each in futures if not each.done()), futures[-1])
 
 
 def _wait(future: Future[Any]) -> None:

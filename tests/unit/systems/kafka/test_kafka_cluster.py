@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import Future
 from typing import Any
@@ -32,7 +33,9 @@ class Admin:
     def request(self) -> dict[str, Future[str]]:
         self.asked += 1
         future: Future[str] = Future()
-        if isinstance(self.answer, KafkaError):
+        if isinstance(self.answer, float):
+            threading.Timer(self.answer, future.set_result, ["late"]).start()
+        elif isinstance(self.answer, KafkaError):
             future.set_exception(KafkaException(self.answer))
         elif self.answer is not None:
             future.set_result(self.answer)
@@ -70,7 +73,7 @@ def test_brokers_that_never_answer_are_given_up_once_the_patience_is_over(cluste
     with pytest.raises(AnabranchError, match="didn't answer for 1 s"):
         asked(cluster)
     assert time.monotonic() - begun >= 1.0
-    assert Admin.made == 3
+    assert Admin.made == 3  # one after another
 
 
 def test_what_must_not_be_done_twice_is_asked_once(cluster: Cluster) -> None:
@@ -78,3 +81,16 @@ def test_what_must_not_be_done_twice_is_asked_once(cluster: Cluster) -> None:
     with pytest.raises(AnabranchError, match="didn't answer for 1 s"):
         asked(cluster, repeatable=False)
     assert Admin.made == 1
+
+
+def test_a_slow_answer_counts_though_other_clients_have_asked_meanwhile(cluster: Cluster) -> None:
+    Admin.answers = [0.9, None]
+    assert asked(cluster) == {"it": "late"}
+
+
+def test_where_answers_are_slow_the_next_request_waits_for_its_answer(cluster: Cluster) -> None:
+    Admin.answers = [0.3]
+    assert asked(cluster) == {"it": "late"}
+    made = Admin.made
+    assert asked(cluster) == {"it": "late"}
+    assert Admin.made == made
