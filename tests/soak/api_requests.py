@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import requests
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -43,38 +44,49 @@ class Sent:
         return self.statuses.total()
 
 
-def sent(role: str, each: int, number: int = 0) -> Sent:
-    """Send so many requests of each operation, and as many that are wrong on purpose.
+def sent(each: int, number: int = 0) -> list[Sent]:
+    """Send so many requests of each operation, and as many that are wrong on purpose: each request in each role, to a
+    coordinator of its own.
 
     Raises:
-        AssertionError: one broke the coordinator, or was let through; names it.
+        AssertionError: one broke a coordinator, or was let through; names it.
     """
     import schemathesis  # takes seconds, and soak's other scenarios do without it
     from schemathesis.generation import GenerationMode
 
-    found = Sent(role)
-    with _serving() as (coordinator, url), capture_logs():
-        before = _state(coordinator)
+    with contextlib.ExitStack() as stack, capture_logs():
+        asked = [_Role(Sent(role), *stack.enter_context(_serving())) for role in TOKENS]
         schema = schemathesis.openapi.from_dict(described(OPERATIONS, "0"))
         for result in schema.get_all_operations():
             operation = result.ok()
             for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
                 with contextlib.suppress(_Nothing):
-                    _sent(operation, mode, role, url, each, number, found)
-        if role != "operate":
-            assert _state(coordinator) == before, f"{role}: something was changed"
-        assert coordinator.jobs(), "it can still be asked"
-    return found
+                    _sent(operation, mode, asked, each, number)
+        for role in asked:
+            if role.found.role != "operate":
+                assert _state(role.coordinator) == role.before, f"{role.found.role}: something was changed"
+            assert role.coordinator.jobs(), "it can still be asked"
+    return [role.found for role in asked]
+
+
+class _Role:
+    """Who asks which coordinator, and how that was answered."""
+
+    def __init__(self, found: Sent, coordinator: Coordinator, url: str) -> None:
+        self.found = found
+        self.coordinator = coordinator
+        self.url = url
+        self.before = _state(coordinator)
+        self.session = requests.Session()
 
 
 class _Nothing(Exception):
     """An operation without parameters can't be asked for wrongly."""
 
 
-def _sent(operation: Any, mode: Any, role: str, url: str, each: int, number: int, found: Sent) -> None:
+def _sent(operation: Any, mode: Any, asked: list[_Role], each: int, number: int) -> None:
     names = {name: st.sampled_from(values) for name, values in _NAMES.items() if f"{{{name}}}" in operation.path}
     known = st.one_of(st.none(), st.fixed_dictionaries(names)) if names else st.none()
-    token = TOKENS[role]
 
     @seed(number)
     @settings(
@@ -90,17 +102,8 @@ def _sent(operation: Any, mode: Any, role: str, url: str, each: int, number: int
         ended_if_interrupted()
         if path:
             case.path_parameters = {**(case.path_parameters or {}), **path}
-        case.headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        answer = case.call(base_url=url, timeout=60)
-        found.statuses[answer.status_code] += 1
-        what = (
-            f"{role}: {case.method} {case.path} {case.path_parameters} {case.query}: {answer.status_code} {answer.text}"
-        )
-        assert answer.status_code < 500, what
-        if role == "nobody" and operation.path != "/healthz":
-            assert answer.status_code in {400, 401, 404, 405}, what  # 400: no HTTP, says the server
-        elif role == "read" and operation.method.upper() != "GET":
-            assert answer.status_code in {400, 403, 404, 405}, what
+        for role in asked:
+            _ask(case, operation, role)
 
     try:
         ask()
@@ -110,11 +113,23 @@ def _sent(operation: Any, mode: Any, role: str, url: str, each: int, number: int
         raise
 
 
+def _ask(case: Any, operation: Any, role: _Role) -> None:
+    who, token = role.found.role, TOKENS[role.found.role]
+    case.headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    answer = case.call(base_url=role.url, timeout=60, session=role.session)
+    role.found.statuses[answer.status_code] += 1
+    what = f"{who}: {case.method} {case.path} {case.path_parameters} {case.query}: {answer.status_code} {answer.text}"
+    assert answer.status_code < 500, what
+    if who == "nobody" and operation.path != "/healthz":
+        assert answer.status_code in {400, 401, 404, 405}, what  # 400: no HTTP, says the server
+    elif who == "read" and operation.method.upper() != "GET":
+        assert answer.status_code in {400, 403, 404, 405}, what
+
+
 def sent_by_all(seed_: int, workspace: Workspace) -> str:
     """100,000 requests: a scenario of soak."""
     each = 100_000 // (len(OPERATIONS) * len(TOKENS) * 2) + 1
-    total = [sent(role, each, seed_) for role in TOKENS]
-    return "; ".join(f"{one.role}: {one.count:,} {dict(sorted(one.statuses.items()))}" for one in total)
+    return "; ".join(f"{one.role}: {one.count:,} {dict(sorted(one.statuses.items()))}" for one in sent(each, seed_))
 
 
 @contextlib.contextmanager
@@ -148,11 +163,12 @@ def main() -> None:
     asked = words.parse_args()
     begun, statuses = time.monotonic(), {role: Counter[int]() for role in TOKENS}
     for number in itertools.count(asked.first):
-        for role, counts in statuses.items():
-            counts.update(sent(role, asked.each, number).statuses)
+        for one in sent(asked.each, number):
+            counts = statuses[one.role]
+            counts.update(one.statuses)
             seconds = time.monotonic() - begun
             found = f"{counts.total():,} {dict(sorted(counts.items()))}"
-            print(f"{role}: {found}, up to seed {number}, after {seconds:.0f} s", flush=True)
+            print(f"{one.role}: {found}, up to seed {number}, after {seconds:.0f} s", flush=True)
         if time.monotonic() >= begun + asked.seconds:
             return
 
