@@ -114,7 +114,7 @@ def windows(seed: int, workspace: Workspace, moves: Sequence[int] | None = None)
 def _refused(ticking: Ticking, process: Process) -> None:
     """Kafka takes no record that is over an hour ahead of its own clock: the job waits until the clock is right."""
     ticking.put()
-    waits = "waits for timestamps that Kafka accepts"
+    waits = "been waiting for timestamps that Kafka accepts"
     process.until("a wait", lambda: waits in ticking.workspace.call("status", ticking.workspace.job).stdout)
     ticking.clock.set(0)
     ticking.await_all(process)

@@ -35,7 +35,8 @@ def disk_full(seed: int, workspace: Workspace, seconds: float = FULL_SECONDS) ->
         if place:
             disk.fill()
             workspace.put(several[COUNT // 2 :])
-            process.until("a wait", lambda: "waits for room on a disk" in workspace.call("status", "delays").stdout)
+            waits = "been waiting for room on a disk"
+            process.until("a wait", lambda: waits in workspace.call("status", "delays").stdout)
         else:
             workspace.put(several[COUNT // 2 :])
             disk.fill()
