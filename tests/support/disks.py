@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 from collections.abc import Iterator
@@ -26,9 +27,15 @@ class Disk:
         return state.f_bavail * state.f_frsize
 
     def fill(self, leave: int = 0) -> None:
-        """Until there are so many bytes left."""
+        """Until there are so many bytes left, though others may be writing meanwhile."""
         with open(self.path / _BALLAST, "wb") as file:
-            os.posix_fallocate(file.fileno(), 0, self.free - leave)
+            while (size := self.free - leave) > 0:
+                try:
+                    os.posix_fallocate(file.fileno(), 0, size)
+                    return
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
 
     def make_room(self) -> None:
         (self.path / _BALLAST).unlink()
