@@ -81,6 +81,8 @@ def _accepted(
         read = ((ssp.system, ssp.stream) for lane in lanes for ssp in (*lane.ssps, *lane.broadcast))
         system = systems.named(next(system for system, name in read if name == stream))
 
+        now = acceptance.StreamNow.of(system, stream)
+
         def folder(lane: str, epoch: int) -> Folder:
             return Folder(spark, f"{its.storage.root}/{lanes[0].job}/{lane}/{epoch}", systems.streams_by_topic)
 
@@ -89,8 +91,7 @@ def _accepted(
                 folder(lane.id, lane.folder_epoch) if lane.folder_epoch else None,
                 [folder(*each) for each in lane.inherits.items()],
                 lane,
-                stream,
-                system,
+                now,
             )
             for lane in lanes
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
@@ -75,14 +76,14 @@ class BlockedInputs:
     def _blocked(self, positions: Mapping[str, int]) -> dict[SSP, int]:
         """For each input that the lane has read to its end, though there are records of open transactions behind it:
         the end."""
+        by_stream: dict[tuple[str, str], list[SSP]] = defaultdict(list)
+        for ssp in self._ssps:
+            by_stream[ssp.system, ssp.stream].append(ssp)
         found = {}
-        for name, stream in sorted({(ssp.system, ssp.stream) for ssp in self._ssps}):
+        for (name, stream), ssps in by_stream.items():
             system = self._systems.named(name)
-            mine = [ssp.partition for ssp in self._ssps if (ssp.system, ssp.stream) == (name, stream)]
-            last, ends = system.high_watermarks(stream), system.ends(stream, mine)
-            for ssp in self._ssps:
-                if (ssp.system, ssp.stream) != (name, stream):
-                    continue
+            last, ends = system.high_watermarks(stream), system.ends(stream, [ssp.partition for ssp in ssps])
+            for ssp in ssps:
                 end = ends.get(ssp.partition, 0)
                 if positions.get(str(ssp), -1) >= end and last.get(ssp.partition, 0) > end:
                     found[ssp] = end

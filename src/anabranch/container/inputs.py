@@ -83,11 +83,12 @@ class Inputs:
             StateError: as for :meth:`check`.
         """
         # Start offsets in another stream must be noted neither for this one, nor with the id of this one.
+        ids = self.ids()
         if not folder.stream_ids():
             for former in folder.of_others(self._lane.inherits):
-                self._check_ids(former)
-        folder.note_streams(self.ids())
-        self._check_ids(folder)
+                self._check_ids(former, ids)
+        folder.note_streams(ids)
+        self._check_ids(folder, ids)
         read = folder.positions()
         for name, stream in self.streams:
             readers = self._systems.named(name).readers()
@@ -113,16 +114,16 @@ class Inputs:
             StateError: a stream was deleted and created again, a partition ends before the lane's position, or records
                 that have yet to be read are gone. (If ``on_data_loss`` isn't "fail", the last only causes a warning.)
         """
-        self._check_ids(folder)
+        self._check_ids(folder, self.ids())
         read = folder.positions()
         for name, stream in self.streams:
             self._check_positions(name, stream, read.get(stream, {}))
 
-    def _check_ids(self, folder: Folder) -> None:
-        known = folder.stream_ids() if folder.exists() else {}
+    def _check_ids(self, folder: Folder, ids: Mapping[str, str]) -> None:
+        """Compare the streams' current ids with those in a folder, which needn't exist."""
+        known = folder.stream_ids()
         for name, stream in self.streams:
-            now = self._systems.named(name).id(stream)
-            if now != known.get(stream, now):
+            if ids[stream] != known.get(stream, ids[stream]):
                 raise StateError(
                     f"stream {name}/{stream} isn't the one that lane {self._lane.id} has read so far (it was deleted "
                     "and created again)",

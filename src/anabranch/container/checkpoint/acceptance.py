@@ -16,7 +16,23 @@ from anabranch.model.ssp import SSP
 from anabranch.planning.ownership import positions
 from anabranch.systems.contract import System
 
-__all__ = ["Acceptance", "continued", "look", "rewrite"]
+__all__ = ["Acceptance", "StreamNow", "continued", "look", "rewrite"]
+
+
+@dataclass(frozen=True)
+class StreamNow:
+    """A stream as it is now: its system and name, its id, and the oldest offset and the end of each partition."""
+
+    system: str
+    name: str
+    id: str
+    starts: Mapping[int, int]
+    ends: Mapping[int, int]
+
+    @classmethod
+    def of(cls, system: System, name: str) -> StreamNow:
+        """Raises NotFoundError if there is no such stream."""
+        return cls(system.name, name, system.id(name), system.starts(name), system.ends(name))
 
 
 @dataclass(frozen=True)
@@ -44,7 +60,7 @@ class Acceptance:
     limits: Mapping[int, int]
 
 
-def look(folder: Folder | None, former: Sequence[Folder], lane: Lane, stream: str, system: System) -> Acceptance | None:
+def look(folder: Folder | None, former: Sequence[Folder], lane: Lane, now: StreamNow) -> Acceptance | None:
     """Compare a lane with a stream. Returns None if the lane can continue with the stream as it is, or doesn't read it.
 
     Before this, the lane's folder is locked for this process, and leftovers are removed. Both are skipped if the lane
@@ -57,9 +73,9 @@ def look(folder: Folder | None, former: Sequence[Folder], lane: Lane, stream: st
     Raises:
         ConflictError: another process has the folder; the stream has fewer partitions than the lane reads; or the lane
             has state, but not its own folder yet.
-        NotFoundError: there is no such stream.
         StateError: the folder is gone.
     """
+    stream = now.name
     if folder is not None:
         if not folder.exists():
             raise StateError(f"the folder of lane {lane.id} is gone: {folder.uri}", "restore the storage root")
@@ -70,18 +86,17 @@ def look(folder: Folder | None, former: Sequence[Folder], lane: Lane, stream: st
     known, read = _known_id(folder, former, stream), _read(lane, stream)
     if (known is None and not read) or (folder is None and not lane.starting):
         return None
-    id, ends, starts = system.id(stream), system.ends(stream), system.starts(stream)
-    anew = known not in (None, id)
-    lost = sorted(ssp.partition for ssp in read if ssp.partition not in ends)
+    anew = known not in (None, now.id)
+    lost = sorted(ssp.partition for ssp in read if ssp.partition not in now.ends)
     if lost:
         raise ConflictError(
-            f"{system.name}/{stream} has {len(ends)} partition(s), and lane {lane.id} reads partition {lost[-1]}",
+            f"{now.system}/{stream} has {len(now.ends)} partition(s), and lane {lane.id} reads partition {lost[-1]}",
             f"create the stream with at least {lost[-1] + 1} partitions",
         )
     at = _positions(folder, lane, stream)
-    limits = {ssp.partition: (starts if anew else ends)[ssp.partition] for ssp in read}
+    limits = {ssp.partition: (now.starts if anew else now.ends)[ssp.partition] for ssp in read}
     to = {partition: limits[partition] if anew else min(offset, limits[partition]) for partition, offset in at.items()}
-    found = Acceptance(lane, folder, former, stream, id, anew, at, to, limits)
+    found = Acceptance(lane, folder, former, stream, now.id, anew, at, to, limits)
     if not (anew or to != at or _plans_beyond(folder, stream, limits) or continued(lane, found) != lane):
         return None
     if folder is None and lane.stateful:

@@ -37,7 +37,6 @@ class Upkeep:
         self._standstill = standstill
         self._blocked: BlockedInputs | None = None
         self._about_keys: tuple[str, ...] = ()
-        self._about_transactions: tuple[str, ...] = ()
         self._refreshed = self._checked = self._sampled = monotonic()
         self.stand_by()
 
@@ -89,10 +88,9 @@ class Upkeep:
             foreign = [ssp for ssp in attempt.inputs.ssps if ssp.stream not in query.plan.own]
             find = partial(java.java_class, attempt.lane_folders.spark)
             self._blocked = BlockedInputs(attempt.lane.id, attempt.lane_folders.systems, foreign, find)
-        if self._about_transactions != self._blocked.warnings:
-            self._about_transactions = self._blocked.warnings
-            self._warn()
+        self._warn()
         self._blocked.look(attempt.reporter.current.progress.positions, monotonic())
 
     def _warn(self) -> None:
-        self._attempt.reporter.update(warnings=(*self._about_keys, *self._about_transactions))
+        about_transactions = () if self._blocked is None else self._blocked.warnings
+        self._attempt.reporter.update(warnings=(*self._about_keys, *about_transactions))

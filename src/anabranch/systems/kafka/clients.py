@@ -11,7 +11,7 @@ from anabranch.config.addresses import host_and_port
 from anabranch.config.secrets import has_reference, resolved
 from anabranch.errors import ConfigError
 
-__all__ = ["first_server", "java", "librdkafka", "secrets", "shown"]
+__all__ = ["credentials", "first_server", "java", "librdkafka", "secrets", "shown"]
 
 _MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -20,6 +20,7 @@ _MODULES = {
 }
 _PKCS1 = "RSA PRIVATE KEY", "EC PRIVATE KEY", "DSA PRIVATE KEY"
 _SECRET_WORDS = "password", "secret", "token", "pem", "jaas", "key"
+_CREDENTIALS = {"sasl_username": "sasl.username", "sasl_password": "sasl.password"}
 _SASL_BY_HAND = {"sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config", "sasl.username"}
 
 _RECONNECTS_WITHIN_MS = 1000
@@ -51,8 +52,18 @@ def librdkafka(settings: KafkaSettings) -> dict[str, Any]:
         **_texts(settings, {"ssl_key_password": "ssl.key.password"}),
     }
     if "sasl.mechanism" in properties:
-        properties |= _texts(settings, {"sasl_username": "sasl.username", "sasl_password": "sasl.password"})
+        properties |= _texts(settings, _CREDENTIALS)
     return {**properties, **_extra("client", settings.client), "logger": _Demoted()}
+
+
+def credentials(settings: KafkaSettings) -> tuple[str, str]:
+    """The user and the password with which confluent-kafka's clients log in now; '' for what isn't set. Raises
+    ConfigError if a reference can't be resolved.
+    """
+    own = {name: text for name, text in settings.client.items() if name in _CREDENTIALS.values()}
+    found = {**_texts(settings, _CREDENTIALS), **_extra("client", own)}
+    user, password = (found.get(name, "") for name in _CREDENTIALS.values())
+    return user, password
 
 
 def java(settings: KafkaSettings) -> dict[str, str]:

@@ -217,7 +217,7 @@ class Cluster:
                 except AnabranchError:
                     self._admin.drop(each.client)
                     raise
-                if answers is not None and not each.is_cut_off(answers):
+                if answers is not None and not _is_unanswered(answers):
                     self._learn(time.monotonic() - each.began)
                     return answers
             asked = [each for each in asked if not each.is_over]
@@ -343,14 +343,15 @@ class _Asked(Generic[K, V]):
                 raise error
         return answers
 
-    def is_cut_off(self, answers: Mapping[K, V | KafkaError]) -> bool:
-        """Whether the client gave up some items because it got no answer."""
-        return any(isinstance(each, KafkaError) and each.code() in _NO_ANSWER for each in answers.values())
-
     def pending(self) -> Future[V]:
         """An answer that hasn't come yet, or the last one."""
         futures = [*self._futures.values()]
         return next((each for each in futures if not each.done()), futures[-1])
+
+
+def _is_unanswered(answers: Mapping[Any, Any]) -> bool:
+    """Whether a client gave up some items because it got no answer."""
+    return any(isinstance(each, KafkaError) and each.code() in _NO_ANSWER for each in answers.values())
 
 
 def _wait(future: Future[Any]) -> None:

@@ -39,7 +39,7 @@ class Relogin:
     def __init__(self, settings: KafkaSettings, client: Any, properties: Mapping[str, Any]) -> None:
         self._settings = settings
         self._client = client
-        self._used = _credentials(properties)
+        self._used = tuple(str(properties.get(name, "")) for name in _NAMES)
         texts = [settings.sasl_username, settings.sasl_password, *map(settings.client.get, _NAMES)]
         if any("${file:" in (text or "") for text in texts):
             _followed.add(self)
@@ -47,17 +47,12 @@ class Relogin:
     def renew(self) -> None:
         """Give the client the current credentials, if they have changed."""
         try:
-            current = _credentials(clients.librdkafka(self._settings))
+            current = clients.credentials(self._settings)
             if current != self._used:
                 self._client.set_sasl_credentials(*current)
                 self._used = current
         except Exception as error:  # the file is just being replaced, or the client was closed: the others go on
             log.debug("a client couldn't get changed credentials", error=str(error))
-
-
-def _credentials(properties: Mapping[str, Any]) -> tuple[str, str]:
-    user, password = (str(properties.get(name, "")) for name in _NAMES)
-    return user, password
 
 
 class _Followed:
