@@ -145,14 +145,19 @@ class _Story:
         return process
 
     def until_read(self, process: Process) -> float:
-        """The seconds until all that was put is read."""
+        """The seconds until both stages that read the input are at its end, whose offsets needn't count records."""
         begun = time.monotonic()
-
-        def read() -> bool:
-            return min(self.workspace.read("0-"), self.workspace.read("1-")) >= self.put
-
-        process.until("all to be read", read)
+        end = sum(self.workspace.system.ends(INPUT).values())
+        process.until("all to be read", lambda: min(self.workspace.read("0-"), self.workspace.read("1-")) >= end)
         return time.monotonic() - begun
+
+    def to_the_end(self, process: Process) -> float:
+        """Put what is left; the job reads it, stops, and all is there once. The seconds that reading took."""
+        self.feed(1.0)
+        took = self.until_read(process)
+        self.stop(process)
+        self.check()
+        return took
 
     def until_goes_on(self, process: Process) -> float:
         """The seconds until another batch is committed, which must be few."""
@@ -225,10 +230,7 @@ def _rights(story: _Story) -> str:
     any_of = AclBindingFilter(*place, AclOperation.ANY, AclPermissionType.ANY)
     story.admin.delete_acls([any_of])[any_of].result(60)
     took = story.until_goes_on(process)
-    story.feed(1.0)
-    story.until_read(process)
-    story.stop(process)
-    story.check()
+    story.to_the_end(process)
     return f"no rights for {kind.name} {name}: {line.strip()[:200]}; it went on after {took:.0f} s"
 
 
@@ -243,10 +245,7 @@ def _password(story: _Story) -> str:
     line = story.until_said(process, "credentials that Kafka accepts")
     (story.workspace.folder / "password").write_text("second")
     took = story.until_goes_on(process)
-    story.feed(1.0)
-    story.until_read(process)
-    story.stop(process)
-    story.check()
+    story.to_the_end(process)
     return f"{line.strip()[:200]}; it went on {took:.0f} s after the file had the new password"
 
 
@@ -260,10 +259,7 @@ def _quota(story: _Story) -> str:
     assert not process.ended, process.stderr
     read = story.workspace.read("0-")
     _set_quota(story, delete="producer_byte_rate,consumer_byte_rate")
-    story.feed(1.0)
-    took = story.until_read(process)
-    story.stop(process)
-    story.check()
+    took = story.to_the_end(process)
     assert took <= GOES_ON_WITHIN * 2, f"{COUNT - read} records took {took:.0f} s without a quota"
     return f"{read} of {int(COUNT * 0.6)} records read with a quota; the others within {took:.0f} s without"
 
@@ -309,8 +305,7 @@ def _forgotten(story: _Story) -> str:
     story.stop(process)
     time.sleep(3 * FORGOTTEN_AFTER)
     story.feed(1.0)
-    process = story.start()
-    story.stop(process)
+    story.stop(story.start())
     story.check()
     return f"records that came after {3 * FORGOTTEN_AFTER:.0f} s were read within {idle:.1f} s"
 
@@ -358,17 +353,8 @@ def _open_transaction(story: _Story) -> str:
     line = story.until_said(process, f"{INPUT}/0", "etl-7")
     other.abort_transaction(60)
     took = story.until_goes_on(process)
-    story.feed(1.0)
-    process.until("all to be read", lambda: _is_read(story))
-    story.stop(process)
-    story.check()
+    story.to_the_end(process)
     return f"{line.strip()[:400]}; it went on after {took:.1f} s"
-
-
-def _is_read(story: _Story) -> bool:
-    """Whether the first stage is at the end of its input, whose offsets don't count records."""
-    sent = sum(story.workspace.system.ends(INPUT).values())
-    return min(story.workspace.read("0-"), story.workspace.read("1-")) >= sent
 
 
 def _positions(story: _Story) -> str:
@@ -414,10 +400,7 @@ def _away(story: _Story) -> str:
         story.cluster.start_again(each)
     story.feed(0.3)
     took = story.until_goes_on(process)
-    story.feed(1.0)
-    story.until_read(process)
-    story.stop(process)
-    story.check()
+    story.to_the_end(process)
     return f"{line.strip()[:200]}; it went on after {took:.0f} s"
 
 
@@ -445,11 +428,8 @@ def _unclean(story: _Story) -> str:
     assert f"{INPUT}/0" in error, error
     told = _accept(story)
     story.feed(1.0)
-    process = story.workspace.start("run", f"{JOB}.py")
-    process.until("all to be read", lambda: _is_read(story))
-    story.stop(process)
-    story.workspace.finish()
-    story.workspace.check_outputs(story.several)
+    story.stop(story.start())
+    story.check()
     return f"{lost} records lost: {error[:400]}; {told}; the brokers answered {answered:.1f} s after one was killed"
 
 
@@ -472,9 +452,7 @@ def _made_again(story: _Story) -> str:
     assert "anabranch accept" in error, error
     told = _accept(story)
     story.feed(1.0)
-    process = story.workspace.start("run", f"{JOB}.py")
-    process.until("all to be read", lambda: _is_read(story))
-    story.stop(process)
+    story.stop(story.start())
     story.check()
     return f"{error[:300]}; {told}"
 
