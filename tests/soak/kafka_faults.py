@@ -40,6 +40,7 @@ from anabranch.errors import AnabranchError
 from anabranch.systems.kafka import clients, jars
 from anabranch.testing import broker
 from tests.acceptance.harness import INPUT, JOB, LATE, PARTITIONS, Flight, Process, Workspace, flights, records
+from tests.soak.with_functions import in_turn
 from tests.support import kafka_peers
 
 __all__ = ["faulty", "workspace_of"]
@@ -99,8 +100,8 @@ def faulty(seed: int, workspace: Workspace) -> str:
     """By seed, one of :data:`CASES` befalls a running job. It goes on by itself, or one text says what to do; at the
     end, all is there once.
     """
-    name = _name(seed)
-    return f"{name}: {CASES[name](_Story(seed, workspace))}"
+    name, functions = _name(seed), in_turn(seed, len(CASES), workspace)
+    return f"{name}{functions}: {CASES[name](_Story(seed, workspace))}"
 
 
 def _name(seed: int) -> str:

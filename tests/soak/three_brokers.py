@@ -14,6 +14,7 @@ from anabranch.systems.kafka import jars
 from anabranch.testing import broker
 from anabranch.testing.broker import Cluster
 from tests.acceptance.harness import Workspace, flights
+from tests.soak.with_functions import in_turn
 from tests.support import kafka_peers
 
 __all__ = ["disturbed", "workspace_of"]
@@ -42,6 +43,7 @@ def disturbed(seed: int, workspace: Workspace) -> str:
     assert workspace.cluster is not None
     dice, (name, disturbance) = random.Random(seed), list(DISTURBANCES.items())[seed % len(DISTURBANCES)]
     away = AWAY_SECONDS[seed // len(DISTURBANCES) % len(AWAY_SECONDS)]
+    functions = in_turn(seed, len(DISTURBANCES) * len(AWAY_SECONDS), workspace)
     several = flights(seed, COUNT, days=DAYS, keyless=0)
     piece = COUNT // BROKERS
     workspace.put(several[:SMALL])
@@ -66,7 +68,7 @@ def disturbed(seed: int, workspace: Workspace) -> str:
     assert "Traceback" not in process.stderr, process.stderr
     workspace.finish()  # windows that the last batches have ended come out, too
     workspace.check_outputs(several)
-    return f"{name}, each for {away:g} s: it went on {', '.join(f'{each:.0f}' for each in took)} s after each was back"
+    return f"{name}{functions}, each for {away:g} s: it went on {', '.join(f'{each:.0f}' for each in took)} s later"
 
 
 @contextmanager
