@@ -29,8 +29,8 @@ def text(kept: Retention | None) -> str:
     if kept.ms is not None:
         limits.append(f"records for {_duration(kept.ms)}")
     if kept.bytes is not None:
-        limits.append(f"{kept.bytes:,} bytes of each partition")
-    return ", and at most ".join(limits) or "all records"
+        limits.append(f"the newest {kept.bytes:,} bytes of each partition")
+    return ", and only ".join(limits) or "all records"
 
 
 def _ms(age: str) -> int:

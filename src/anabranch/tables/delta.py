@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch import crash_points
-from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
+from anabranch.errors import AnabranchError, ConfigError, ConflictError
 from anabranch.tables import files, marks, options
 from anabranch.tables.contract import Owner
 from anabranch.tables.files import FileRef, FileWriter, Folder, Rows
@@ -129,10 +129,7 @@ class DeltaFolder:
         try:
             return deltalake.DeltaTable(self._root)
         except exceptions.TableNotFoundError:
-            raise NotFoundError(
-                f"{self} doesn't exist",
-                "restore it; only a new job creates it. To start over, give the job another name",
-            ) from None
+            raise marks.missing(str(self)) from None
         except (exceptions.DeltaError, OSError) as error:
             raise AnabranchError(
                 f"{self} can't be read: {_line(error)}", "restore it, or see who may read it"

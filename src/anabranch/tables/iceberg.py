@@ -340,10 +340,7 @@ class IcebergTable:
         try:
             yield
         except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError):
-            raise NotFoundError(
-                f"{self} doesn't exist",
-                "restore it; only a new job creates it. To start over, give the job another name",
-            ) from None
+            raise marks.missing(str(self)) from None
         except (exceptions.RESTError, RequestException, SQLAlchemyError) as error:
             raise AnabranchError(
                 f"{self}: its catalog doesn't answer as it should: {_line(error)}",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.errors import FencedError, StateError
+from anabranch.errors import FencedError, NotFoundError, StateError
 from anabranch.tables.contract import Owner
 
-__all__ = ["NOTHING", "Mark", "check", "fenced"]
+__all__ = ["NOTHING", "Mark", "check", "fenced", "missing"]
 
 NOTHING = -1
 
@@ -63,6 +63,14 @@ def fenced(mark: Mark | None, owner: Owner, where: str, new: bool | None) -> Mar
             "the coordinator's store is an older copy: restore the newest one; going on would lose or repeat records",
         )
     return None if mark.epoch == owner.epoch else Mark(owner.epoch, mark.batch)
+
+
+def missing(where: str) -> NotFoundError:
+    """The error if a table that a job has written isn't there."""
+    return NotFoundError(
+        f"{where} doesn't exist",
+        "restore it, because only a new job creates it; or, to start as a new job: anabranch reset JOB",
+    )
 
 
 def _unmarked(owner: Owner, where: str) -> StateError:

@@ -302,10 +302,7 @@ class PostgresqlTable:
 
     def _columns(self, connection: psycopg.Connection[Any]) -> dict[str, Column]:
         if not self._exists(connection, self._table):
-            raise NotFoundError(
-                f"{self} doesn't exist",
-                "restore it; only a new job creates it. To start over, give the job another name",
-            )
+            raise marks.missing(str(self))
         return postgresql_columns.columns_of(connection, self._regclass(connection, self._table))
 
     def _found(self, connection: psycopg.Connection[Any], job: str, lane: str) -> Mark | None:

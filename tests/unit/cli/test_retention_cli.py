@@ -31,11 +31,11 @@ def test_a_retention_is_set_shown_and_applied(tmp_path: Path) -> None:
         assert stream("put", "s", "--file", str(lines)).exit_code == 0
     assert "s: 2 partitions, 300 records, keeps records for 7 days" in stream("describe", "s").stdout
     said = stream("retain", "s", "--retain-bytes", "1").stderr
-    assert "s: keeps 1 bytes of each partition; 200 records deleted" in said
+    assert "s: keeps the newest 1 bytes of each partition; 200 records deleted" in said
     assert "0\t100 to 150" in stream("describe", "s").stdout
     assert stream("put", "s", "--file", str(lines)).exit_code == 0
     said = stream("describe", "s").stdout
-    assert "s: 2 partitions, 100 records, keeps 1 bytes of each partition" in said
+    assert "s: 2 partitions, 100 records, keeps the newest 1 bytes of each partition" in said
     assert "0\t150 to 200" in said
     assert len(stream("cat", "s").stdout.splitlines()) == 100
     assert "s: keeps all records; 0 records deleted" in stream("retain", "s", "--forever").stderr
