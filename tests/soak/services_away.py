@@ -73,10 +73,9 @@ class _Feed:
 Away = Callable[[], Any]
 
 
-def _under_run(seed: int, workspace: Workspace, store: str | None, away: Away) -> str:
+def _under_run(seed: int, workspace: Workspace, away: Away) -> str:
     """``run`` with a store that is away."""
     several = flights(seed, PORTION + COUNT)
-    workspace.settings |= {} if store is None else {"coordinator__store": store}
     workspace.put(several[:PORTION])
     process = workspace.start("run", f"{JOB}.py")
     feed = _Feed(workspace, process, several, PORTION)
@@ -88,7 +87,7 @@ def _under_run(seed: int, workspace: Workspace, store: str | None, away: Away) -
     return told
 
 
-def _under_coordinator(seed: int, workspace: Workspace, store: str | None, away: Away) -> str:
+def _under_coordinator(seed: int, workspace: Workspace, away: Away, store: str | None = None) -> str:
     """A coordinator and a container, with a store that is away."""
     served = Served(workspace, PORTION, seed, store, later=COUNT)
     served.start(for_good=True)
@@ -116,36 +115,35 @@ def _fed(feed: _Feed, away: Away, **settings: Any) -> str:
     begun = time.monotonic()
     while feed.workspace.start("status", JOB, **settings).wait() != 0:
         assert time.monotonic() < begun + GOES_ON_WITHIN, f"status doesn't work again:\n{feed.process.stderr}"
-    feed.workspace.call("scale", JOB, "--factor", "4", **settings)
+    feed.workspace.call("scale", JOB, "--factor", "2", **settings)
     took = time.monotonic() - begun
     assert took <= GOES_ON_WITHIN, f"it was scaled {took:.0f} s after the store was back"
+    feed.workspace.call("scale", JOB, "--factor", "1", **settings)
     after = feed.feed(BEFORE)
     assert max(during, after) <= 2 * before + 1, f"portions took {before:.1f} s, {during:.1f} s, then {after:.1f} s"
     said = (status.stdout + status.stderr).strip().splitlines()
     return (
-        f"portions took {before:.1f} s before, {during:.1f} s meanwhile, {after:.1f} s afterwards, at factor 4, which "
-        f"it had {took:.1f} s after the store was back; status said meanwhile, with {status.popen.returncode}: "
+        f"portions took {before:.1f} s before, {during:.1f} s meanwhile, {after:.1f} s afterwards; another factor "
+        f"{took:.1f} s after the store was back; status said meanwhile, with {status.popen.returncode}: "
         f"{' '.join(said)[:300]}"
     )
 
 
-def _postgresql(run: Callable[[int, Workspace, str | None, Away], str]) -> Callable[[int, Workspace], str]:
-    def case(seed: int, workspace: Workspace) -> str:
-        how = random.Random(seed).choice([signal.SIGINT, signal.SIGQUIT])
-        with postgres.serving() as server:
+def _postgresql(seed: int, workspace: Workspace) -> str:
+    """The server is stopped, or crashes."""
+    how = random.Random(seed).choice([signal.SIGINT, signal.SIGQUIT])
+    with postgres.serving() as server:
 
-            @contextmanager
-            def away() -> Iterator[None]:
-                server.stop(how)
-                yield
-                server.start()
+        @contextmanager
+        def away() -> Iterator[None]:
+            server.stop(how)
+            yield
+            server.start()
 
-            return run(seed, workspace, server.new_database(), away)
-
-    return case
+        return _under_coordinator(seed, workspace, away, server.new_database())
 
 
-def _locked(run: Callable[[int, Workspace, str | None, Away], str]) -> Callable[[int, Workspace], str]:
+def _locked(run: Callable[[int, Workspace, Away], str]) -> Callable[[int, Workspace], str]:
     """SQLite's file is locked by another process, as by a tool that copies it."""
 
     def case(seed: int, workspace: Workspace) -> str:
@@ -157,7 +155,7 @@ def _locked(run: Callable[[int, Workspace, str | None, Away], str]) -> Callable[
                 yield
                 other.execute("ROLLBACK")
 
-        return run(seed, workspace, None, away)
+        return run(seed, workspace, away)
 
     return case
 
@@ -241,9 +239,8 @@ def _number(value: bytes) -> int:
 
 
 CASES: dict[str, Callable[[int, Workspace], str]] = {
-    "PostgreSQL away from run": _postgresql(_under_run),
-    "SQLite locked from run": _locked(_under_run),
+    "PostgreSQL": _postgresql,
+    "SQLite locked, with run": _locked(_under_run),
     "registry": _registry,
-    "PostgreSQL away from a coordinator": _postgresql(_under_coordinator),
-    "SQLite locked from a coordinator": _locked(_under_coordinator),
+    "SQLite locked, with a coordinator": _locked(_under_coordinator),
 }
