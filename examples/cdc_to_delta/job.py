@@ -1,4 +1,4 @@
-"""Changes of a database, as Debezium tells them, as the history of each row in a Delta table."""
+"""Stores the changes of a database table, as Debezium reports them, in a Delta table: the history of each row."""
 
 from anabranch import Job
 

@@ -1,4 +1,4 @@
-"""The customers as they are now: the last change of each that isn't a deletion."""
+"""Prints the customers as they are now: the latest change of each customer, unless it is a deletion."""
 
 from deltalake import DeltaTable
 

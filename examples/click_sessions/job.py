@@ -1,4 +1,4 @@
-"""Sessions of a web shop: the pages that a visitor opens with no more than 30 minutes between two of them."""
+"""Finds sessions in a web shop: pages that a visitor opens with at most 30 minutes between one and the next."""
 
 from anabranch import Job, session
 

@@ -1,4 +1,4 @@
-"""Cards that are used in two countries within ten minutes."""
+"""Finds cards that are used in two countries within ten minutes."""
 
 from datetime import timedelta
 
@@ -22,7 +22,7 @@ class TwoCountries(Processor):
             timers.register(payment["at"] + WITHIN)
 
     def on_timer(self, key, at, timers):
-        # nothing that comes now can be within ten minutes of it: state doesn't grow with the number of cards
+        # payments from now on are more than ten minutes later: old entries can go, so state doesn't grow forever
         for country, last in list(self.seen.items()):
             if last + WITHIN <= at:
                 self.seen.delete(country)

@@ -1,4 +1,4 @@
-"""Orders with the country of their customer, which a service knows: asked over HTTP, several at once."""
+"""Adds the customer's country to each order. A service gives the country over HTTP; many calls run at once."""
 
 import os
 
@@ -11,8 +11,8 @@ customers = os.environ.get("CUSTOMERS_URL", "http://127.0.0.1:8099/customers")
 
 
 async def with_country(order):
-    # A client of each call belongs to the event loop of its Spark task. The service gets each question again after a
-    # crash, so it must only answer.
+    # Each call has its own client, because a client belongs to one event loop, and each Spark task has its own loop.
+    # After a crash, calls are repeated, so the service must only answer, and change nothing.
     async with httpx.AsyncClient(timeout=10) as client:
         answer = await client.get(f"{customers}/{order['customer']}")
     if answer.status_code == 404:

@@ -1,4 +1,4 @@
-"""The mean temperature of each sensor in each quarter of an hour, though some gateways deliver hours later."""
+"""Computes the mean temperature of each sensor per quarter of an hour, although some gateways deliver hours late."""
 
 from anabranch import Job, tumbling
 
