@@ -19,4 +19,4 @@ def test_enrichment():
         service.shutdown()
         service.server_close()
     assert {row["order"]: row.get("country") for row in enriched} == {1: "NO", 2: "CH", 3: None, 4: "NO"}
-    assert [row["order"] for row in enriched if row["customer"] == "ann"] == [1, 4]  # of a key in order
+    assert [row["order"] for row in enriched if row["customer"] == "ann"] == [1, 4]  # in order, by key
