@@ -66,7 +66,7 @@ class ProgressSample:
 
 
 class Tracker:
-    """Computes the progress of one batch. ``since`` is when the writing of the batch began; ``before`` are the
+    """Computes the progress of one batch. ``since`` is when the query started to write the batch; ``before`` are the
     :attr:`ratios` of the previous batch."""
 
     def __init__(self, planned: PlannedBatch, since: float, before: Mapping[str, float] | None = None) -> None:
@@ -80,9 +80,9 @@ class Tracker:
         self._tasks = 0
         self._together: float | None = None
         self.ratios: dict[str, float] = dict(self._before)
-        """By operator, the number of rows that reached the operator per planned record; also, as "state", how large a
-        share of the batch's time has passed since Spark tasks began to get rows that were brought together by key.
-        Figures that this batch hasn't measured yet come from an earlier batch.
+        """For each operator, the number of rows that reached the operator per planned record. The key "state" has the
+        share of the batch's time that has passed since Spark tasks started to get rows that were brought together by
+        key. Until this batch has measured a figure, an earlier batch's figure is kept.
         """
 
     @property
@@ -134,9 +134,9 @@ class Tracker:
         return ProgressSample(progress, worked, self._tasks)
 
     def _operators(self, heard: Sequence[TaskCounts]) -> dict[str, Operator]:
-        """The operators, by label. Of each Spark task, only the newest attempt counts; of an operator's Spark stages,
-        only the one with the most rows. For reading, however, all Spark stages count, because each source can be read
-        in a separate one.
+        """The operators, by label. For each Spark task, only the newest attempt counts. For each operator, only the
+        Spark stage with the most rows counts, except for reading: each source can be read in a separate Spark stage, so
+        all of them count.
         """
         newest: dict[tuple[str, int, int], TaskCounts] = {}
         for each in heard:
@@ -230,21 +230,23 @@ class Tracker:
         return longest
 
     def _ratio(self, operator: Operator) -> float | None:
-        """The number of rows that reach an operator per planned record, as measured in earlier batches. Without a
-        measurement: 1 if the operator comes after the sources' Spark stage, has received rows and has a running Spark
-        task, otherwise None. (A Spark task without rows ends at once, so it says nothing about the others.)
+        """The number of rows that reach an operator per planned record, as measured in earlier batches.
+
+        If the number hasn't been measured, it is assumed to be 1 for an operator that runs after the sources' Spark
+        stage, has received rows and has a running Spark task. For any other operator, the result is None. (A running
+        Spark task is required because a Spark task without rows ends at once, and so says nothing about the others.)
         """
         known = self._before.get(operator.label)
         under_way = any(not task.told.ended for task in operator.tasks)
         return 1.0 if known is None and operator.late and operator.rows and under_way else known
 
     def _behind(self, operator: Operator) -> float:
-        """The seconds that an operator needs for its remaining rows, at the speed of its running Spark tasks. (Finished
-        Spark tasks don't count, because they may have been much faster.)
+        """The seconds that an operator needs for its remaining rows, at the speed of its running Spark tasks. Finished
+        Spark tasks don't count, because they may have been much faster.
 
-        0 if the operator publishes rows, or runs in the Spark stage that reads the sources; if its remaining rows or
-        its speed aren't known; or if its Spark tasks report the rows received from each partition (see
-        :meth:`_slowest`).
+        The result is 0 in three cases: the operator publishes rows or runs in the Spark stage that reads the sources;
+        its remaining rows or its speed aren't known; or its Spark tasks report the rows received from each partition,
+        so that :meth:`_slowest` applies.
         """
         ratio = self._ratio(operator) if operator.late and operator.label != PUBLISHING else None
         if ratio is None or any(task.told.received for task in operator.tasks):
@@ -260,10 +262,10 @@ class Tracker:
         return 1.0 if end <= first else min(1.0, max(0, received.offset + 1 - first) / (end - first))
 
     def _by_received(self, operator: Operator, received: Sequence[tuple[TaskCounts, Received]]) -> float:
-        """An operator's progress, from 0 to 1: the share of its rows that it has processed. Its total number of rows is
-        estimated as the sum over partitions: the rows received from the partition, divided by the share of the
-        partition's planned records that has been received. A partition from which nothing has been received yet is
-        assumed to give as many rows per planned record as the others.
+        """An operator's progress, from 0 to 1: the share of its rows that it has processed. To estimate the operator's
+        total number of rows, the rows received from each partition are divided by the share of the partition's planned
+        records that has been received, and the results are added up. A partition from which nothing has been received
+        yet is assumed to give as many rows per planned record as the others.
         """
         expected: dict[Partition, float] = defaultdict(float)
         seen = covered = 0.0
@@ -299,7 +301,7 @@ class Tracker:
     def _speed(self, part: float, now: float) -> tuple[float, bool]:
         """The share of the batch that is finished per second, and whether this speed was measured for long enough. The
         time before the first finished record doesn't count, because it doesn't depend on the batch's size. If nothing
-        was finished during the measured time, the speed is the average since the writing of the batch began.
+        was finished during the measured time, the speed is the average since the query started to write the batch.
         """
         if part > 0:
             self._speeds.append((now, part))

@@ -42,12 +42,12 @@ class BatchSizeStore:
     def note(self, rows: int, *, ends: bool = False) -> None:
         """Record that a batch of the lane can have up to ``rows`` records. Errors of the storage are ignored.
 
-        The size is ignored if it is close to the last one that was written. If this object was made, or has written a
-        size, within the last few seconds, the size isn't written: only lanes of this process know it until a later
-        call.
+        A size that is close to the last written one is ignored. Any other size is written, but at most once every few
+        seconds, and not within the first few seconds of this object's life. A size that isn't written yet is known only
+        to lanes of this process, until a later call writes it.
 
         Args:
-            ends: whether this is the lane's last call, in which a size is written without delay.
+            ends: whether this is the lane's last call, which writes a size without delay.
         """
         key, size = _key(self._lane_folders, self._lane), {self._lane.factor: StoredSize(rows, _partitions(self._lane))}
         low, high = sorted((rows, self._rows))

@@ -17,13 +17,12 @@ __all__ = ["BlockedInputs"]
 log = logs.get_logger()
 
 _AFTER = 10.0
-"""For how many seconds a lane must have waited for the same transaction before it is worth a warning. Most transactions
-are open for less.
-"""
+"""How many seconds a lane must have waited for the same transaction before a warning is given. Most transactions end
+sooner."""
 
 
 class BlockedInputs:
-    """Watches the inputs of a lane. A thread of its own makes all look-ups, because brokers may be slow to answer.
+    """Watches the inputs of a lane. All look-ups are made in a separate thread, because brokers may be slow to answer.
 
     Args:
         lane: the lane's id, for the log.
@@ -37,15 +36,16 @@ class BlockedInputs:
         self._ssps = tuple(ssp for ssp in ssps if systems.named(ssp.system).transactional)
         self._java = java
         self._since: dict[SSP, tuple[int, float]] = {}
-        """For each input that has records behind an open transaction: where these begin, and when that was first
-        seen."""
+        """For each blocked input (see :meth:`_blocked`): its end offset, and when it was first seen to be blocked
+        there."""
         self._told: dict[SSP, str] = {}
         self._thread: threading.Thread | None = None
         self.warnings: tuple[str, ...] = ()
-        """A warning for each input that the lane has read up to an open transaction, if it has waited long enough."""
+        """A warning for each input in which the lane has waited long enough for the same open transaction."""
 
     def look(self, positions: Mapping[str, int], now: float) -> None:
-        """Begin to look at the inputs, unless the last look hasn't ended. :attr:`warnings` change when the look ends.
+        """Start a check of the inputs in the background, unless the previous check is still running. The check updates
+        :attr:`warnings` when it ends.
 
         Args:
             positions: the lane's positions, by SSP in text form.
@@ -59,9 +59,8 @@ class BlockedInputs:
         self._thread.start()
 
     def update(self, positions: Mapping[str, int], now: float) -> None:
-        """Look at the inputs, and update :attr:`warnings`; for the arguments, see :meth:`look`. If the inputs can't be
-        looked at, the warnings stay as they are.
-        """
+        """Check the inputs, and update :attr:`warnings`. If the check fails, the warnings stay as they are. For the
+        arguments, see :meth:`look`."""
         try:
             blocked = self._blocked(positions)
             self._since = {ssp: self._first_seen(ssp, end, now) for ssp, end in blocked.items()}
@@ -74,8 +73,8 @@ class BlockedInputs:
             log.debug("open transactions couldn't be looked for", lane=self._lane, error=str(error))
 
     def _blocked(self, positions: Mapping[str, int]) -> dict[SSP, int]:
-        """For each input that the lane has read to its end, though there are records of open transactions behind it:
-        the end."""
+        """The blocked inputs, with their end offsets. An input is blocked if the lane has read it to its end offset,
+        and records of open transactions follow, which readers can't see yet."""
         by_stream: dict[tuple[str, str], list[SSP]] = defaultdict(list)
         for ssp in self._ssps:
             by_stream[ssp.system, ssp.stream].append(ssp)

@@ -84,9 +84,8 @@ class Failure:
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of failure with a known remedy. ``of`` recognizes its causes. ``what`` says the root cause in our words,
-    if Spark's are hard to read.
-    """
+    """A kind of failure with a known remedy. ``of`` recognizes its causes. ``what`` describes the root cause in
+    anabranch's words, if Spark's are hard to read."""
 
     of: Callable[[Cause], bool]
     cure: str
@@ -190,13 +189,13 @@ def failure(error: BaseException, home: str = "") -> Failure:
     """Describe an error as the failure that the user sees.
 
     If the error's text names a known problem outside the job, such as a full disk or an unreachable broker, the
-    failure's remedy is to wait. An error of the job's own code is different: its remedy is to wait only if its text
-    names a full disk, and :attr:`Failure.unless_full` is then what to report if no disk turns out to be full.
+    failure's remedy is to wait. For an error of the job's own code, this is so only if the text names a full disk;
+    :attr:`Failure.unless_full` is then the failure to report if no disk turns out to be full.
 
     Args:
-        home: the job's folder. A stack frame in this folder means that the job's own code failed; unless the error
-            quotes one of anabranch's own errors, the failure then names the line. If empty, stack frames aren't
-            searched.
+        home: the job's folder. A stack frame in this folder means that the job's own code failed. The failure then
+            names the line of code, unless the error quotes one of anabranch's own errors. If ``home`` is empty, stack
+            frames aren't searched.
     """
     failed = _failure(error, home)
     if isinstance(error, DamagedError | FencedError | UsageError):
@@ -211,8 +210,9 @@ def failure(error: BaseException, home: str = "") -> Failure:
 
 
 def _is_of_job(text: str, home: str) -> bool:
-    """Whether the job's own code (a function or an expression) has failed. If so, it isn't known whether the services
-    that this code calls will recover, and the text may quote any value of a record."""
+    """Whether the job's own code (a function or an expression) has failed. The text of such a failure says little about
+    the lane's surroundings: it may quote any value of a record, or be about services that the code calls, and it isn't
+    known whether these will recover."""
     if _OF_OPERATOR.search(text) is not None:
         return True
     return bool(home) and root_cause.parsed(text).frame_in(home) is not None

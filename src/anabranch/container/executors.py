@@ -60,12 +60,12 @@ def ready(
 
     Args:
         cores: how many Spark tasks must be able to run at the same time (0 for any number).
-        say: called with a message if no executor comes for some time.
+        say: called with a message if the cluster provides no executor for some time.
         unless: returns whether to stop waiting, and to skip the check.
 
     Raises:
-        ConfigError: the executors still have fewer of Spark's task slots than ``cores``, ``SLOTS_WITHIN`` seconds after
-            the first executor came.
+        ConfigError: ``SLOTS_WITHIN`` seconds after the first executor has started, there are still fewer than ``cores``
+            of Spark's task slots.
         AnabranchError: the executors can't run anabranch's Python code, or a folder isn't shared with them.
     """
     if not cluster.is_under(spark):
@@ -76,8 +76,8 @@ def ready(
 
 
 def wait_for_slots(spark: SparkSession, cores: int, say: Callable[[str], None], unless: Callable[[], bool]) -> int:
-    """Wait for at least ``cores`` of Spark's task slots, and at least one. Returns how many there are then; 0 if
-    ``unless`` has ended the wait. Raises ConfigError if too few have come within ``SLOTS_WITHIN`` seconds of the
+    """Wait until Spark has at least ``cores`` task slots, and at least one. Returns the number of task slots; 0 if
+    ``unless`` has ended the wait. Raises ConfigError if there are still too few ``SLOTS_WITHIN`` seconds after the
     first one."""
     master = spark.sparkContext.master
     begun = time.monotonic()
@@ -130,8 +130,8 @@ def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) ->
 
 
 def why_no_python(error: Exception) -> str:
-    """Why executors can't run Python functions: the message about Python's start if that failed, otherwise the root
-    cause."""
+    """Why executors can't run Python functions: if Python couldn't be started, the message about that; otherwise the
+    root cause."""
     found = _PYTHON_SAID.search(str(error))
     return found[1] if found is not None else error_text.failure(error).what
 

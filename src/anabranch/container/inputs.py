@@ -82,7 +82,7 @@ class Inputs:
             NotFoundError: as for :meth:`check`.
             StateError: as for :meth:`check`.
         """
-        # Start offsets in another stream must be noted neither for this one, nor with the id of this one.
+        # The ids are compared first: offsets in a former stream of this name must not be stored for this one.
         ids = self.ids()
         if not folder.stream_ids():
             for former in folder.of_others(self._lane.inherits):

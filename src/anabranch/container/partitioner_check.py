@@ -18,9 +18,9 @@ def bases(lane: Lane, stream: str, count: int) -> int:
     show.
 
     An expansion gives a lane partitions whose numbers are higher than those of its old ones by multiples of the old
-    partition count. If the lane has no such partitions, the stream may have been expanded all the same. The result is
-    then a guess: the smallest divisor of ``count``, the current partition count, that is higher than the numbers of the
-    lane's partitions.
+    partition count. Even if the lane has no such partitions, the stream may have been expanded. The result is then a
+    guess: the smallest divisor of ``count``, the current partition count, that is higher than the numbers of the lane's
+    partitions.
     """
     its = {(ssp.partition, lane.base.get(str(ssp), ssp).partition) for ssp in lane.ssps if ssp.stream == stream}
     known = [partition - base for partition, base in its if partition > base]

@@ -41,7 +41,7 @@ class Preparations(Generic[T]):
         self._begun: dict[_Key, _Preparation[T]] = {}
 
     def begin(self, coming: Iterable[Lane]) -> None:
-        """Begin the preparation of each of these lanes, unless it was begun before under the lane's current epoch. The
+        """Start to prepare each of these lanes, unless this was started before under the lane's current epoch. The
         results are kept until the container ends."""
         for lane in coming:
             key = (lane.id, lane.epoch)
@@ -57,12 +57,12 @@ class Preparations(Generic[T]):
         return any(each is not None and each.is_under_way for each in begun)
 
     def ended(self, coming: Iterable[Lane]) -> tuple[str, ...]:
-        """The ids of the ``coming`` lanes whose preparation was begun, and isn't :meth:`under_way` any more."""
+        """The ids of the ``coming`` lanes whose preparation was started and is no longer :meth:`under_way`."""
         return tuple(lane.id for lane in coming if (lane.id, lane.epoch) in self._begun and not self.under_way([lane]))
 
     def taken(self, lane: Lane) -> bool:
         """Whether a lane's outputs were taken over under its current epoch. Waits for the preparation to end; False if
-        none was begun."""
+        no preparation was started."""
         preparation = self._begun.get((lane.id, lane.epoch))
         if preparation is None:
             return False

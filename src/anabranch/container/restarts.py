@@ -62,8 +62,8 @@ class Restarts:
 
         Args:
             lane: the failed lane; empty if the Java process has ended, in which case progress of any lane counts.
-            batches: the last committed batch of each lane, as far as it is known now: a new attempt doesn't know it
-                until its query runs.
+            batches: the last committed batch of each lane, if it is known. (A new attempt doesn't know it until its
+                query runs.)
             why: the reason for the next replacement.
         """
         failed = [lane] if lane else [*batches]

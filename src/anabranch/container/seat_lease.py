@@ -33,8 +33,8 @@ class SeatLease:
         registered_at: when the seat was requested, on ``clock``.
         clock: seconds on a clock that keeps running while the machine sleeps.
         stops_because: why the container stops before its lease ends if it can't reach its coordinator; empty if it
-            continues. A container in a process of its own continues only if ``[job] on_coordinator_loss`` is
-            "continue", the job doesn't run in real time, and all of its outputs can be fenced.
+            continues. A container in a separate process continues only if ``[job] on_coordinator_loss`` is "continue",
+            the job doesn't run in real time, and all of its outputs can be fenced.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SeatLease:
         self._refused = ""
         self._missed = ""
         self._watched = False
-        """Whether somebody is looking at partitions."""
+        """Whether anybody is looking at the partitions, so that heartbeats must contain the lanes' complete reports."""
 
     @property
     def answer(self) -> HeartbeatResponse | None:
@@ -107,8 +107,8 @@ class SeatLease:
         return SentHeartbeat(beat, self._clock())
 
     def hear(self, sent: SentHeartbeat, answer: HeartbeatResponse) -> None:
-        """Process the answer to a heartbeat. If a later heartbeat has already been answered, the orders in this answer
-        don't count; but if this answer says that the seat is lost, it is lost."""
+        """Process the answer to a heartbeat. The orders in the answer are ignored if a later heartbeat was answered
+        before it, but the loss of the seat always counts."""
         if not answer.alive:
             self._refused = answer.reason or "the coordinator says so"
             return

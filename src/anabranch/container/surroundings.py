@@ -44,7 +44,8 @@ _BROKERS = (
     "REPLICA_NOT_AVAILABLE|FENCED_LEADER_EPOCH|UNKNOWN_LEADER_EPOCH|OFFSET_NOT_AVAILABLE|NETWORK_EXCEPTION|"
     "KAFKA_STORAGE_ERROR|CONCURRENT_TRANSACTIONS|THROTTLING_QUOTA_EXCEEDED|REBALANCE_IN_PROGRESS"
 )
-"""The names of librdkafka's errors, or their beginnings, if brokers don't answer, or can't do something yet."""
+"""The names of librdkafka's errors (or the beginnings of these names) that mean that brokers don't answer, or can't
+serve a request yet."""
 _KINDS = (
     DISK,
     _awaited(
@@ -105,7 +106,7 @@ _KINDS = (
         "the database",
         "see that the database runs and answers this machine: the lane continues without intervention",
         r"the database system is (?:starting up|shutting down|in recovery|not (?:yet )?accepting connections)",
-        # A refused login, or an unknown database, isn't awaited. anabranch.tables.session knows the same signs.
+        # Lanes don't wait after a refused login, or for a missing database: see also anabranch.tables.session.
         r"connection to server (?:at|on socket) (?!.* failed: .*(?:authentication|does not exist|no pg_hba)).* failed",
         r"connection timeout expired",
         r"server closed the connection unexpectedly|no connection to the server|connection socket closed",

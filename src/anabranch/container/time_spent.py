@@ -19,9 +19,8 @@ _RECENT = 1.5
 
 @dataclass(frozen=True)
 class Operator:
-    """The work that Spark tasks, each in its newest attempt, have done for an operator. ``late`` says whether the
-    operator runs in a later Spark stage than the one that reads the sources.
-    """
+    """The work that the newest attempts of Spark tasks have done for an operator. ``late`` says whether the operator
+    runs in a later Spark stage than the one that reads the sources."""
 
     label: str
     tasks: Sequence[TaskCounts]

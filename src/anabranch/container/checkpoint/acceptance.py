@@ -1,4 +1,4 @@
-"""Lets a stopped lane continue with another stream of the same name, or with a stream that has lost its end."""
+"""Lets a stopped lane continue with another stream of the same name, or with a stream whose last records are gone."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Acceptance:
 
     Attributes:
         folder: the lane's folder; None if it hasn't one yet.
-        former: the existing folders of lanes from which the lane continues, and that have read the stream.
+        former: the existing folders of those of the lane's predecessors that have read the stream.
         id: the stream's id.
-        anew: whether it is another stream than the one that the lane has read, which was deleted.
+        anew: whether the stream that the lane has read was deleted, so that this is another stream of the same name.
         at: the lane's position in each partition of the stream.
-        to: where the lane would continue instead.
-        limits: the highest offset at which the lane may begin to read any part of a partition's keys.
+        to: for each of these partitions, the offset at which the lane would continue instead.
+        limits: for each partition, the highest offset at which the lane may start to read any of the partition's keys.
     """
 
     lane: Lane
@@ -63,12 +63,12 @@ class Acceptance:
 def look(folder: Folder | None, former: Sequence[Folder], lane: Lane, now: StreamNow) -> Acceptance | None:
     """Compare a lane with a stream. Returns None if the lane can continue with the stream as it is, or doesn't read it.
 
-    Before this, the lane's folder is locked for this process, and leftovers are removed. Both are skipped if the lane
-    will continue in a copy of the folder (``lane.abandoned``).
+    Before the comparison, the lane's folder is locked for this process, and leftovers are removed from it. Both steps
+    are skipped if the lane will continue in a copy of the folder (``lane.abandoned``).
 
     Args:
         folder: the lane's folder; None if it hasn't one yet.
-        former: the folders of lanes from which the lane continues.
+        former: the folders of the lane's predecessors.
 
     Raises:
         ConflictError: another process has the folder; the stream has fewer partitions than the lane reads; or the lane
@@ -110,8 +110,8 @@ def look(folder: Folder | None, former: Sequence[Folder], lane: Lane, now: Strea
 def rewrite(found: Acceptance, target: str, published: int) -> None:
     """Make the lane's next folder: a copy that continues with the stream as it is now, with the same state.
 
-    The original isn't changed, and nothing refers to the copy yet. If a batch is pending, it is forgotten, because the
-    records that it was to read are gone.
+    The original isn't changed, and nothing refers to the copy yet. A pending batch is forgotten, because its records
+    are gone.
 
     Args:
         target: the URI of the copy.
@@ -139,9 +139,8 @@ def rewrite(found: Acceptance, target: str, published: int) -> None:
 
 
 def continued(lane: Lane, found: Acceptance) -> Lane:
-    """A lane, as it is in the store now, with offsets that fit the stream. Otherwise, it would skip records whose
-    offsets are lower than those at which it once began to read some keys.
-    """
+    """The lane with offsets that fit the stream. ``lane`` is the lane as it is in the store now. Without this change,
+    the lane would skip records below the offsets at which it once started to read some of its keys."""
 
     def moved(position: Position) -> Position:
         ssp, limit = position.ssp, found.limits.get(position.ssp.partition)
@@ -161,11 +160,11 @@ def _read(lane: Lane, stream: str) -> list[SSP]:
 
 
 def _known_id(folder: Folder | None, former: Sequence[Folder], stream: str) -> str | None:
-    """The id of the stream that a lane has read, or that the lanes have read from which it continues; None if no folder
-    says it. A lane that has run no batch may have noted the id of another stream than its predecessors.
+    """The id of the stream that a lane has read; None if no folder contains an id. If the lane has planned no batch,
+    ids in its predecessors' folders take precedence, because the lane may have noted the id of another stream.
 
-    A lane can have a source for a stream of which it reads no partition. In that case, only the source's offset has the
-    id, in some systems.
+    A lane can have a source for a stream of which it reads no partition. In some systems, the id is then only in the
+    source's offset.
     """
     own = None
     if folder is not None:

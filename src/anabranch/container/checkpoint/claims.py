@@ -44,7 +44,8 @@ def take(spark: SparkSession, folder: str, unless: Callable[[], bool]) -> None:
         unless: returns whether to stop waiting for the owner.
 
     Raises:
-        ConfigError: the storage isn't known to keep two processes from taking the same folder, or fails to do so.
+        ConfigError: the storage isn't known to create files exclusively (see ``ownership.EXCLUSIVE``), or a test has
+            shown that it doesn't.
         FencedError: another process has the folder and is alive, or has taken the folder from this process.
         ConflictError: ``unless`` returned True before it was known whether the folder's owner is alive.
         UnsupportedFormatError: a newer version of anabranch has written the owner's claim.
@@ -70,7 +71,7 @@ def release(spark: SparkSession, folder: str) -> None:
 
 
 def end() -> None:
-    """Release all folders. Call this only if nothing in this process writes to them any more."""
+    """Release all folders. Call this only once nothing in this process writes to them."""
     for owner in tuple(_owners.values()):
         try:
             owner.end()

@@ -24,7 +24,7 @@ ORDER = ("commits", "offsets", METADATA, "sources", _STATE, STREAMS, STARTING, O
 log = logs.get_logger()
 
 _unused: set[str] = set()
-"""The copies that this process has begun to make and locked, and that no lane uses yet."""
+"""The copies that this process has locked and started to make, and that no lane uses yet."""
 
 
 def clone(
@@ -65,9 +65,8 @@ def note_used(copy: Folder) -> None:
 
 
 def bare(folder: Folder, target: str) -> Folder:
-    """Copy a folder as :func:`clone` does, but without the state, of which only the schemas are copied. Unlike
-    :func:`clone`, also copy the event time with which the lane ended.
-    """
+    """Copy a folder without its state: of the state, only the schemas are copied. Unlike :func:`clone`, this also
+    copies the event time with which the lane ended."""
     names = [name for name in (*ORDER, PROGRESS) if name != _STATE]
     with _copied(folder, target, [*names, *_schemas(folder)]) as copy:
         return copy

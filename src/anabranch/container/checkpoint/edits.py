@@ -63,7 +63,8 @@ def keep(folder: Folder, partitions: Mapping[str, Iterable[int]]) -> None:
 def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
     """Make the next batch begin at these offsets, by stream and partition.
 
-    The folder's last batch, which another lane has run, then seems to have ended there.
+    For this, the plan of the folder's last batch, which another lane has run, is changed as if the batch had ended at
+    these offsets.
     """
     last = folder.planned()
     entry = folder.entry(last)
@@ -73,11 +74,12 @@ def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
 
 
 def adopt(folder: Folder, stream: str, id: str, positions: Mapping[int, int], *, anew: bool) -> None:
-    """Make the next batch read a stream, which has this id, from these offsets. The plans of earlier batches are
-    changed, too, because damage can make the lane go back to one of them.
+    """Make the next batch read ``stream``, which now has this id, from these offsets. The plans of earlier batches are
+    changed, too, because the lane may have to go back to one of them if files are damaged.
 
     Args:
-        anew: whether it is another stream than before. Otherwise, no plan gets a later offset than it had.
+        anew: whether this is another stream than before. If not, the offsets in a plan are lowered where necessary, but
+            never raised.
     """
     for batch in folder.tree.numbers("offsets"):
         entry, source = folder.entry(batch), folder.sources(batch).get(stream)

@@ -84,8 +84,9 @@ class Tree:
         return self._local_files(self.local, name) if self.local is not None else self._far_files(name)
 
     def copy(self, name: str, target: Tree, *, lives: bool) -> None:
-        """Copy a file to the same name in another tree. With ``lives``, other processes may use the trees meanwhile:
-        the target file appears completely or not at all, and it isn't an error if the source file has disappeared.
+        """Copy a file to the same name in another tree. ``lives`` says whether other processes may be using the trees.
+        If so, the target file appears completely or not at all, and it isn't an error if the source file has
+        disappeared.
         """
         try:
             if not lives:
@@ -285,7 +286,7 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
 
     Raises:
         OSError: the target has a folder where a file should be.
-        Exception: the storage's own error. Another call copies what is still missing.
+        Exception: the storage's own error. If the call is repeated, it copies the files that are still missing.
     """
     copied = 0
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copies") as pool:

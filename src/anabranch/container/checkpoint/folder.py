@@ -236,9 +236,9 @@ class Folder:
             self.tree.remove(name, durable=True)  # successors continue from the batch before
 
     def clear_broken(self, former: Folder) -> None:
-        """Remove from this folder, which is a copy of ``former``, the state of a batch that was broken off in
-        ``former``. If no batch is planned here, remove all state, and forget where the query began, even if no batch
-        was broken off. Call this only if no query has run in the copy.
+        """Remove the state of a batch that was broken off in ``former``, of which this folder is a copy. If no batch is
+        planned here, remove all state, and forget where the query began, even if no batch was broken off. Call this
+        only if no query has run in the copy.
         """
         if self.planned() < 0:
             self.begin_anew()

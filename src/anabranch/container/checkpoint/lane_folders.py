@@ -110,12 +110,12 @@ class LaneFolders:
         copying.note_used(folder)
 
     def explained(self, failed: Failure) -> Failure:
-        """The failure to report instead of ``failed``. If ``failed`` doesn't wait for disk space, the result is
-        ``failed`` itself.
+        """The failure to report instead of ``failed``: this is ``failed`` itself, unless ``failed`` waits for disk
+        space.
 
-        Otherwise, the disks to which anabranch writes are checked, because most errors of full disks name no file. The
-        result is ``failed`` with one more reason for each full disk. If no disk is full, the result is
-        ``failed.unless_full``, or ``failed`` if that is None.
+        If it does, the disks to which anabranch writes are checked, because most errors about a full disk don't name a
+        file. If any are full, the result is ``failed`` with one more reason for each full disk. If none is full, the
+        result is ``failed.unless_full``, or ``failed`` if that is None.
         """
         if failed.awaits != surroundings.DISK.name:
             return failed
@@ -171,8 +171,8 @@ class LaneFolders:
         return copy
 
     def _new_streams(self, lane: Lane) -> list[NewStream]:
-        """The streams that match the lane's patterns, without the first stream of each pattern. Lanes before this one
-        may have read some of these streams."""
+        """The streams that match the lane's patterns, except the first stream of each pattern. Earlier lanes may have
+        read some of these streams."""
         systems = {ssp.stream: ssp.system for ssp in lane.ssps}
         found = []
         for streams in lane.matched.values():

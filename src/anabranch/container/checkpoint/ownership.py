@@ -2,7 +2,7 @@
 
 A claim to a folder is a numbered file in another folder, next to the claimed one. The file is created exclusively: if
 two processes try, only one succeeds. The claim with the highest number counts. The process that made this claim shows
-that it is alive by rewriting a file of its own every few seconds; it has one such file for all lanes of a job.
+that it is alive by rewriting its own file every few seconds. Each process has one such file for all lanes of a job.
 
 Another process makes the next claim only if the owner has released the folder, has ended, or hasn't rewritten its file
 for ``EXPIRES`` seconds. (An owner that ends normally removes its file. The end of a killed owner is visible only on the
@@ -101,7 +101,7 @@ class Ownership:
         me: the claim that this process makes.
         clock: returns the seconds of a clock that keeps running while the process is frozen.
         pause: waits for a number of seconds.
-        has_ended: returns whether the process of a claim is known to have ended, so that it can't be writing any more.
+        has_ended: returns whether the process of a claim is known to have ended, so that it can no longer write.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Ownership:
                 self._renew()
 
     def release(self, folder: str) -> None:
-        """Release a folder, to which this process writes nothing more."""
+        """Release a folder. Call this only if this process won't write to the folder again."""
         with self._lock:
             number = self._held.pop(folder, None)
             if number is None or folder in self._lost:

@@ -36,8 +36,8 @@ class Finding:
         part: the lane or stream.
         path: the file, folder or SSP that has the problem; empty if it is none of these.
         problem: what is wrong, as the rest of a sentence that begins with the ``path``, if there is one.
-        lost: what can't be recovered without a backup; empty if nothing, or if this isn't known.
-        mends: what ``--repair`` does about the problem; empty if nothing.
+        lost: what can't be recovered without a backup; empty if nothing is lost, or if this isn't known.
+        mends: what ``--repair`` does about the problem; empty if it does nothing.
     """
 
     part: str
@@ -125,9 +125,8 @@ def of_lane(
 
 
 def of_streams(systems: Systems, streams: Iterable[tuple[str, str]]) -> list[Finding]:
-    """The problems with the files of these streams, given as pairs of system and stream. Missing streams are left to
-    :func:`of_lane`.
-    """
+    """The problems with the files of these streams, given as pairs of system and stream. Missing streams are reported
+    by :func:`of_lane`."""
     findings = []
     for system, stream in sorted(streams):
         with contextlib.suppress(NotFoundError):

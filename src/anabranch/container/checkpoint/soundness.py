@@ -44,7 +44,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Resumption:
-    """Where a lane continues: after ``batch`` (-1: from the start) or, if it is ``pending``, by running it again."""
+    """Where a lane continues: after ``batch`` (-1: from the start) or, if ``pending``, by running ``batch`` again."""
 
     batch: int
     pending: bool
@@ -202,15 +202,20 @@ def faults(checkpoint: Checkpoint) -> list[Fault]:
 
 
 def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption | None:
-    """Where the lane can continue without losing or repeating anything; None if nowhere, or if the batch would lie more
-    than ``_FARTHEST`` batches back.
+    """Where the lane can continue without losing or repeating anything; None if this is impossible, or if the lane
+    would have to go back more than ``_FARTHEST`` batches.
 
-    The result names the latest batch with an intact plan that meets one of these conditions: its commit and the state
-    after it are intact, so the lane continues after it; or the batch before it and the state before it are intact, so
-    the batch can be run again. No earlier batch than ``published`` is named, because the lane would repeat output. (The
-    batch ``published`` itself can be run again, because the outputs know which part of it they contain.) If the lane
-    has planned only batch 0, this batch meets no condition, and nothing is published, the lane starts from its
-    beginning.
+    The result names the latest batch that has an intact plan and meets one of these conditions:
+
+    - The batch's commit and the state after the batch are intact. The lane then continues after the batch.
+    - The plan and the commit of the previous batch are intact, and so is the state before the batch. The lane then runs
+      the batch again.
+
+    The result is never a batch before ``published``, because the lane would repeat output. (The batch ``published``
+    itself can be run again, because the outputs know which part of it they contain.)
+
+    If neither condition is met, the lane can still start from its beginning, provided that it has planned only batch 0,
+    and that nothing is published.
 
     Args:
         first: the lane's first batch. The batch before it belonged to another lane: the lane can continue after it, but

@@ -61,9 +61,8 @@ class Standbys:
             return tuple(self._kept[key] for key in sorted(self._kept))
 
     def want(self, copies: Iterable[StandbyOrder]) -> None:
-        """Carry out these orders from now on, and no others: keep a standby up to date, leave it as it is, or delete
-        it. An order to delete a standby that this process hasn't maintained has no effect.
-        """
+        """Replace the orders that this process carries out. An order is to keep a standby up to date, to leave it as it
+        is, or to delete it. An order to delete a standby that this process hasn't maintained has no effect."""
         wanted = {_key(copy): copy for copy in copies}
         with self._lock:
             if wanted == self._wanted:
