@@ -104,7 +104,7 @@ class Attempt:
         return self.reporter.shown(self.query, self.life.state)
 
     def take_folder(self, folder: Folder) -> None:
-        """Use a folder, and store the start offsets in it. If an earlier attempt has stored start offsets, these
+        """Use a folder, and store the start offsets in it. Start offsets that an earlier attempt has stored there
         replace the current ones, except where the lane prescribes an offset (``begins``)."""
         noted = parsed(folder.note_starting(texts(self.starting)))
         own = {ssp: offset for ssp, offset in noted.items() if ssp in self.starting}
@@ -128,8 +128,8 @@ class Attempt:
         return self.wholes(self.folder.positions())
 
     def wholes(self, positions: Mapping[str, Mapping[int, int]]) -> Offsets:
-        """These positions, but by whole SSP and for all inputs. An input without a position has its start offset, or 0
-        if there is none."""
+        """These positions by whole SSP, for all inputs. An input without a position has its start offset, or 0 if it
+        has none."""
         return {
             ssp.whole: positions.get(ssp.stream, {}).get(ssp.partition, self.starting.get(ssp.whole, 0))
             for ssp in (*self.lane.ssps, *self.lane.broadcast)

@@ -79,9 +79,8 @@ class Boundary:
             last.awaitTermination()
 
     def finish(self, *, seen: bool = False) -> None:
-        """Finish or forget the pending batch of a former query, without beginning another batch. With ``seen``, part of
-        the batch is known to be visible, so the batch is finished.
-        """
+        """Finish or forget the pending batch of a former query, without starting another batch. With ``seen``, part of
+        the batch is known to be visible, so the batch is finished."""
         attempt, folder = self._attempt, self._attempt.folder
         attempt.folder_in_use = folder
         query = attempt.use(attempt.build_query())
@@ -105,7 +104,7 @@ class Boundary:
         self._monitor.take_progress(started)
 
     def _takes_back(self, query: LaneQuery) -> bool:
-        """Forget the batch that a former query has begun, if this is allowed and no part of the batch is in an
+        """Forget the batch that a former query has started, if this is allowed and no part of the batch is in an
         exactly-once output or a table. Returns whether it was forgotten."""
         attempt, folder = self._attempt, self._attempt.folder
         repeats = query.outputs.repeats and not self._life.closes_now()
@@ -168,8 +167,8 @@ class Boundary:
             return f"can't be looked at: {error.what}"
 
     def _broken_off(self) -> None:
-        """If the lane closes, forget the batch that was broken off, or finish it if part of it is visible, and announce
-        where the lane ends. Otherwise, the batch stays pending."""
+        """Handle a batch that was broken off. If the lane closes, forget the batch (or finish it, if part of it is
+        visible), and announce where the lane ends. Otherwise, leave the batch pending."""
         attempt, folder, closes = self._attempt, self._attempt.folder, self._life.closes
         quiet.wait(attempt)
         if folder.pending and not closes():
@@ -181,8 +180,8 @@ class Boundary:
             attempt.handover.ends_at(attempt.positions())
 
     def _tell_end(self) -> None:
-        """If the lane closes, and doesn't leave at once, announce that it ends where its last planned batch ends,
-        because this batch isn't broken off."""
+        """If the lane closes, and doesn't leave at once, announce that it will end at the end offsets of its last
+        planned batch, which isn't broken off."""
         attempt, folder = self._attempt, self._attempt.folder
         if self._life.closes() and not self._life.leaves_at_once() and folder.planned() >= 0:
             attempt.handover.ends_at(attempt.wholes(folder.planned_positions(folder.planned())))

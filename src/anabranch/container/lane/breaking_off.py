@@ -32,15 +32,16 @@ __all__ = [
 ]
 
 _PATIENCE, _OVERDUE = 0.5, 2.0
-"""The seconds for which a batch whose remaining time is unknown may go on before it is broken off: ``_PATIENCE`` if the
-usual duration of batches is unknown, and ``_OVERDUE`` if it is known, but exceeded. (An overdue batch usually ends
+"""The seconds for which a batch whose remaining time is unknown may continue before it is broken off: ``_PATIENCE`` if
+the usual duration of batches is unknown, and ``_OVERDUE`` if it is known, but exceeded. (An overdue batch usually ends
 soon: it is late because the machine is busy, above all while the successors' queries start.)
 """
 BRIEF = 1.0
 """In seconds. A shorter batch hardly delays a change, and the successors' queries can start while it runs."""
 _LOOK = 0.02
 _writers: dict[str, threading.Event] = {}
-"""By folder, an event that is set while the newest query that this process has run there is writing a batch."""
+"""For each folder, the event of the newest query that this process has run in it. The event is set while the query is
+writing a batch."""
 
 log = logs.get_logger()
 
@@ -102,8 +103,8 @@ def estimated(
 
 
 def is_brief(usual: float, left: float | None) -> bool:
-    """Whether a closing lane should run one more batch after the running one, because batches are short. The
-    successors' queries can then be started during that batch; the running batch may end too soon for this.
+    """Whether a closing lane should run one more batch after the running one, because batches are short: the running
+    batch may end too soon for starting the successors' queries, so they are started during the next one.
 
     True if the usual duration is known and less than ``BRIEF``, unless the running batch is known to need at least that
     long.
@@ -116,8 +117,8 @@ def is_brief(usual: float, left: float | None) -> bool:
 
 
 def told(number: int, why: str, left: float | None) -> str:
-    """A message about the batch that keeps a lane from ending. ``why`` is the predicate of the sentence that begins
-    with the batch's number; ``left`` is the expected time until the batch's end in seconds; None if unknown."""
+    """A message about the batch that keeps a lane from ending. The message consists of the batch's number, the
+    predicate ``why``, and ``left``: the expected seconds until the batch's end, None if unknown."""
     rest = "how much is left isn't known" if left is None else f"{left:.0f} s left"
     return f"batch {number} {why}: {rest}"
 
@@ -128,7 +129,7 @@ class BreakOff:
 
     Args:
         gate: what the driver must pass before it makes any part of the batch visible. Once the gate is shut, nothing
-            passes any more.
+            can pass.
         wanted: returns whether the batch may be broken off because the lane should end.
         now: returns whether to break the batch off even if much work is lost or at-least-once outputs are written
             twice.
@@ -139,7 +140,8 @@ class BreakOff:
             None if unknown.
         judge: returns the :func:`verdict`, given the batch's number and the first four arguments of ``verdict``.
         tell: called with what keeps the lane from ending; with an empty message once nothing does.
-        stays: called at most once, when it is decided that no other batch begins and the last one isn't broken off.
+        stays: called at most once, as soon as it is certain that no other batch will start and that the last one won't
+            be broken off.
         broken: whether the batch was broken off according to ``wanted``. It stays False if the query is stopped because
             of ``hurry``.
     """
@@ -227,8 +229,8 @@ def taken_back(lane_folders: LaneFolders, lane: Lane, epoch: int, folder: Folder
     if part of the batch is in an exactly-once output or a table. In that case, the batch isn't forgotten, and must be
     finished.
 
-    Call this only if no query of the lane is running in this process, and no thread can publish anything for it any
-    more. If this process is killed during the call, the next process decides again.
+    Call this only if no query of the lane is running in this process, and no thread can still publish anything for it.
+    If this process is killed during the call, the next process decides again.
     """
     batch = folder.planned()
     crash_points.reach(crash_points.BROKEN, lane.id, batch)

@@ -96,9 +96,9 @@ class QueryBuilder:
         to an intermediate stream, or if no lane has read its partition before (``lane.fresh``); otherwise where the
         ``start`` argument of its ``read`` says.
 
-        If the lane hasn't run yet, this method first makes the streams for which it will choose offsets keep all their
-        current records until the lane has read them, in systems that know the readers of their streams (such as the
-        embedded log).
+        Some systems, such as the embedded log, know the readers of their streams. If the lane hasn't run yet, its
+        streams in these systems are first made to keep all their current records until the lane has read them. This
+        applies only to streams for which an offset must be chosen.
 
         Args:
             begins: the start offsets that are already known, by whole SSP.
@@ -124,8 +124,8 @@ class QueryBuilder:
         return given
 
     def _hold(self, lane: Lane, chosen: Iterable[SSP]) -> None:
-        """Where systems know the readers of their streams, make the streams keep their current records, because start
-        offsets of a lane are about to be chosen."""
+        """Make streams keep their current records, because start offsets of a lane are about to be chosen in them. Does
+        nothing in systems that don't know the readers of their streams."""
         for name, stream in sorted({(ssp.system, ssp.stream) for ssp in chosen}):
             readers = self.lane_folders.systems.named(name).readers()
             if readers is not None:

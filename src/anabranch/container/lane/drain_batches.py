@@ -1,6 +1,5 @@
-"""Plans the batches of a draining lane: batches up to where the lane stops, and then, if this is needed, an empty
-one, in which all windows close and all timers fire.
-"""
+"""Plans the batches of a draining lane: batches up to the offsets at which the lane must stop and then, if necessary,
+an empty batch, in which all windows close and all timers fire."""
 
 from __future__ import annotations
 
@@ -50,14 +49,14 @@ def planned(entry: Entry, watermark: int, reached: Progress | None, now: int) ->
 
 @dataclass(frozen=True)
 class Drain:
-    """Drains one lane, when it is called, by planning batches in the lane's folder. Call this only if no query of the
-    lane is running, or if the running query is held.
+    """Drains one lane: a call of this object plans batches in the lane's folder. Call it only if no query of the lane
+    is running, or if the running query is held.
 
     Args:
         clock: the file with the lane's event time.
         ssps: the whole SSPs that the lane reads.
         starting: the start offsets of inputs that the lane has never read.
-        wanted: returns how the lane should drain; None if it shouldn't any more.
+        wanted: returns how the lane should drain; None if it should no longer drain.
         upstream_ended: returns whether all lanes that write the lane's inputs have ended.
         leaving: returns whether the lane must end without having drained.
         run: runs the planned batch.
@@ -85,8 +84,8 @@ class Drain:
     now: Callable[[], int]
 
     def __call__(self) -> Outcome:
-        """Read what the lane must still read. When all lanes have done so, run the last batch, if it has anything to
-        do."""
+        """Read all records that the lane must still read. Once all lanes have done so, run the last batch, if there is
+        anything for it to do."""
         if self.folder.pending:
             self.run()
         while (wanted := self.wanted()) is not None and not self.leaving():

@@ -52,8 +52,8 @@ def _cause(attempt: Attempt, error: Exception) -> Failure:
 
 
 def _wrong_inputs(attempt: Attempt) -> AnabranchError | None:
-    """A problem with the inputs or the folder; None if none is found. It is reported instead of Spark's error: what
-    Spark says about a missing stream is hard to read."""
+    """A problem with the inputs or the folder; None if none is found. It is reported instead of Spark's error, because
+    Spark's messages about missing streams are hard to read."""
     try:
         if attempt.folder_in_use is not None:
             attempt.inputs.check(attempt.folder_in_use)
@@ -67,7 +67,7 @@ def _wrong_inputs(attempt: Attempt) -> AnabranchError | None:
 
 
 def _is_of_inputs(error: AnabranchError) -> bool:
-    """Whether an error says what is wrong with a stream or the folder. Otherwise it only says that they can't be
+    """Whether an error says what is wrong with a stream or the folder. If not, the error only says that they can't be
     examined at the moment, for example because a broker can't be reached."""
     is_known = isinstance(error, NotFoundError) or error_text.is_final(error)
     return is_known and error_text.failure(error).remedy is not Remedy.WAIT

@@ -32,9 +32,8 @@ class Close:
 
 @dataclass(frozen=True)
 class Leave:
-    """The lane must end here. It is ``unwanted`` if the coordinator doesn't want it here any more; otherwise, the
-    container is ending.
-    """
+    """The lane must end here. It is ``unwanted`` if the coordinator no longer wants it here; otherwise, the container
+    is ending."""
 
     unwanted: bool
     at_once: bool = False

@@ -36,7 +36,8 @@ def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
     the same SSP, or if the lane reads an SSP that isn't in ``lane.fresh`` and that no predecessor has read.
 
     Args:
-        ends: by lane id, the offsets at which the lane ends, by whole SSP. Lanes whose end isn't known are missing.
+        ends: for each lane id, the offsets at which the lane ends, by whole SSP. Lanes whose end isn't known are
+            missing.
     """
     if not lane.predecessors or not all(name in ends for name in lane.predecessors):
         return None
@@ -175,8 +176,8 @@ class Prestarter:
         return None if beginning is None else beginning.result()
 
     def take_fitting(self, lane: Lane, wanted: Callable[[], tuple[LaneQuery, Offsets]]) -> PrestartedQuery | None:
-        """The prestarted query of a lane, like :meth:`take`, if it fits the lane. If it doesn't, it is abandoned, and
-        the result is None.
+        """Hand out the prestarted query of a lane, like :meth:`take`, if the query fits the lane. A query that doesn't
+        fit is abandoned, and the result is None.
 
         Args:
             wanted: returns the query that the lane needs, and its start offsets. The prestarted query fits if it can be

@@ -45,8 +45,9 @@ class InputEnds:
         self.sure = False
 
     def now(self, fresh: bool = False) -> dict[str, int]:
-        """The end offsets by SSP in text form, at most half a second old, or looked up now if ``fresh``. At the lookup,
-        each is cut to ``until``. If the lookup fails, these are the last known ones; {} if none are known yet.
+        """The end offsets by SSP in text form. They are at most half a second old; with ``fresh``, they are looked up
+        now. An end offset beyond ``until`` is replaced by that of ``until``. If the lookup fails, the result is the
+        last known end offsets; {} if none are known yet.
         """
         if fresh or self._clock() >= self._at + _EVERY:
             try:

@@ -2,8 +2,8 @@
 
 Everything that happens is an event, for which :func:`step` returns the next state and the actions to perform. Orders
 come from the coordinator or the container; results come from the lane's own thread. This thread gets actions only in
-response to a result. The last of these actions, or the first that fails, leads to the next result, until the attempt
-ends. The only action in response to an order is for the supervisor: to begin an attempt.
+response to a result. The next result is that of the last of these actions, or of the first one that fails, and so on
+until the attempt ends. The only action in response to an order is for the supervisor: to begin an attempt.
 """
 
 from __future__ import annotations

@@ -107,9 +107,8 @@ class Live:
         return found
 
     def _left_off(self, report: LaneReport) -> dict[str, float]:
-        """How the final duration of the last batch is divided among phases, in seconds; {} if the batch's progress
-        wasn't computed.
-        """
+        """How many seconds of the last batch's final duration were spent in each phase; {} if the batch's progress
+        wasn't computed."""
         progress: BatchProgress | None = self._found.get("batch_progress")
         if progress is None or progress.number != report.progress.batch or not progress.spent:
             return {}

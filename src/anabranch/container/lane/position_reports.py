@@ -11,12 +11,12 @@ __all__ = ["PositionReports"]
 
 _EVERY = 1.0
 _MOST = 60.0
-"""The shortest pause in seconds between two commits, and the longest after commits that have failed. (Perhaps the user
-has no right to commit, or the group's coordinator is away for long.)"""
+"""The pause in seconds between two commits is at least ``_EVERY``. It grows up to ``_MOST`` while commits fail, for
+example because the user has no right to commit, or because the group's coordinator is unavailable for a long time."""
 
 
 class PositionReports:
-    """Commits positions in a thread of its own, because brokers may be slow to answer. Used by the lane's own thread.
+    """Commits positions in a separate thread, because brokers may be slow to answer. Used by the lane's own thread.
 
     Args:
         tell: commits positions, and returns whether all were committed.
@@ -30,9 +30,8 @@ class PositionReports:
         self._thread: threading.Thread | None = None
 
     def offer(self, positions: Mapping[str, int], now: float) -> None:
-        """Begin to commit positions, by SSP in text form, if they have changed since the last commit and this is due.
-        ``now`` is the time in seconds, on a clock that never goes back.
-        """
+        """Start to commit these positions (by SSP in text form) if they have changed since the last commit and the next
+        commit is due. ``now`` is the time in seconds, on a clock that never goes back."""
         if now < self._due or positions == self._told or (self._thread is not None and self._thread.is_alive()):
             return
         self._due = now + self._pause
@@ -40,7 +39,7 @@ class PositionReports:
         self._thread.start()
 
     def finish(self) -> None:
-        """Wait for a commit that has begun, so that it can't overtake a later one."""
+        """Wait for a running commit, so that it can't overtake a later one."""
         if self._thread is not None:
             self._thread.join()
 

@@ -57,7 +57,7 @@ class Queries:
         self._analyzed: LaneQuery | None = None
 
     def begin_analysis(self) -> None:
-        """Let Spark analyze the query in the background. Errors are raised only when the query starts."""
+        """Start Spark's analysis of the query in the background. Errors are raised only when the query starts."""
 
         def analyze() -> None:
             with suppress(Exception):
@@ -70,7 +70,7 @@ class Queries:
         self._analysis.start()
 
     def end_analysis(self) -> None:
-        """Wait until the analysis, if it was begun, has ended."""
+        """If the analysis was started, wait for its end."""
         if self._analysis is not None:
             self._analysis.join()
 
@@ -128,8 +128,8 @@ class Queries:
         self._monitor.take_progress(started)
 
     def begin_with_nothing(self) -> None:
-        """Run a lane's first batch without reading any records: other batches can be planned only after this one. If
-        another batch has been planned by then, run it too."""
+        """Run a lane's first batch without reading any records, because other batches can be planned only after a first
+        one. If the query has planned another batch before it ends, run this batch, too."""
         attempt, query = self._attempt, self._attempt.current
         with one_at_a_time:
             attempt.reporter.update(begun=True, halted="")

@@ -83,8 +83,8 @@ class Reporter:
         self.update(**self._live.idled(self.current))
 
     def _longest_work(self, query: LaneQuery | None) -> dict[str, Any]:
-        """The message on which a function has been working longest, as changes to a report; {} if there is none on
-        which a function has been working for a second."""
+        """The message on which a function has been working longest, as changes to a report; {} if no function has been
+        working on a message for at least a second."""
         work = live_report.oldest(query) if query is not None else None
         if work is None or query is None:
             return {}

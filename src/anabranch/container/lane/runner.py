@@ -59,8 +59,8 @@ class LaneRunner:
         epoch: the lane's current epoch.
         build: makes a query of the lane.
         starting: looks up the lane's start offsets, by whole SSP. It is called in the lane's own thread.
-        until: looks up the offsets at which the lane ends, by whole SSP, in the same thread; None to keep running. See
-            :meth:`QueryBuilder.until <anabranch.container.lane.building.QueryBuilder.until>`.
+        until: looks up the offsets at which the lane ends, by whole SSP; also called in the lane's own thread. None to
+            keep running. See :meth:`QueryBuilder.until <anabranch.container.lane.building.QueryBuilder.until>`.
         standstill: decides when the lane must fail because it makes no progress.
         taken: returns whether this process took over the lane's outputs when it prepared the lane.
         wake: called when the report contains news for which the container or the coordinator waits.

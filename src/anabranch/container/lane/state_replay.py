@@ -21,8 +21,7 @@ _MOST = 1000
 
 class StateReplay:
     """Follows the batches of one lane. ``tasks`` is the number of Spark tasks that replay at the same time. If Spark
-    doesn't say which snapshots there are, the changes of new batches are left out of the estimate.
-    """
+    doesn't report its snapshots, the changes of new batches are left out of the estimate."""
 
     def __init__(self, tasks: int) -> None:
         self._tasks = max(1, tasks)

@@ -155,8 +155,8 @@ class LaneSupervisor:
         self._runner.prepare_to_close()
 
     def stop(self, at_once: bool = False) -> None:
-        """End the lane, because it isn't wanted here any more: at the next batch boundary, or by breaking off a long
-        batch.
+        """End the lane, because it is no longer wanted here. It ends at the next batch boundary, or by breaking off a
+        long batch.
 
         If the lane has failed and awaits another attempt, it gets none here. It then counts as failed, unless it waits
         for its surroundings: in this case, it continues at the next start of the job.

@@ -55,7 +55,7 @@ class SurroundingsWait:
         self._wait: Wait | None = None
         self._since = 0.0
         self._last_batch = -1
-        """The last batch that was known to be committed when the lane failed last."""
+        """The last batch that was known to be committed when the lane last failed."""
         self._runs_since: float | None = None
         self._well_since: float | None = None
         """Since when the lane has been running well, although the wait isn't over; None if it hasn't."""
