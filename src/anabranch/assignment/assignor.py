@@ -120,9 +120,9 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
     3. If racks count, the cost (see :class:`Seating`) is low; otherwise, few tasks move. If racks count, and
        ``rules.first`` is ``traffic``, the cost comes before the number of containers.
 
-    The strategy ``min_traffic`` can relax the balance: only two totals over all stages are balanced, the number of
-    stateful tasks and the number of all tasks. It does so if racks count and, in addition, ``rules.first`` is
-    ``traffic`` or no two tasks of a stage read the same partition.
+    With the strategy ``min_traffic``, the balance can be relaxed: only two totals over all stages are then balanced,
+    the number of stateful tasks and the number of all tasks. This requires that racks count. It also requires that
+    ``rules.first`` is ``traffic``, or that no two tasks of a stage read the same partition.
 
     The order of the arguments' elements doesn't matter. If the seats of the result are passed as ``former``, and
     ``non_overlap_cost`` isn't 0, no task moves.
@@ -237,8 +237,9 @@ def _containers_first(stages: Sequence[StageModel], problem: Problem, where: Whe
 
 def _bound(problem: Problem) -> float:
     """A lower bound on the cost of any placement that balances each stage: the sum of the stages' bounds. Tasks of a
-    stage in one seat can share the traffic cost of a partition. If at most n tasks of the stage read any one partition,
-    a task's part of this cost is at least 1/n, so the solver gets the stage with the traffic cost divided by n.
+    stage in one seat can share the traffic cost of a partition. If no partition is read by more than n tasks of the
+    stage, each task's part of this cost is at least 1/n. So the solver is given the stage with the traffic cost divided
+    by n.
     """
     from anabranch.assignment.racks import solver
 
@@ -256,9 +257,9 @@ def _bound(problem: Problem) -> float:
 
 
 def _traffic_first(stages: Sequence[StageModel], problem: Problem, where: Where) -> Seating:
-    """The solver's placement, improved: the tasks that a stage has in a rack are distributed anew among the rack's
-    seats, with few moves, and with tasks that read the same partitions in one seat if there is room. Each seat keeps
-    its number of tasks of the stage, so the balance and the cost stay the same.
+    """The solver's placement, improved: within each rack, a stage's tasks are redistributed among the rack's seats, so
+    that few tasks move and, where there is room, tasks that read the same partitions share a seat. Each seat keeps its
+    number of tasks of the stage, so the balance and the cost stay the same.
     """
     from anabranch.assignment.racks import solver
 

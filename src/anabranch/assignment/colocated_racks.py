@@ -42,9 +42,9 @@ def place(
 
     A *group* is the tasks that read the same partitions. A seat with any task of a group reads all partitions of the
     group. :func:`placement.place` makes two balanced placements: one that moves few tasks, and one that spreads each
-    group over few racks. If partitions are read in fewer seats, on average, under one of them, the other is dropped.
-    Within each remaining placement, groups of the same size (as many tasks, and as many partitions) swap places so that
-    the total cost is as low as possible. The cheapest result is returned.
+    group over few racks. If one of them has partitions read in fewer seats on average, the other is dropped. Within
+    each remaining placement, groups with equally many tasks and equally many partitions swap places so that the total
+    cost is as low as possible. The cheapest result is returned.
 
     Args:
         racks: the rack of each seat.
@@ -105,8 +105,8 @@ def _matched(
 ) -> list[tuple[list[Member], _Piece, int]]:
     """Give each group one piece, at the least total cost. Returns each group with its piece and the cost of the pair.
 
-    In the network, a group has an arc to each piece that contains a former seat of the group's tasks. Among the other
-    pieces, those in the same racks cost the group the same. So for each combination of racks, one arc stands for them.
+    In the network, a group has an arc to each piece that contains a former seat of the group's tasks. All other pieces
+    in the same racks have the same cost for the group, so one arc for each combination of racks represents them.
 
     Args:
         groups: groups that read equally many partitions and have equally many tasks.
@@ -160,7 +160,8 @@ def _racks_of(piece: _Piece, racks: Mapping[str, str | None]) -> tuple[str, ...]
 
 
 def _far(group: Sequence[Member], rack: str) -> int:
-    """The total weight of what a seat in ``rack`` reads from other racks if the seat has any task of the group."""
+    """The total weight of the partitions that a seat in ``rack`` reads from other racks if it has any task of the
+    group."""
     return int(sum(each.weight for each in group[0].reads if rack not in each.racks))
 
 

@@ -18,7 +18,7 @@ class Line:
     cut is *clean* if it falls between two groups or at the end of the line. The number of pieces is the number of
     groups plus the number of seats, minus the number of clean cuts. No placement has fewer pieces than the line with
     the most clean cuts. If all groups are equally large, the number of clean cuts depends only on the order of the
-    seats' sizes. Groups, and seats of the same size, are taken in such an order that few tasks move.
+    seats' sizes. The order of groups, and of seats of the same size, is chosen so that few tasks move.
 
     Args:
         sizes: how many tasks each seat gets. The sum is the number of tasks.
@@ -88,7 +88,7 @@ class Line:
 
     def _take(self, seat: str, room: int) -> int:
         """Place up to ``room`` tasks of the partly placed group in a seat: first tasks that were in this seat, then new
-        tasks, then the others. Returns the room that is left."""
+        tasks, then the others. Returns the remaining room."""
         rank = {seat: 0, None: 1}
         here = sorted(self.begun, key=lambda task: rank.get(self.homes.get(task), 2)) if self.homes else self.begun
         taken, self.begun = here[:room], here[room:]
@@ -119,9 +119,9 @@ class Line:
         return min(best, key=lost)
 
     def _gain(self, number: int, seat: str, left: int) -> tuple[int, int, int]:
-        """How good it is if ``seat``, with room for ``left`` tasks, takes as many tasks of a group as it can. Returns
-        three numbers, to be compared in this order, where larger is better: the number of tasks that stay in this seat
-        minus the number of tasks that other seats lose; the number of tasks that stay; minus the group's number.
+        """How much is gained if ``seat``, which has room for ``left`` tasks, takes as many tasks of a group as it can.
+        Returns three numbers, to be compared in this order; larger is better: the number of tasks that stay in this
+        seat minus the number of tasks that other seats lose; the number of tasks that stay; minus the group's number.
         """
         held = self.held[number]
         taken = min(left, len(self.groups[number]))

@@ -127,9 +127,8 @@ def _groups(tasks: Iterable[Task]) -> _Groups:
 
 
 def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> dict[str, str]:
-    """The tasks that can stay, with their seats. If a seat has too many tasks, the first to leave are the tasks of the
-    groups that had the fewest tasks in this seat.
-    """
+    """The tasks that can stay, with their seats. If a seat had too many tasks, the tasks of the groups with the fewest
+    tasks in this seat leave first."""
     pieces: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
     for number, group in enumerate(groups if homes else ()):
         for task in group:

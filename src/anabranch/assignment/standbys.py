@@ -19,10 +19,10 @@ def place(
     """For each lane, the processes that maintain the lane's standbys. The process that runs the lane isn't one of them,
     so with few processes, there may be fewer standbys than requested.
 
-    In order of importance: each lane and its standbys are in as many racks as possible, each process has its share of
-    standbys, and as few standbys as possible move. If the rack of any process isn't known, racks don't count. The order
-    of the arguments' elements doesn't matter. If the result is passed as ``former``, with the same other arguments, no
-    standby moves.
+    These are the criteria, in order of importance: each lane and its standbys are in as many racks as possible, each
+    process has its share of standbys, and as few standbys as possible move. If the rack of any process isn't known,
+    racks don't count. The order of the arguments' elements doesn't matter. If the result is passed as ``former``, with
+    the same other arguments, no standby moves.
 
     Args:
         lanes: the process that runs each lane.

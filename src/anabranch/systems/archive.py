@@ -62,7 +62,7 @@ class Archive(Protocol):
         ...
 
     def batches(self, stream: str, cut: StreamCut) -> Sequence[Mapping[str, int]]:
-        """For each partition: by lane id, the lane's last batch in the cut."""
+        """For each partition, the last batch of each lane in the cut, by lane id."""
         ...
 
     def later(self, stream: str, cut: StreamCut) -> Sequence[Sequence[Publication]]:

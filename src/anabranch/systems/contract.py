@@ -209,14 +209,14 @@ class System(Protocol):
 
     @abstractmethod
     def high_watermarks(self, stream: str) -> dict[int, int]:
-        """The end of each partition, including the records of open transactions, which readers can't see yet (or never
-        will)."""
+        """The end of each partition, including the records of open transactions, which readers can't see yet and may
+        never see."""
         ...
 
     def open_transaction(self, stream: str, partition: int, java: JavaClasses) -> OpenTransaction | None:
         """The transaction that keeps readers from the partition's records between :meth:`ends` and
-        :meth:`high_watermarks`; None if there is none, or the system has no transactions. ``java`` is for systems
-        whose client in Python can't determine the transaction.
+        :meth:`high_watermarks`; None if there is no such transaction, or if the system has no transactions. ``java`` is
+        for systems whose client in Python can't determine the transaction.
         """
         return None
 

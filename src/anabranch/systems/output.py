@@ -58,8 +58,7 @@ read_written = msgspec.msgpack.Decoder(Written).decode
 
 class Writer(Protocol):
     """Accepts one Spark task's part of a batch. If the Spark task fails before :meth:`close` has succeeded,
-    :meth:`abort` is called. After :meth:`abort` or a successful :meth:`close`, the writer isn't used any more.
-    """
+    :meth:`abort` is called. After :meth:`abort` or a successful :meth:`close`, the writer is no longer used."""
 
     def write(self, target: Target, slot: int, partitions: Numbers, records: pa.RecordBatch) -> None:
         """Write records in the columns of ``RECORD_SCHEMA``. ``partitions`` contains each record's partition."""
@@ -80,7 +79,7 @@ class Output(Protocol):
         ...
 
     def limit(self, stream: str) -> float:
-        """The size limit in bytes for a record of a stream, less a margin for what is sent along with the record;
+        """The size limit in bytes for a record of a stream, less a margin for the overhead of sending the record;
         infinite if there is no limit."""
         ...
 

@@ -32,8 +32,7 @@ class ReaderLag(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         unread: how many records the job still has to read.
-        overdue: how many records stay, although the retention doesn't keep them, because the job still has to read
-            them.
+        overdue: how many records the retention would delete if the job didn't still have to read them.
         changed_at: when the job's positions were last stored, in seconds since 1970.
     """
 
@@ -61,8 +60,8 @@ class Readers(Protocol):
     def hold(self, stream: str, job: str, positions: Mapping[int, int]) -> None:
         """Make a job a reader of a stream. If the job is a reader already, the lower position counts in each partition.
 
-        Once this returns, the reader is stored durably, and no retention is deleting records without regard to it: all
-        records that still exist at or after the reader's positions stay.
+        Once this returns, the reader is stored durably, and every deletion that ignored it has ended: all records that
+        still exist at or after the reader's positions stay.
 
         Args:
             positions: the positions by partition. For a partition that is missing, a reader keeps its position; the
@@ -77,7 +76,7 @@ class Readers(Protocol):
     def advance(self, stream: str, job: str, positions: Mapping[int, int], revision: str) -> bool:
         """Raise a job's positions, because the job won't read earlier records again. Positions that are already higher,
         and positions of other partitions, stay. Returns False and changes nothing if a position may have been lowered
-        since ``revision``, or if the job isn't a reader any more.
+        since ``revision``, or if the job is no longer a reader.
         """
         ...
 

@@ -171,8 +171,9 @@ class Systems:
         return "fail" if bound is None else bound.on_data_loss
 
     def bound_as(self, stream: str) -> str:
-        """The name under which settings bind a stream: the stream's own name or, if the settings don't contain it, the
-        name of an input whose pattern matches the stream. If there is no such input either, the stream's own name."""
+        """The name under which settings bind a stream. If the settings contain the stream's own name, it is that name.
+        Otherwise, it is the name of an input whose pattern matches the stream or, if there is no such input, the
+        stream's own name."""
         taking = (name for name, pattern in self._settings.patterns.items() if re.fullmatch(pattern, stream))
         return stream if stream in self._settings.streams else next(taking, stream)
 

@@ -2,7 +2,7 @@
 
 In the network, a task has arcs to each rack with a replica of a partition that the task reads, to the container in
 which the task runs, and to a node for "any container". This node has arcs to all racks, and a rack has arcs to its
-containers. With ``balance_subtopology``, each stage has nodes of its own. A task costs the same in all containers of a
+containers. With ``balance_subtopology``, each stage has separate nodes. A task costs the same in all containers of a
 rack, except in the container in which the task runs. So the least cost is the same as with an arc from each task to
 each container.
 """

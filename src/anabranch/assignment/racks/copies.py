@@ -58,10 +58,9 @@ def answered(ask: Question, loads: Bounds | Slopes, dense: bool = False) -> tupl
     into containers.
 
     Args:
-        loads: the bounds of each container's number of standbys, or slopes: then the loads are as close to the
-            containers' shares as possible.
-        dense: whether each task has an arc to each container that its standbys can use, so that nothing has to be
-            fitted.
+        loads: the bounds of each container's number of standbys. If slopes are given instead, the loads are as close to
+            the containers' shares as possible.
+        dense: whether each task has an arc to each container that its standbys can use. Nothing then has to be fitted.
 
     Raises:
         ConfigError: a dense network would have too many arcs.

@@ -2,11 +2,11 @@
 for its standbys.
 
 The active tasks must be balanced, and the standbys spread and balanced at least as well as if the active tasks were
-placed first. Of all such plans, the cheapest is wanted. A task and its standbys exclude each other from containers, and
-often from racks, so this isn't a flow problem. A branch-and-bound search looks for the plan; if the search ends early,
-it still gives a bound on the cost. An *option* is a container (or a group of equivalent containers) for an active task
-or for any of a task's standbys. With more than :data:`MOST_OPTIONS` options, there is no search, and the active tasks
-are placed first.
+placed first. The cheapest of all such plans is wanted. This isn't a flow problem, because a task and its standbys
+exclude each other from containers, and often from racks. So the plan is found by a branch-and-bound search, which gives
+a bound on the cost even if it ends early. An *option* is a container (or a group of equivalent containers) for an
+active task or for any of a task's standbys. With more than :data:`MOST_OPTIONS` options, there is no search, and the
+active tasks are placed first.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Rules:
-    """The balance and the spread that a plan must have: at least those of the sequential plan that the job would have
-    if nothing ran yet. So the rules don't depend on where tasks run now.
+    """The balance and the spread that a plan must have: at least those of the sequential plan that would be made if no
+    task were running yet. So the rules don't depend on where tasks run now.
 
     Attributes:
         slopes: the containers' shares of standbys.

@@ -21,8 +21,8 @@ _STANDBY = ("standby", 0)
 
 def is_collapsed(it: Instance) -> bool:
     """Whether the containers of a place (see :class:`Instance`) are equivalent, because a task and all its standbys
-    must be in different places. This is so if spread comes first for all standbys, there are enough places, and racks
-    and tags don't divide the containers in more than one way.
+    must be in different places. This is so if three conditions are met: spread comes first for all standbys, there are
+    enough places, and racks and tags divide the containers in only one way.
     """
     first, rest = standby.copies_of(it)
     return not rest and not standby.crosses(it) and first < len(it.rack_of_place)

@@ -128,9 +128,9 @@ def movable(it: Instance, tasks: Whole, copies: int) -> int:
 
 def _warm(it: Instance, tasks: Whole, taken: Whole, copies: int) -> tuple[Whole, Whole, Whole]:
     """The existing standbys in containers that their task hasn't ``taken``, in the form of :attr:`Question.warm`. The
-    first ``copies`` standbys in a task's ``standby_on`` have a higher value than its others. So no standby moves if the
-    result of :func:`place` becomes part of the next problem: there, ``standby_on`` begins with the standbys for which
-    spread comes first.
+    first ``copies`` standbys in a task's ``standby_on`` have a higher value than its others. If the result of
+    :func:`place` becomes part of the next problem, ``standby_on`` begins with the standbys for which spread comes
+    first, so no standby moves.
     """
     pairs = [
         (row, container, len(tasks) * copies + 1 + (place < copies))

@@ -23,8 +23,8 @@ _EVERY = 30.0
 """The shortest time, in seconds, between two checks of a partition by the same process."""
 _LOOK_SECONDS = 0.5
 _PURGE_SECONDS = 2.0
-"""The time limits, in seconds, of :meth:`Expiry.look` and :meth:`Expiry.purge`, during which a lane or the coordinator
-waits. What remains is deleted later."""
+"""The time limits, in seconds, of :meth:`Expiry.look` and :meth:`Expiry.purge`, because a lane or the coordinator waits
+for them. The remaining entries are deleted later."""
 
 log = logs.get_logger()
 
@@ -45,7 +45,8 @@ class Expiry:
         entries that jobs still have to read. Takes about half a second at most. Does nothing if the stream has no
         retention, or if this object has checked the partition in the last 30 seconds.
 
-        Called after a write, which must not fail because of this. So errors of the log or the disk are only logged.
+        This method is called after a write, which must not fail because of it. So errors of the log or the disk are
+        only logged.
 
         Args:
             info: the stream.

@@ -1,8 +1,9 @@
 """One partition's manifest: reads its entries, finds its end, and publishes the next entry.
 
 The oldest entries are deleted first, and the last entry is never deleted. Before an entry is deleted, ``start.json``
-gets a start after this entry (:mod:`anabranch.systems.embedded.trimming`). So what a process has found about an entry
-(its content, or that it is missing) is valid if ``start.json``, read afterwards, doesn't have a start after the entry.
+gets a start after this entry (:mod:`anabranch.systems.embedded.trimming`). A process that has read an entry, or has
+found it missing, can therefore check whether this is still valid: it reads ``start.json`` afterwards, which must not
+have a start after the entry.
 """
 
 from __future__ import annotations
@@ -82,9 +83,9 @@ def look(folder: str, stream_id: str) -> Tail:
 
 
 def forward(folder: str, tail: Tail) -> Tail:
-    """A partition's current tail, found from the earlier tail ``tail``. Without new entries, this costs two ``stat``
-    calls; with n new entries, O(log n) ``stat`` calls and two reads. If the entries after the earlier tail have been
-    deleted, the folder is listed, and the returned tail has ``skipped`` set. ``folder`` is the manifest folder.
+    """A partition's current tail, found from the earlier tail ``tail``. This costs two ``stat`` calls if there are no
+    new entries, and O(log n) ``stat`` calls and two reads if there are n. If the entries after the earlier tail have
+    been deleted, the folder is listed, and the returned tail has ``skipped`` set. ``folder`` is the manifest folder.
     """
     low = tail.sequence
     if not os.path.exists(path_of(folder, low + 1)):

@@ -73,8 +73,8 @@ class SegmentWriter:
         self._writer: pa.ipc.RecordBatchFileWriter | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add records. They must have the columns of ``RECORD_SCHEMA``, whose types are cast if necessary. Raises
-        ValueError if a record has no timestamp."""
+        """Add records. They must have the columns of ``RECORD_SCHEMA``. Types are cast if necessary. Raises ValueError
+        if a record has no timestamp."""
         if not batch.num_rows:
             return
         if not batch.schema.equals(RECORD_SCHEMA):

@@ -1,7 +1,7 @@
 """Deletes the oldest entries of a partition, with their segments.
 
-``start.json`` is made durable first. Then entries are deleted from the oldest on, each after its segments. If a process
-is killed meanwhile, the next deletion removes what is left below the start.
+``start.json`` is made durable first. Then the entries are deleted, beginning with the oldest, each after its segments.
+If the process is killed during the deletion, the next deletion removes the remaining entries below the start.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _AT_ONCE = 1000
 _PATIENCE = 0.5
 
 Due = Callable[[Entry], bool]
-"""A function that returns whether an entry should be deleted. It is called for one entry after another, from the oldest
-on, until it returns False."""
+"""A function that returns whether an entry should be deleted. It is called for one entry after another, beginning with
+the oldest, until it returns False."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,9 @@ def expired(of: Partition, retention: Retention, now: int) -> Due:
 
 
 def trim(of: Partition, due: Due, limit: Callable[[], int | None]) -> Trimmed:
-    """Delete a partition's entries from the oldest on, until one must stay, but at most ``_AT_ONCE`` entries. The
-    partition's last entry always stays. If other processes hold the lock for more than half a second, delete nothing.
+    """Delete a partition's entries, beginning with the oldest, until one must stay, but at most ``_AT_ONCE`` entries.
+    The partition's last entry always stays. If other processes hold the lock for more than half a second, delete
+    nothing.
 
     Args:
         of: the partition.

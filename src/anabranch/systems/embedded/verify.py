@@ -1,5 +1,5 @@
-"""Checks a stream's files: JSON must be valid, entries must follow each other without a hole, and segments must have
-the sizes that the entries give."""
+"""Checks a stream's files: JSON must be valid, entries must have consecutive numbers, and segments must have the sizes
+that their entries state."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def faults(log: Log, stream: str) -> list[StreamFault]:
 
 
 def _problem(error: AnabranchError, path: str) -> str:
-    """An error's text after the path with which it begins. (The path itself can have spaces.)"""
+    """An error's text without the ``path`` at its beginning. (A path can contain spaces.)"""
     return error.what.removeprefix(path).strip()
 
 

@@ -1,5 +1,5 @@
-"""Publishes a lane's batches exactly once, and closes, fences and lists lanes. A fence stops a lane's writers with a
-lower epoch for good."""
+"""Publishes a lane's batches exactly once, and closes, fences and lists lanes. A fence permanently stops a lane's
+writers with a lower epoch."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class LaneWriter:
 
     def close(self, streams: Iterable[str]) -> None:
         """Mark the lane as closed in every partition of ``streams``: no process can write to these streams for the lane
-        any more. Idempotent.
+        from then on. Idempotent.
 
         Raises:
             FencedError: a newer process has the lane.
@@ -106,8 +106,8 @@ class LaneWriter:
 
     def _seen(self, stream: str, number: int) -> Tail:
         """The last tail of a partition that this writer has seen. The first call for a stream looks up the tails of all
-        its partitions. From these tails on, the writer examines every new entry before it writes. So it notices every
-        fence, even if the fence's marker has been dropped from later entries.
+        its partitions. After that, the writer examines every newer entry before it writes, so it notices every fence,
+        even one whose marker has been dropped from later entries.
 
         Raises:
             FencedError: the lane has no marker in a partition, and a closed lane of the job, whose marker was dropped

@@ -1,4 +1,4 @@
-"""Bounds calls of a producer that may never end."""
+"""Limits the time of a producer's calls that might otherwise never end."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 __all__ = ["BoundedCalls"]
 
 _SLOWER = 4.0
-"""How many times as long as the last call the next one may take."""
+"""The next call may take this many times as long as the last one."""
 _stuck: list[Producer] = []
 
 
 class BoundedCalls:
     """Makes calls that add offsets to a transaction, and gives up those that take too long.
 
-    When the coordinator of the offsets' group moves to another broker, which happens whenever a broker restarts, such a
-    call can hang for good, although all brokers answer (librdkafka issues 5456 and 5511). So calls are given up soon,
-    and later only where answers are slow.
+    Whenever a broker restarts, the coordinator of the offsets' group may move to another broker. Such a call can then
+    hang forever, although all brokers answer (librdkafka issues 5456 and 5511). So the time limit of a call is short,
+    and is raised only if answers are slow.
 
     Attributes:
         seconds: how long the next call may take.

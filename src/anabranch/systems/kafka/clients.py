@@ -25,7 +25,7 @@ _SASL_BY_HAND = {"sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config", "sasl.
 
 _RECONNECTS_WITHIN_MS = 1000
 """The longest pause between two attempts to connect to a broker. By default, librdkafka pauses for up to ten seconds,
-also when the broker is back."""
+even if the broker is already back."""
 
 _log = logging.getLogger(__name__)
 
@@ -57,9 +57,8 @@ def librdkafka(settings: KafkaSettings) -> dict[str, Any]:
 
 
 def credentials(settings: KafkaSettings) -> tuple[str, str]:
-    """The user and the password with which confluent-kafka's clients log in now; '' for what isn't set. Raises
-    ConfigError if a reference can't be resolved.
-    """
+    """The current user and password of confluent-kafka's clients; '' in place of a value that isn't set. Raises
+    ConfigError if a reference can't be resolved."""
     own = {name: text for name, text in settings.client.items() if name in _CREDENTIALS.values()}
     found = {**_texts(settings, _CREDENTIALS), **_extra("client", own)}
     user, password = (found.get(name, "") for name in _CREDENTIALS.values())

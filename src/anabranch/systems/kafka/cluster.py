@@ -24,8 +24,8 @@ Client = TypeVar("Client")
 
 _STEP_SECONDS = 0.05
 _SHORTEST, _SLOWER = 0.125, 4.0
-"""The first client of a request waits for at least this share of the patience, and for this many times as long as the
-last answer took. After that, another client makes the request, too."""
+"""A request's first client waits for at least this share of the patience, and for at least this many times as long as
+the last answer took. Then another client makes the request, too."""
 _CLIENTS = 3
 """How many clients make a request."""
 
@@ -315,7 +315,7 @@ class _Asked(Generic[K, V]):
     """A request that a client has made.
 
     Attributes:
-        is_over: whether all answers have come.
+        is_over: whether all answers have arrived.
     """
 
     def __init__(
@@ -344,7 +344,7 @@ class _Asked(Generic[K, V]):
         return answers
 
     def pending(self) -> Future[V]:
-        """An answer that hasn't come yet, or the last one."""
+        """An answer that hasn't arrived yet; if all have arrived, the last one."""
         futures = [*self._futures.values()]
         return next((each for each in futures if not each.done()), futures[-1])
 

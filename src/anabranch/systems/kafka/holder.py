@@ -42,7 +42,7 @@ TAKEN_OVER = {
 
 _TUNED = {
     "compression.type": "lz4",
-    "linger.ms": 100,  # a commit sends what is left without waiting
+    "linger.ms": 100,  # a commit sends the remaining records without waiting
     "batch.num.messages": 100_000,
     "queue.buffering.max.messages": 500_000,
     "queue.buffering.max.kbytes": 131_072,
@@ -69,8 +69,9 @@ class Holder:
 
     Attributes:
         instance: a unique id of this producer, for the markers that it writes.
-        seen: the ``instance`` that the slot's marker still has if no other producer has written to the slot meanwhile.
-            After the id is initialized, the caller sets ``seen`` from the marker; a commit sets it to this producer's.
+        seen: the expected ``instance`` of the slot's marker. If the marker has another one, another producer has
+            written to the slot. After the id is initialized, the caller sets ``seen`` from the marker; a commit sets it
+            to this producer's ``instance``.
         begun: when the open transaction began, on the monotonic clock; None if no transaction is open.
         lost: the transaction's records that the producer or the brokers refused.
         message_limit: the producer's size limit for a record, in bytes.

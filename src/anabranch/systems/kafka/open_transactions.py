@@ -21,8 +21,8 @@ _ADMIN = "org.apache.kafka.clients.admin"
 def find(topics: Topics, stream: str, partition: int, java: JavaClasses) -> OpenTransaction | None:
     """See :meth:`anabranch.systems.contract.System.open_transaction`.
 
-    Which producer has begun the transaction is known only to the brokers, and only Java's client can ask for it
-    (KIP-664). If it can't, for example because the user has no right to, the transaction is described without it.
+    Only the brokers know which producer started the transaction, and only Java's client can ask them (KIP-664). If this
+    fails, for example because the user isn't allowed to ask, the result names the error instead of the producer.
 
     Raises:
         AnabranchError: the brokers don't answer, or they refuse the client.
@@ -49,7 +49,7 @@ def find(topics: Topics, stream: str, partition: int, java: JavaClasses) -> Open
 
 def _written(topics: Topics, topic: str, partition: int, offset: int) -> float | None:
     """When the record at this offset was written, in seconds since 1970, even if it isn't committed; None if unknown.
-    Only a topic with ``LogAppendTime`` has the broker's time: otherwise, it is what the producer said.
+    With ``LogAppendTime``, this is the broker's time; otherwise, it is the timestamp that the producer gave the record.
     """
     wanted = {"group.id": "anabranch-reads", "isolation.level": "read_uncommitted", "enable.auto.commit": False}
     consumer, _ = topics.cluster.open(Consumer, wanted)
@@ -66,8 +66,7 @@ def _written(topics: Topics, topic: str, partition: int, offset: int) -> float |
 
 def _producer(topics: Topics, topic: str, partition: int, offset: int, java: JavaClasses) -> str:
     """The producer whose transaction begins at this offset, in words. Raises one of Java's errors, or AnabranchError,
-    if the brokers don't say.
-    """
+    if the brokers don't name the producer."""
     properties = java("java.util.HashMap")()
     for name, value in clients.java(topics.cluster.settings).items():
         properties.put(name, value)
@@ -80,7 +79,7 @@ def _producer(topics: Topics, topic: str, partition: int, offset: int, java: Jav
         if not begun:
             raise AnabranchError("the brokers name none", "see kafka-transactions.sh describe-producers")
         number, epoch = begun[0].producerId(), begun[0].producerEpoch()
-        # Brokers leave out the transactions of which this user may not know.
+        # Brokers leave out the transactions that this user isn't allowed to see.
         known = _got(admin.listTransactions().all(), java)
         ids = [each.transactionalId() for each in known if each.producerId() == number]
         name = f"the producer with the transactional id {ids[0]}" if ids else "a producer"

@@ -26,14 +26,14 @@ _NAMES = ("sasl.username", "sasl.password")
 class Relogin:
     """Keeps the credentials of one client up to date, as long as this object exists.
 
-    librdkafka logs in again by itself, for each new connection and when the brokers require it, but with the user and
-    the password that the client got when it was made. If these come from files (``${file:PATH}``), the client gets new
-    ones within a second after a file has changed. So a client whose transaction is open needn't be given up when a
-    password is rotated.
+    librdkafka logs in again automatically, for each new connection and when the brokers require it, but with the user
+    and the password that the client got when it was made. If these come from files (``${file:PATH}``), this object
+    gives the client the new ones within about a second after a file has changed. So even a client with an open
+    transaction survives a password change.
 
     Args:
         client: a producer or consumer of confluent-kafka.
-        properties: those with which the client was made.
+        properties: the properties with which the client was made.
     """
 
     def __init__(self, settings: KafkaSettings, client: Any, properties: Mapping[str, Any]) -> None:
@@ -51,14 +51,13 @@ class Relogin:
             if current != self._used:
                 self._client.set_sasl_credentials(*current)
                 self._used = current
-        except Exception as error:  # the file is just being replaced, or the client was closed: the others go on
+        except Exception as error:  # the file is being replaced, or the client was closed: renew the others
             log.debug("a client couldn't get changed credentials", error=str(error))
 
 
 class _Followed:
-    """The clients of this process whose credentials a thread keeps up to date. A forked process has no thread, and its
-    parent's clients are of no use to it, so it begins anew.
-    """
+    """The clients of this process whose credentials a thread keeps up to date. A forked process inherits no thread, and
+    can't use its parent's clients, so it starts without clients."""
 
     def __init__(self) -> None:
         self.begin_anew()

@@ -60,8 +60,8 @@ def streamed(spark: SparkSession, system: KafkaSystem, reading: Reading) -> Data
 
 @functools.cache
 def _group(reading: frozenset[tuple[str, str]]) -> str:
-    """The name of the consumer group for reading with these options. In this process, equal options always have the
-    same name, and different options have different names. No consumer joins the group.
+    """The name of the consumer group for reading with these options. Within this process, equal options always give the
+    same name, and different options give different names. No consumer joins the group.
 
     Executors cache consumers, with the records they have fetched, by group and partition. So if several lanes read a
     partition, one after another, the next lane continues with the same consumer.

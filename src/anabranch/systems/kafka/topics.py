@@ -144,7 +144,8 @@ class Topics:
         self._wait_everywhere(stream, partitions)
 
     def _soon(self, stream: str) -> TopicDescription:
-        """A stream's topic, which has just been created: the asked broker may not know it yet."""
+        """The topic of a stream that has just been created. Waits for it, because the broker that is asked may not know
+        it yet."""
 
         def late() -> AnabranchError:
             return NotFoundError(

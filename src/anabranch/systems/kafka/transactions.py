@@ -58,8 +58,8 @@ class SlotWriter:
     epoch: int
 
     def open(self, slot: int, batch: int) -> SlotTransaction:
-        """Take a slot for a batch, and return the slot's part of the batch, to be written. The slot's former owner
-        can't write any more.
+        """Take a slot for a batch, and return a transaction with which to write the slot's part of the batch. From then
+        on, the slot's former owner can't write.
 
         After an error, except FencedError, open the same batch again; it takes effect only once.
 
@@ -132,9 +132,9 @@ class SlotWriter:
 
 
 class SlotTransaction:
-    """A slot's part of a batch. ``commit`` makes all of it visible to readers; without a commit, they never see any of
-    it. Use it in ``with``: if it isn't committed in the block, it is aborted. After an error, except FencedError, open
-    the batch again. Not thread-safe.
+    """A slot's part of a batch. After ``commit``, all of it is visible to readers; without ``commit``, none of it ever
+    is. Use the transaction in ``with``: it is aborted if the block doesn't commit it. After an error, except
+    FencedError, open the batch again. Not thread-safe.
 
     Attributes:
         done: whether the slot has already committed this batch or a later one. If so, nothing is written.
@@ -206,8 +206,8 @@ class SlotTransaction:
         crash_points.reach(crash_points.TRANSACTED, self._writer.lane, self._batch)
 
     def abort(self) -> None:
-        """Ensure that what was written never becomes visible. Does nothing if the transaction has ended. After a failed
-        :meth:`commit`, whether the batch is visible may be unknown until the batch is opened again."""
+        """Ensure that the written records never become visible. Does nothing if the transaction has ended. After a
+        failed :meth:`commit`, whether the batch is visible may be unknown until the batch is opened again."""
         if self._holder is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""What a system provides for Spark, and the source (of Arrow batches) for systems that have no source of their own."""
+"""What a system provides for Spark, and a source (of Arrow batches) for systems that don't have their own."""
 
 from __future__ import annotations
 
@@ -204,7 +204,8 @@ class Reader(DataSourceStreamReader):
         return {"stream": self._stream, "id": self.id(), "positions": told}
 
     def _kept(self, positions: dict[int, int]) -> dict[int, int]:
-        """The positions. If lost records may be skipped, none is before the oldest record of its partition."""
+        """These positions. If lost records may be skipped, a position before the oldest record of its partition is
+        raised to this record."""
         if not self._skips_lost:
             return positions
         begins = self.begins()
