@@ -160,7 +160,7 @@ class BackgroundHeartbeats:
     Args:
         period: the longest time in seconds that a poll waits, and the time between two attempts while the coordinator
             can't be reached.
-        say: called with a message when the coordinator can't be reached any more, and when it can be reached again.
+        say: called with a message when the coordinator can no longer be reached, and when it can be reached again.
     """
 
     def __init__(

@@ -78,8 +78,8 @@ Replace = Callable[[str], None]
 
 
 def watch_java(is_gone: Callable[[], bool], ended: threading.Event, replace: Replace) -> None:
-    """In a separate thread, until ``ended`` is set, watch the Java process. If it has ended, nothing can run any more,
-    and the Python process is replaced or ended."""
+    """In a separate thread, until ``ended`` is set, watch the Java process. Without it, nothing can run, so if it has
+    ended, the Python process is replaced or ended."""
 
     def look() -> None:
         while not ended.wait(_EVERY):

@@ -32,7 +32,7 @@ class ReaderLag(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         unread: how many records the job still has to read.
-        overdue: how many records the retention would delete if the job didn't still have to read them.
+        overdue: how many records the retention no longer keeps, but which stay because the job still has to read them.
         changed_at: when the job's positions were last stored, in seconds since 1970.
     """
 

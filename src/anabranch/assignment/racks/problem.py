@@ -126,15 +126,15 @@ class Answer(_Record, frozen=True, kw_only=True):
     Attributes:
         active: the container of each task.
         standby: the containers of each task's standbys; empty if the task has none.
-        cost: what the strategy minimizes: ``traffic_cost`` * ``traffic`` + ``non_overlap_cost`` * ``moved``. If
-            racks aren't known, or with the strategy ``none``, only moves count.
+        cost: what the strategy minimizes: ``traffic_cost`` * ``traffic`` + ``non_overlap_cost`` * ``moved``. If racks
+            aren't known, or with the strategy ``none``, only moves count.
         traffic: the weight of partitions that are read from other racks; None if racks aren't known.
         gap: ``cost`` minus ``lower_bound``.
         moved: how many tasks and standbys move. New ones don't count, nor do standbys whose container is gone.
         needed_moves: the number of moves of active tasks that balance requires, if known; see
             :func:`~anabranch.assignment.racks.reasons.compared`.
-        saved_by_moves: what the other moves of active tasks save, compared with the cheapest placement that has only
-            the ``needed_moves``.
+        saved_by_moves: the cost that the other moves of active tasks save, compared with the cheapest placement that
+            has only the ``needed_moves``.
         loads: the number of active tasks in each container.
         spread: the number of racks (and tag values) in which a task or one of its standbys is, summed over the tasks
             with standbys.

@@ -8,9 +8,10 @@ Another process makes the next claim only if the owner has released the folder, 
 for ``EXPIRES`` seconds. (An owner that ends normally removes its file. The end of a killed owner is visible only on the
 same machine.)
 
-An owner that hasn't rewritten its file for ``LEASE`` seconds, a shorter time, writes nothing to its folders before it
-has checked that its claims still count. From then on, it repeats this check whenever it extends its lease, because a
-process that has seen the silence may still be about to make a claim. Each process uses its own clock for these times.
+``LEASE`` is shorter than ``EXPIRES``. An owner that hasn't rewritten its file for ``LEASE`` seconds writes nothing to
+its folders until it has checked that its claims still count. From then on, it repeats this check whenever it extends
+its lease, because a process that has noticed the silence may still be about to make a claim. Each process uses its own
+clock for these times.
 """
 
 from __future__ import annotations
@@ -133,8 +134,8 @@ class Ownership:
 
         A folder that nobody owns, or whose owner has released it or has ended, is taken at once. Otherwise, the owner
         is watched, and the folder is taken if the owner gives no sign of life for ``EXPIRES`` seconds. If the owner
-        gives one just before the new claim is made, the call waits ``LEASE`` more seconds, until the owner's lease has
-        ended.
+        gives a sign of life just before the new claim is made, the call waits ``LEASE`` more seconds, until the owner's
+        lease has ended.
 
         Args:
             unless: returns whether to stop waiting for the owner.
@@ -214,8 +215,8 @@ class Ownership:
         return self._renewed is not None and self._clock() < self._renewed + LEASE
 
     def _begin(self) -> None:
-        """Write this process's file, unless this was done before. Raises ConfigError if the storage then lets the file
-        be created again."""
+        """Write this process's file, unless this was done before. Raises ConfigError if the storage lets the existing
+        file be created again."""
         with self._lock:
             if self._renewed is not None:
                 return
@@ -317,8 +318,8 @@ class Ownership:
             return not any(held < folder for held in self._held)
 
     def _sign(self, claim: Claim | None) -> str:
-        """A value that changes with each sign of life of a claim's process; '' if the process has removed its file;
-        a constant if ``claim`` is None, which means that it can't be read."""
+        """A value that changes with each sign of life of a claim's process; '' if the process has removed its file; a
+        constant if ``claim`` is None, because the claim can't be read."""
         if claim is None:
             return "unknown"
         return self._files.names(f"{self._folder}/{_PROCESSES}").get(claim.process, "")

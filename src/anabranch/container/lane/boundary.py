@@ -37,11 +37,14 @@ class Boundary:
     def reach(self, started: StreamingQuery, turn: Callable[[], None] | None = None) -> None:
         """End the lane's query at a batch boundary: after the running batch, or after the one that is being planned.
 
-        There are exceptions. A closing lane with brief batches may run one more batch, during which its successors'
-        queries are prestarted. A query with the real-time trigger is stopped at once. A batch of a closing or leaving
-        lane may be broken off. If the lane leaves, this batch stays pending; if the lane closes, the batch is forgotten
-        or, if part of it is visible, finished. Any other batch that is pending after the query's end is finished,
-        unless everything must end at once.
+        There are exceptions:
+
+        - A closing lane with brief batches may run one more batch, during which its successors' queries are prestarted.
+        - A query with the real-time trigger is stopped at once.
+        - A batch of a closing or leaving lane may be broken off. If the lane leaves, this batch stays pending. If the
+          lane closes, the batch is forgotten, or finished if part of it is visible.
+
+        Any other batch that is pending after the query's end is finished, unless everything must end at once.
 
         Args:
             turn: called repeatedly while waiting, instead of a check of the query's progress. With ``turn``, a batch is

@@ -68,7 +68,8 @@ def verdict(
 
     The batch is broken off if the user accepts the loss, or if breaking it off saves enough time: see
     :func:`anabranch.pace.break_off_cost.is_worth_it`. If ``left`` is unknown, the batch is broken off once both
-    ``spent`` and ``waited`` exceed ``_OVERDUE`` or, if ``usual`` is unknown too, ``_PATIENCE``.
+    ``spent`` and ``waited`` exceed a limit. The limit is ``_OVERDUE`` if ``usual`` is known, and ``_PATIENCE`` if it
+    isn't.
 
     Args:
         left: the time until the batch ends; None if unknown.
@@ -92,8 +93,8 @@ def estimated(
 ) -> float | None:
     """The expected seconds until the end of a batch; None if unknown, or if the expected time has passed.
 
-    The estimate is based on the batch's progress (``at``) if that says how much time is left, otherwise on the batch's
-    records and the ``cost`` of batches, otherwise on the usual duration.
+    The estimate is based on the first of these that is known: the remaining time according to the batch's progress
+    (``at``); the batch's number of records and the ``cost`` of batches; the usual duration.
     """
     if at is not None and at.number == number:
         if at.left is not None:
@@ -106,8 +107,8 @@ def is_brief(usual: float, left: float | None) -> bool:
     """Whether a closing lane should run one more batch after the running one, because batches are short: the running
     batch may end too soon for starting the successors' queries, so they are started during the next one.
 
-    True if the usual duration is known and less than ``BRIEF``, unless the running batch is known to need at least that
-    long.
+    True if the usual duration is known and less than ``BRIEF``, unless the running batch is known to need at least
+    ``BRIEF`` more seconds.
 
     Args:
         usual: the usual duration of a batch in seconds; 0.0 if unknown.

@@ -73,9 +73,8 @@ class LaneDrain:
 
     @property
     def reads_sources(self) -> bool:
-        """Whether the lane reads streams that the job doesn't write itself. Such a lane begins to drain at once; others
-        once all writers of their inputs have ended.
-        """
+        """Whether the lane reads streams that the job doesn't write itself. Such a lane starts to drain at once. Any
+        other lane starts once all writers of its inputs have ended."""
         if self._attempt.query is None:
             self._attempt.query = self._attempt.build_query()
         own = self._attempt.query.plan.own

@@ -210,8 +210,8 @@ class LaneSupervisor:
         return self._life.state
 
     def _has_rested(self, report: LaneReport) -> bool:
-        """Whether the pause after a failure is over. It begins with the first call after the failure. If the lane has
-        waited too long for its surroundings, this call makes it fail permanently, and the result is False."""
+        """Whether the pause after a failure is over. The pause begins with the first call after the failure. If the
+        lane has waited too long for its surroundings, the call makes the lane fail permanently, and returns False."""
         if self._due is None:
             waits = self._runner.remedy is Remedy.WAIT
             pause = (

@@ -1,5 +1,5 @@
-"""Periodic work while a lane's query runs: checks of its progress, of the lane's outputs, and of the inputs' keys
-and open transactions, and the renewal of markers."""
+"""Does periodic work while a lane's query runs: checks the query's progress, the lane's outputs, and the inputs' keys
+and open transactions, and renews markers."""
 
 from __future__ import annotations
 

@@ -148,8 +148,7 @@ class Log:
 
     def slices(self, stream: str, number: int, first: int, end: int) -> list[Slice]:
         """The pieces of segments with the records ``first`` to ``end - 1`` of a partition, in order. Raises LogError if
-        some of these records don't exist (any more).
-        """
+        some of these records don't exist, or have been deleted."""
         info = self.describe(stream)
         key = (info.id, self._checked(info, number))
         if key not in self._indexes:
