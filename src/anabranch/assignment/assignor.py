@@ -81,10 +81,11 @@ class Seating:
     Attributes:
         racks: the rack of each seat; None if it isn't known, or if racks don't count although the rules ask for them.
         why_not: why racks don't count although the rules ask for them; otherwise, and for a single seat, empty.
-        cost: ``traffic_cost`` for each partition that a container reads from another rack, multiplied by the number of
-            groups that read the partition, plus ``non_overlap_cost`` for each task that moves. If several tasks in a
-            container read a partition, the partition counts once per task; but if ``Rules.first`` is ``containers``,
-            tasks of a stage that read exactly the same partitions count as one. If racks don't count, the cost is 0.
+        cost: the sum of two parts. The first part is ``traffic_cost`` for each partition that a container reads from
+            another rack, multiplied by the number of groups that read the partition. The second part is
+            ``non_overlap_cost`` for each task that moves. If several tasks in a container read a partition, the
+            partition counts once per task; but if ``Rules.first`` is ``containers``, tasks of a stage that read exactly
+            the same partitions count as one. If racks don't count, the cost is 0.
         lower_bound: a lower bound on the cost of any placement that is as well balanced and, if ``Rules.first`` is
             ``containers``, reads partitions in as few containers; 0 if racks don't count.
     """

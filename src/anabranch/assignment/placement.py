@@ -144,7 +144,8 @@ def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: M
 
 
 def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str, str]) -> dict[str, str]:
-    """The seat of each task: tasks that can stay don't move; the others fill the gaps, the smallest gap first."""
+    """The seat of each task. Tasks that can stay don't move. The others fill the free places, beginning with the seat
+    that has the fewest."""
     room = Counter(sizes)
     room.subtract(staying.values())
     gaps = (seat for seat in sorted(sizes, key=room.__getitem__) for _ in range(room[seat]))
@@ -152,8 +153,8 @@ def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str
 
 
 def _patched(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], staying: Mapping[str, str]) -> dict[str, str]:
-    """The seat of each task: tasks that can stay don't move; the others fill the gaps, and those of one group fill the
-    same gap if it is large enough."""
+    """The seat of each task. Tasks that can stay don't move. The others fill the free places; those of one group share
+    a seat if it has enough free places."""
     placed = dict(staying)
     room = Counter(sizes)
     room.subtract(staying.values())

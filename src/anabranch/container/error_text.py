@@ -50,8 +50,8 @@ class Remedy(enum.Enum):
     ATTEMPT = "another attempt"
     """The cause is known, and lies outside the Java process: in data, a function, another system or a disk."""
     WAIT = "time"
-    """The cause is outside the job (a disk, a broker, a database). The lane continues once the cause is gone, unless
-    the lane has waited too long by then."""
+    """The cause is outside the job (a disk, a broker, a database). The lane continues once the cause is gone, unless it
+    has already waited too long."""
     PROCESS = "a new process"
     """The cause is unknown, or it is the Java process, so further attempts in the same process may fail, too."""
 

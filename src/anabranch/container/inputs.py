@@ -103,8 +103,8 @@ class Inputs:
 
     def check(self, folder: Folder) -> None:
         """Check that the lane's streams are the ones that it has read so far, that no partition ends before the lane's
-        position, and that no records are gone that the lane has yet to read. The query also checks the streams, but a
-        lane with nothing left to read may end before its query does so.
+        position, and that all records that the lane has yet to read still exist. The query also checks the streams, but
+        a lane with nothing left to read may end before its query does so.
 
         Args:
             folder: the lane's folder, which has the ids of the streams, and the lane's positions.

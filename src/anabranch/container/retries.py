@@ -43,9 +43,9 @@ class Retries:
 
 
 class Standstill:
-    """Detects an SSP in which a lane makes no progress although there are records to read. Each detection doubles
-    the time without progress after which an SSP counts as stalled (up to 64 times ``after``), because batches may
-    simply take long.
+    """Detects an SSP in which a lane makes no progress although there are records to read. Each detection doubles the
+    time without progress after which an SSP counts as stalled (up to 64 times ``after``), because batches may simply
+    take a long time.
 
     Args:
         after: the seconds for which an SSP with records to read must have kept the same position to count as stalled

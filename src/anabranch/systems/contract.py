@@ -116,9 +116,8 @@ class System(Protocol):
     does."""
 
     transactional: ClassVar[bool] = False
-    """Whether other programs can write to the system's streams in transactions, which keep readers from later records
-    as long as they are open.
-    """
+    """Whether other programs can write to the system's streams in transactions. While a transaction is open, readers
+    can't read later records."""
 
     connector: ClassVar[bool] = False
     """Whether Spark needs jars to read and write the system. :meth:`session_needs` names them."""

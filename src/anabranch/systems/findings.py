@@ -44,6 +44,5 @@ class OpenTransaction:
 
 
 JavaClasses = Callable[[str], Any]
-"""Finds a class of the Java process in which Spark runs, by its full name. The classes of the jars that
-:meth:`System.session_needs` names are there, too.
-"""
+"""Finds a class of the Java process in which Spark runs, by its full name. This includes the classes of the jars that
+:meth:`System.session_needs` names."""

@@ -29,9 +29,11 @@ class Target:
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a batch that a worker has written durably. For a ``slotted`` publisher, it is everything that was
-    written for a slot; for a table, one of the parts that a Spark task has written; otherwise, what a Spark task has
-    written to a partition of a stream.
+    """A part of a batch that a worker has written durably. What a part is depends on the output:
+
+    - for a ``slotted`` publisher, everything that was written for a slot
+    - for a table, one of the parts that a Spark task has written
+    - otherwise, everything that a Spark task has written to a partition of a stream.
 
     Attributes:
         stream: the stream's name; for a slot, the first stream that was written; for a table, the output's name.
@@ -126,8 +128,8 @@ class Publisher(Protocol):
         ...
 
     def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
-        """Make visible what workers have written of a batch, unless it is visible already, and write the control
-        records. Publishing the same batch again changes nothing for readers.
+        """Make visible those parts of a batch that workers have written, unless they are visible already, and write the
+        control records. Publishing the same batch again changes nothing for readers.
 
         ``controls`` contains the control record for the readers of each intermediate stream to which this publisher
         must write one.

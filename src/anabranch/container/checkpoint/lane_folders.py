@@ -210,13 +210,13 @@ class LaneFolders:
     def withdrawn(self, lane: Lane, epoch: int, *, began: bool) -> int:
         """Withdraw a lane's right to write to its exactly-once output streams until the lane takes over its outputs
         again; see :meth:`anabranch.systems.contract.System.withdraw`. Call this only after the lane's query has ended.
-        ``began`` says whether a batch of the lane was committed. Returns the last batch that is then in an exactly-once
-        output or a table, at least in part; -1 if none.
+        ``began`` says whether a batch of the lane was committed. Returns the last batch that is in an exactly-once
+        output or a table after the call, at least in part; -1 if none.
         """
         return self.systems.withdraw(lane, epoch, new=False if began else None)
 
     def seen(self, lane: Lane) -> int:
-        """Like :meth:`published`, for a running lane, but only for exactly-once output streams in which rows become
+        """Like :meth:`published`, but for a running lane, and only for exactly-once output streams in which rows become
         visible before the driver publishes the batch; see :meth:`anabranch.systems.contract.System.seen`."""
         return self.systems.seen(lane)
 

@@ -119,8 +119,8 @@ class Checkpoint:
         return stores
 
     def _store(self, place: tuple[str, str, str], version: int) -> Fault | None:
-        """Why one part of the state after the first ``version`` batches can't be reconstructed from the last snapshot,
-        if there is one, and the changes since then; None if it can."""
+        """The problem with one part of the state after the first ``version`` batches: why this part can't be
+        reconstructed from the last snapshot (if there is one) and the changes since then. None if it can."""
         files = self._stores[place]
         for number in range(version, -1, -1):
             names = files.get(number, [])

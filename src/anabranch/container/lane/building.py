@@ -132,9 +132,9 @@ class QueryBuilder:
                 readers.hold_all(stream, lane.job)
 
     def until(self, lane: Lane) -> Offsets:
-        """The end offsets of a lane's inputs, by whole SSP, except for streams that the job writes itself. Records of
-        open transactions lie before these offsets. For a partition that was added after its stream was looked up, the
-        offset is 0.
+        """The end offsets of a lane's inputs, by whole SSP, except for streams that the job writes itself. The offsets
+        are high watermarks, so they include the records of open transactions. For a partition that was added after its
+        stream was looked up, the offset is 0.
 
         The offsets are the same for all lanes of the container: for each stream, the result of the first look-up is
         kept. Thread-safe.

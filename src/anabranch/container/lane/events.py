@@ -154,8 +154,8 @@ class LaneEnded:
 
 @dataclass(frozen=True)
 class AttemptFailed:
-    """An action of the lane has failed, and with it the attempt. But if ``smaller``, the attempt continues: a batch
-    took too long, and can be planned again with fewer records."""
+    """An action of the lane has failed, and with it the attempt. If ``smaller``, however, the attempt continues,
+    because a batch took too long and can be planned again with fewer records."""
 
     error: Exception
     smaller: bool = False

@@ -1,6 +1,5 @@
 """Determines how long a lane waits for its surroundings (such as a disk or a broker) to recover from a failure, between
-attempts and in all.
-"""
+attempts and in total."""
 
 from __future__ import annotations
 
@@ -92,9 +91,9 @@ class SurroundingsWait:
         """Check, by the lane's newest report, whether a wait is over. Returns whether the lane counted as waiting
         before this call, but no longer does.
 
-        The wait is over once the lane has committed a batch or has ended, or once it has run for ``_RUNS_WELL`` seconds
-        and has nothing to do. If the lane has run for this time but still has something to do, it no longer counts as
-        waiting, but the wait isn't over: it continues if the lane fails before it commits a batch.
+        The wait is over once the lane has committed a batch, has ended, or has run for ``_RUNS_WELL`` seconds and has
+        nothing to do. If the lane has run for this time but still has something to do, it no longer counts as waiting,
+        but the wait isn't over: the wait continues if the lane fails before it commits a batch.
         """
         if self._wait is None or report.phase not in (LanePhase.RUNNING, LanePhase.ENDED):
             return False

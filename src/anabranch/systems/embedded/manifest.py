@@ -66,7 +66,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         at: when the entry was written, in Unix milliseconds.
         control: a control record (:mod:`anabranch.event_time.control`), which takes up no offset.
         writers: the markers of all open lanes, and of the last :data:`CLOSED_KEPT` closed lanes, the least recently
-            updated first. So a partition's last entry says how far each of these lanes has come.
+            updated first. So a partition's last entry shows the last batch that each of these lanes has published
+            there.
         floors: for each job, the highest epoch of the closed lanes that ``writers`` has dropped.
         total: the number of bytes in the segments of this entry and of all entries before it, even deleted ones. None
             if this entry was written by an older anabranch, which didn't store totals. Totals are then counted from 0

@@ -181,8 +181,8 @@ class Cluster:
         """The answers to an admin request, by item. For an item that failed, the answer is the error. After transient
         errors, such as a partition without a leader, the request is repeated for at most ``patience`` seconds.
 
-        A client that was connected to a broker that has died can wait for this broker although others answer. So if
-        there is no answer soon, a new client makes the request, too, and the first answer counts.
+        A client whose broker has died may keep waiting for this broker, although other brokers answer. So if there is
+        no answer soon, a new client makes the request, too, and the first answer counts.
 
         Args:
             request: makes the request with the given client, and returns a future for each item.
