@@ -33,7 +33,7 @@ class SqliteTable:
     def prepare(self, schema: pa.Schema, create: bool) -> None:
         if create:
             with closing(self._connect()) as connection:
-                connection.execute("begin immediate")  # before the look: nobody can make the table in between
+                connection.execute("begin immediate")  # before the table is looked for: nobody can create it in between
                 if not _columns(connection):
                     self._make(connection, schema)
                 connection.execute("commit")
@@ -76,7 +76,7 @@ class SqliteTable:
 
     def commit(self, owner: Owner, batch: int, parts: Sequence[bytes]) -> None:
         with self._opened() as connection:
-            connection.execute("begin immediate")  # before the look: nobody can fence in between
+            connection.execute("begin immediate")  # before the marker is read: nobody can fence in between
             if marks.check(_mark(connection, owner.job, owner.lane), owner, str(self)).batch >= batch:
                 return
             for part in parts:
