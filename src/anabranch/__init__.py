@@ -40,8 +40,8 @@ _MODULES = {
     "api.timers": ("Timers",),
     "api.windowed": ("Windowed",),
 }
-"""The modules that define the public names. A module is imported when one of its names is first used, because the
-verbs of the CLI and Spark's workers can often do without it."""
+"""The modules that define the public names. Each module is imported only when one of its names is first used, because
+most verbs of the CLI, and Spark's workers, don't need all of them."""
 _PLACES = {name: f"anabranch.{module}" for module, names in _MODULES.items() for name in names}
 
 

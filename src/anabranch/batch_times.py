@@ -7,18 +7,18 @@ from anabranch.protocol.lane_report import LaneReport
 __all__ = ["REPORTED_EVERY", "functions_part", "next_batch", "present_batch", "unreported", "waiting"]
 
 REPORTED_EVERY = 1.0
-"""The assumed maximum age, in seconds, of the report of a lane with a running batch."""
+"""The maximum age, in seconds, that the report of a lane with a running batch is assumed to have."""
 _AFTER_OUTPUT = 0.2
-"""The assumed seconds from the output of a batch to the beginning of the next one, while records wait."""
+"""The number of seconds assumed between the output of a batch and the start of the next one, if records are waiting."""
 _TOLD_BY_ITSELF = 1.0
-"""The seconds after which a batch's own figures show how much of its time is spent in functions. Until then, the
-figures of the last half minute count.
+"""How many seconds a batch must have run before its own figures are used to compute which part of its time is spent in
+functions. Until then, the figures of the last half minute are used instead.
 """
 
 
 def present_batch(report: LaneReport) -> tuple[float, float]:
-    """The age of the running batch at the time of the report, and the batch's expected total duration, in seconds. If
-    no batch was running, 0.0 and the expected duration of the next batch.
+    """The age of the running batch when the lane reported, and the batch's expected total duration, both in seconds. If
+    no batch was running, the result is 0.0 and the expected duration of the next batch.
     """
     at = report.progress.batch_progress
     if at is None:
@@ -29,8 +29,8 @@ def present_batch(report: LaneReport) -> tuple[float, float]:
 
 
 def next_batch(report: LaneReport) -> float:
-    """The expected seconds of the next batch, after the running one if there is one; 0.0 if no records are left for
-    it.
+    """The expected duration, in seconds, of the batch that follows the running batch (if no batch is running, of the
+    next batch); 0.0 if no records are left to read.
     """
     records = waiting(report)
     if not records:
@@ -39,16 +39,17 @@ def next_batch(report: LaneReport) -> float:
 
 
 def waiting(report: LaneReport) -> int:
-    """How many offsets a lane has yet to read, not counting those that are planned in its running batch."""
+    """How many offsets a lane still has to read, not counting those planned for its running batch."""
     at, progress = report.progress.batch_progress, report.progress
     behind = sum(max(0, end - progress.positions.get(ssp, end)) for ssp, end in progress.ends.items())
     return max(0, behind - (0 if at is None else at.planned))
 
 
 def unreported(report: LaneReport, now: float) -> float:
-    """For how many seconds, at ``now`` (in seconds since 1970), a lane's batch has been running since the lane reported
-    it. Clocks of machines can differ, so the result is between 0 and ``REPORTED_EVERY``. If the lane reported no batch,
-    this function assumes that a batch has begun since then.
+    """How many seconds a lane's batch has been running since the lane reported it. ``now`` is in seconds since 1970.
+
+    If the lane reported no batch, one is assumed to have begun soon after the lane's last output. The result is between
+    0 and ``REPORTED_EVERY``, because the machines' clocks can differ.
     """
     at, last = report.progress.batch_progress, report.progress.last_output
     if not last:
@@ -57,9 +58,9 @@ def unreported(report: LaneReport, now: float) -> float:
 
 
 def functions_part(report: LaneReport) -> float:
-    """The share of a lane's batch time that the job's functions take, from 0.0 to 1.0. It is taken from the running
-    batch or, if none is running, from the last one; if that batch has taken too little time to tell, from the last half
-    minute.
+    """Which part of a lane's batch time is spent in the job's functions, from 0.0 to 1.0. The figures are those of the
+    running batch or, if none is running, of the last batch. If this batch was too short to tell, the figures of the
+    last half minute are used.
     """
     spent = report.load.spent if report.progress.batch_progress is None else report.progress.batch_progress.spent
     total = sum(spent.values())

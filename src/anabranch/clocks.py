@@ -1,4 +1,4 @@
-"""A clock that nobody can set. It measures leases and the processing time of lanes."""
+"""A clock that can't be set, for measuring leases and the processing time of lanes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["boottime"]
 
 
 def boottime() -> float:
-    """Seconds on a clock that keeps running while the machine sleeps; if the operating system has no such clock, on its
-    monotonic clock.
+    """The time in seconds on a clock that keeps running while the machine sleeps. If the operating system has no such
+    clock, the time on its monotonic clock.
     """
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

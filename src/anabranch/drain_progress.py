@@ -21,23 +21,25 @@ __all__ = [
 ]
 
 _SHORT = 1.0
-"""In seconds. A batch that may have begun since its lane reported counts only if it is longer."""
+"""If a lane reported no running batch, its next batch may have begun since the report. The estimate includes such a
+batch only if it takes longer than this many seconds."""
 _HALTING = 0.5
 """The expected seconds from the start of a drain until all lanes have halted, reported their positions, and been told
 where to stop.
 """
 _STAGE = 0.3
-"""The seconds that a stage takes to drain, in addition to the lanes' last batches, in which all windows close."""
+"""The seconds that a stage takes to drain, in addition to the last batches of its lanes. (In a lane's last batch, all
+windows close.)"""
 _OF_A_BATCH = 0.35
-"""The time of a batch without records, divided by the time that other batches spend outside functions."""
+"""The duration of a batch without records, as a fraction of the time that other batches spend outside functions."""
 _WINDOWS = 60_000
 """How many rows of state a lane emits per second when it drains."""
 
 
 @dataclass(frozen=True)
 class DrainRemainder:
-    """What remains of a drain, in numbers: the stages and lanes that haven't drained, the offsets to read, and the rows
-    of state to emit, such as one for each window and key.
+    """The remaining work of a drain, in numbers: the stages and lanes that haven't drained, the offsets to read, and
+    the rows of state to emit (for example, one row for each window and key).
     """
 
     stages: int
@@ -64,8 +66,8 @@ def foretold(
     until: Mapping[str, int] | None = None,
     now: float | None = None,
 ) -> float:
-    """The expected seconds until a job is drained: all lanes read the remaining records, and then one stage after
-    another emits its windows and ends.
+    """The expected seconds until a job is drained. First, all lanes read the remaining records; then the stages emit
+    their windows and end, one after another.
 
     Args:
         stages: the stages, in the order in which they drain, each with the ids of its open lanes.
@@ -103,15 +105,15 @@ def stops_at(drain: DrainProgress | None) -> Mapping[str, int]:
 
 
 def records_left(report: LaneReport, until: Mapping[str, int]) -> int:
-    """How many offsets a lane still has to read: in each SSP up to the SSP's position in ``until`` or, if ``until`` has
-    none, up to the SSP's end offset.
+    """How many offsets a lane still has to read. In each SSP, the lane reads up to the SSP's position in ``until`` or,
+    if the SSP isn't in ``until``, up to its end offset.
     """
     at, ends = report.progress.positions, report.progress.ends
     return sum(max(0, until.get(ssp, ends.get(ssp, 0)) - offset) for ssp, offset in at.items())
 
 
 def _taking_in(report: LaneReport, until: Mapping[str, int], now: float | None) -> float:
-    """The expected seconds until a lane has read everything up to the positions at which it stops."""
+    """The expected seconds until a lane has read up to the positions at which it stops reading."""
     at = report.progress.batch_progress
     batch, planned = 0.0, 0 if at is None else at.planned
     spent, whole = present_batch(report)
@@ -126,8 +128,8 @@ def _taking_in(report: LaneReport, until: Mapping[str, int], now: float | None) 
 
 
 def _ending(report: LaneReport) -> float:
-    """The expected seconds of a lane's last batch; 0.0 for a lane that has no state, no windows and no watermark. The
-    estimate includes no time in functions, because the batch has no records.
+    """The expected seconds of a lane's last batch; 0.0 for a lane that has no state, no windows and no watermark. No
+    time in functions is included, because the last batch has no records.
     """
     if not report.progress.state_bytes and not report.drain.windows and report.event_time.watermark is None:
         return 0.0

@@ -71,8 +71,8 @@ class UnsupportedSparkError(UsageError):
 
 
 class JobFailedError(AnabranchError):
-    """The job failed because one of its lanes failed; or the job was stopped while a command was waiting for it. The
-    message says why. If a lane failed, fix the cause and run the job again."""
+    """The job failed because one of its lanes failed, or it was stopped while a command was waiting for it. The message
+    says why. If a lane failed, fix the cause and run the job again."""
 
 
 class NotFoundError(AnabranchError):

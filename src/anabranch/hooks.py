@@ -1,4 +1,5 @@
-"""The former name of :mod:`anabranch.api.hooks`, kept for job files of deployments from before the first release."""
+"""The former name of :mod:`anabranch.api.hooks`. It is kept because the job files of deployments from before the first
+release still import it."""
 
 from anabranch.api.hooks import DrainedTask
 

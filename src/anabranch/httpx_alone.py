@@ -1,8 +1,7 @@
-"""Imports httpx without its command line, which would import rich and pygments. Those imports take longer than
-everything else that most verbs of the CLI do.
+"""Imports httpx without its command-line module, because that module would import rich and pygments. Importing them
+takes longer than everything else that most verbs of the CLI do.
 
-httpx does without its command line if the module of the command line can't be imported, so that module is hidden while
-httpx is imported.
+httpx also works if its command-line module can't be imported, so that module is hidden while httpx is imported.
 """
 
 from __future__ import annotations

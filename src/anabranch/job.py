@@ -1,5 +1,5 @@
-"""The former name of :mod:`anabranch.api.job` and related modules, kept for job files of deployments from before the
-first release.
+"""The former name of :mod:`anabranch.api.job` and related modules. It is kept because the job files of deployments from
+before the first release still import it.
 """
 
 from anabranch.api.job import Job

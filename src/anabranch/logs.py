@@ -55,9 +55,9 @@ def say(line: str, level: str = "") -> None:
     """Print a line for the user on stderr, whatever the log level is. If the log is JSON, the line becomes an event.
 
     Args:
-        line: the text. If it begins with "warning:" or "error:", this word isn't part of an event's text.
-        level: the event's level; by default, "warning" or "error" if the line begins with this word, otherwise "info".
-            Not used if the log is text.
+        line: the text. In JSON, a leading "warning:" or "error:" is removed from the text.
+        level: the event's level in JSON; by default, "warning" or "error" if the line begins with this word, otherwise
+            "info". Not used if the log is text.
     """
     if _format[-1] == "text":
         _write(line)
@@ -101,7 +101,7 @@ def _configure() -> None:
 
 class _Stderr:
     """Writes structlog's lines to the current ``sys.stderr``. A line that can't be written, for example because stderr
-    is closed or a disk is full, is dropped without an error, because a job must not depend on its log.
+    is closed or a disk is full, is dropped without an error, because a job must not fail because of its log.
     """
 
     def __init__(self, *_: object) -> None:
@@ -125,16 +125,16 @@ def _write(line: str) -> None:
 
 
 def _write_past_the_buffer(line: str) -> None:
-    """Write a line directly to stderr's file, for the handler of a signal that arrived while this thread was writing
-    another line. stderr's buffer can't be used then.
+    """Write a line directly to stderr's file. The handler of a signal uses this function if the signal arrived while
+    this thread was writing another line: stderr's buffer can't be used then.
     """
     with contextlib.suppress(OSError, ValueError):
         os.write(sys.stderr.fileno(), f"{line}\n".encode(errors="replace"))
 
 
 def _forget_what_is_buffered() -> None:
-    """Let stderr drop a line that couldn't be written. Otherwise Python would try again when the process ends, and a
-    process that has done all its work would exit with code 120.
+    """Make stderr drop a line that couldn't be written. Otherwise, Python would try to write it again when the process
+    ends, and a process that has done all its work would exit with code 120.
     """
     raw = getattr(getattr(sys.stderr, "buffer", None), "raw", None)  # without it, nothing is buffered
     if raw is not None:

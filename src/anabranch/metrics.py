@@ -52,8 +52,8 @@ _DRAINS = {
 
 
 def exposition(jobs: Iterable[JobStatus], invalid_heartbeats: int, leads: bool) -> bytes:
-    """All metrics in Prometheus's text format. A job that this coordinator doesn't serve has only the metrics of its
-    state, seats and generation.
+    """All metrics in Prometheus's text format. For a job that this coordinator doesn't serve, only the metrics of the
+    job's state, seats and generation are included.
 
     Args:
         invalid_heartbeats: how many heartbeats came from processes that had no seat, or had lost their seat.

@@ -1,9 +1,9 @@
-"""Temporary files of this process and its JVM, in one folder. The next process of the same user that makes such a
-folder removes the folders that killed processes have left behind.
+"""Temporary files of this process and its JVM, in one folder. When a process creates such a folder, it also removes the
+folders of processes of the same user that were killed.
 
 A process locks its folder. When the process and its forks have ended, in whatever way, the operating system releases
-the lock. So an unlocked folder belongs to no running process. Only a lock on the folder itself keeps systemd-tmpfiles
-from removing old files in it.
+the lock, so an unlocked folder belongs to no running process. The folder itself is locked, rather than a file in it,
+because only then does systemd-tmpfiles leave old files in the folder alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["folder", "sweep"]
 log = logs.get_logger()
 _making = threading.Lock()
 _mine: dict[int, Path] = {}
-"""The folder of each process by its id, because a forked process needs a folder of its own."""
+"""The folders by process id: a forked process has a copy of this dict, but needs a folder of its own."""
 
 
 def folder(name: str) -> Path:

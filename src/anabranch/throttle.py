@@ -1,4 +1,4 @@
-"""Passes on only some of the messages whose cause occurs again and again."""
+"""Limits how often messages with a recurring cause are shown."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["Throttled"]
 
 @dataclass
 class Throttled:
-    """Passes a message on to ``tell``, and then no other message for ``every`` seconds. An empty message, which means
-    that the cause is gone, is always passed on. Not thread-safe.
+    """Passes a message on to ``tell``, and then drops further messages for ``every`` seconds. An empty message, which
+    says that the cause is gone, is always passed on. Not thread-safe.
     """
 
     tell: Callable[[str], object]

@@ -27,8 +27,8 @@ _TABLES = ("parquet", "orc", "csv", "json", "delta")
 
 
 def plausible_times(event_time: str | None, wanted: tuple[str, str]) -> list[Any]:
-    """The parts of ``event_time_range``, checked: the earliest plausible date, and how many ms after the end of the
-    current day (in UTC) an event time can be.
+    """The checked parts of ``event_time_range``: the earliest plausible date, and how many ms after the end of the
+    current day (in UTC) an event time may be.
     """
     if event_time is None:
         raise GraphError(
@@ -169,8 +169,8 @@ def joined_table(
 
 
 def processor(given: object, timers: str | None) -> Processor:
-    """``given``, checked to be a processor that defines ``on_timer`` if ``timers`` names a clock, and doesn't define it
-    if ``timers`` is None.
+    """Return ``given`` if it is a processor and fits ``timers``: it must define ``on_timer`` if ``timers`` names a
+    clock, and must not define it if ``timers`` is None.
     """
     if not isinstance(given, Processor):
         what = f"the class {given.__name__}" if isinstance(given, type) else repr(given)

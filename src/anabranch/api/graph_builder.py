@@ -12,7 +12,8 @@ from anabranch.errors import GraphError
 from anabranch.model.graph import Graph, Node
 
 _LONGEST = 95
-"""The longest name that is derived, in characters; a number may follow. (Users may give names of 100 characters.)"""
+"""The longest name that :meth:`GraphBuilder.add` makes from ``derived``, in characters, without a number at the end.
+(Users may give names of up to 100 characters.)"""
 
 
 class GraphBuilder:

@@ -1,5 +1,5 @@
-"""The job that a job file builds. Only ``preview`` and ``to_dataframe`` use Spark, through a module that they
-import on demand.
+"""The job that a job file builds. Only ``preview`` and ``to_dataframe`` need Spark; they import the module that uses it
+on demand.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from anabranch.model.graph import Graph
 __all__ = ["Job"]
 
 _FRAMES = "anabranch.launch.preview"
-"""The module that makes DataFrames from a job. It belongs to a higher layer than this module and is imported on
-demand."""
+"""The module that makes DataFrames from a job. It is imported on demand, because it belongs to a higher layer than this
+module."""
 
 
 class _Frames(Protocol):
@@ -74,10 +74,10 @@ class Job:
         """Call a function for each task that has drained, before the task's container ends. Use this method as a
         decorator.
 
-        The function runs in the container's driver process. By then, the task has processed all its records, and its
-        stage has written all results of these records, including those of windows and timers. Later stages may still be
-        draining. If the function raises an exception, or if the container dies before it has reported the drain, the
-        function is called again, so it should be idempotent.
+        The function runs in the container's driver process. When it is called, the task has processed all its records,
+        and the task's stage has written all results of these records, including those of windows and timers. Later
+        stages may still be draining. If the function raises an exception, or if the container dies before it has
+        reported the drain, the function is called again, so it should be idempotent.
 
         Args:
             function: takes one :class:`~anabranch.api.hooks.DrainedTask`, with the names of the job, stage and task.
@@ -194,10 +194,10 @@ class Job:
     def preview(self, stream: str, n: int = 20, *, config: Path | str | None = None) -> list[dict[str, Any]]:
         """The first rows of a stream as dicts, for notebooks. Writes nothing.
 
-        For a stream that the job reads, these are the stream's first records, beginning with those of the first
-        partition, in the columns that ``read`` declares. For a stream that the job writes, these are rows that the job
-        would write, computed from the records that the job's inputs contain now. Records that cannot be processed are
-        handled as in :meth:`to_dataframe`. Uses this process's Spark session, or starts one.
+        If the job reads the stream, the rows are the stream's first records, beginning with those of the first
+        partition, with the columns that ``read`` declares. If the job writes the stream, they are the rows that the job
+        would write, computed from the records that its inputs contain now. Records that cannot be processed are handled
+        as in :meth:`to_dataframe`. Uses this process's Spark session, or starts one.
 
         Args:
             stream: a stream that the job reads or writes.

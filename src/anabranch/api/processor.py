@@ -21,10 +21,12 @@ class Processor:
     current key. All other attributes should be constants: they don't belong to a key, and changes to them may be lost.
 
     Both methods yield rows, or return them as a list; ``None`` means no rows. A row is a dict, or any other kind of row
-    that the function of ``map`` can return. If ``on_message`` raises an exception, or one of its rows is invalid, the
-    message becomes a dead letter, the call's rows are dropped, and its changes to state and timers are undone. The same
-    holds for ``on_timer``, except that its dead letter has the key and the timer's time instead of a message. With
-    ``[job] on_error = "drop"``, there is no dead letter; with ``"fail"``, the lane fails.
+    that the function of ``map`` can return.
+
+    If ``on_message`` raises an exception, or one of its rows is invalid, the message becomes a dead letter, the call's
+    rows are dropped, and its changes to state and timers are undone. The same applies to ``on_timer``, but its dead
+    letter contains the key and the timer's time instead of a message. With ``[job] on_error = "drop"``, there is no
+    dead letter; with ``"fail"``, the lane fails.
 
     Example:
         ```python
@@ -52,8 +54,8 @@ class Processor:
         raise NotImplementedError
 
     def on_timer(self, key: dict[str, Any], at: datetime, timers: Timers) -> Iterable[dict[str, Any]] | None:
-        """Called once for each due timer, after the messages of the batch. A key's earliest timer comes first. Yields
-        or returns rows, in the same form as ``on_message`` (see :class:`Processor`).
+        """Called once for each timer that is due, after the messages of the batch. The timers of a key fire in the
+        order of their times. Yields or returns rows, in the same form as ``on_message`` (see :class:`Processor`).
 
         Args:
             key: the columns of the stage key, by name.

@@ -1,8 +1,8 @@
 """Keyed state, as a processor declares and uses it: a value, a list or a map for each key.
 
-A processor works in turns, each on one key. Until a turn ends, the turn's changes are buffered here, and so are the
-values that it has read (except by :meth:`MapState.items`). So Spark's state store is read only once for a value that
-many messages of a turn use, and the changes of a failed message can be undone.
+A processor works in turns, each on one key. Until a turn ends, the turn's changes and the values that it has read
+(except by :meth:`MapState.items`) are buffered here. So Spark's state store is read only once for a value that many
+messages of a turn use, and the changes of a failed message can be undone.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _GONE = object()
 
 
 class StoredValue(Protocol):
-    """Stores the value of the current key. ``plain`` returns a copy of a value in the form in which the value will be
-    read back, or raises an exception if the value isn't of the declared type.
+    """Stores the value of the current key. ``plain`` returns a copy of a value in the form that ``get`` will return
+    after the value was stored, or raises an exception if the value isn't of the declared type.
     """
 
     def plain(self, value: Any) -> Any: ...
@@ -44,8 +44,8 @@ class StoredList(Protocol):
 
 
 class StoredMap(Protocol):
-    """Stores the map of the current key. ``plain`` is the same as in :class:`StoredValue`. ``plain_name`` does for the
-    names of entries what ``plain`` does for values."""
+    """Stores the map of the current key. ``plain`` is the same as in :class:`StoredValue`, and ``plain_name`` is its
+    counterpart for the names of entries."""
 
     def plain(self, value: Any) -> Any: ...
     def plain_name(self, name: Any) -> Any: ...
@@ -58,8 +58,8 @@ class StoredMap(Protocol):
 
 class State:
     """The base class of all kinds of state. In a processor's class, an instance declares state; in a running processor,
-    an instance reads and writes the state of the current key. Outside of ``on_message`` and ``on_timer``, reading and
-    writing raise UsageError.
+    an instance reads and writes the state of the current key. Reading or writing outside of ``on_message`` and
+    ``on_timer`` raises UsageError.
 
     Args:
         type: an SQL type, such as ``"long"`` or ``"array<string>"``, or named fields, such as ``"count long, last
@@ -87,7 +87,7 @@ class State:
         return made
 
     def begin(self) -> None:
-        """Begin a turn: forget what was read or changed in the previous turn."""
+        """Begin a turn: forget the values that were read or changed in the previous turn."""
 
     def flush(self) -> None:
         """Write the buffered changes at the end of the key's turn."""

@@ -165,8 +165,8 @@ class Stream:
         """Pair rows of this stream and another that have the same stage key, and event times at most ``within`` apart.
 
         Both streams need event time, and key columns of the same names and types. A pair has this stream's columns,
-        then the other's without the key, and no event time. A pair is emitted once both rows have been read. Rows wait
-        in state until the watermark shows that no partner can come. Rows older than the watermark are dropped.
+        followed by the other's except the key, and has no event time. It is emitted once both rows have been read. Rows
+        wait in state until the watermark shows that no partner can come. Rows older than the watermark are dropped.
 
         Args:
             other: another stream of the same job.
@@ -317,10 +317,10 @@ class Stream:
         Args:
             processor: an instance of your class. Each Python worker gets a copy.
             schema: the columns of the rows that the processor returns. Default: the input's.
-            timers: the clock of the processor's timers. ``"event_time"`` is the watermark. ``"processing_time"`` is the
-                time at which a batch was planned. With this clock, a batch begins every second (or every
-                ``[job] interval``, if that is longer) even if there are no new records, unless the previous batch takes
-                longer. Required if the processor defines ``on_timer``; otherwise, it must be None.
+            timers: the clock of the processor's timers; required if the processor defines ``on_timer``, otherwise None.
+                ``"event_time"`` is the watermark. ``"processing_time"`` is the time at which a batch was planned; with
+                this clock, a batch begins every second (or every ``[job] interval``, if that is longer), even without
+                new records, unless the previous batch takes longer.
             name: the operator's name, under which its state is kept.
         """
         processor = arguments.processor(processor, timers)
@@ -330,7 +330,7 @@ class Stream:
     def limit_per_key(self, n: int, *, name: str | None = None) -> Stream:
         """Pass the first ``n`` rows of each stage key, in the order of their partition, and drop all later rows.
 
-        For each key, the state counts how many rows have passed, and is kept forever. The resulting rows have no event
+        The state counts, for each key, the rows that have passed, and is kept forever. The resulting rows have no event
         time and no headers, and their timestamp is the time of writing.
 
         Args:

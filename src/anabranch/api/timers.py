@@ -50,7 +50,7 @@ class Timers:
     def now(self) -> datetime | None:
         """The current time on the operator's clock: the watermark, or the time at which the batch was planned. None if
         there is no watermark yet, if the watermark isn't after the beginning of 1970, or if the operator has no timers.
-        In the last batch of a drain, a time in the year 9999 (see :attr:`draining`).
+        In the last batch of a drain, this is a time in the year 9999 (see :attr:`draining`).
         """
         if self.draining:
             return _END
@@ -59,9 +59,11 @@ class Timers:
     @property
     def draining(self) -> bool:
         """Whether this is the last batch of a drain; False if the operator has no timers. In this batch, every timer
-        fires, new timers are discarded, and ``now`` is in the last second of the year 9999, the last year that Python
-        knows. If ``now`` plus a duration would be in a later year, the sum is ``now`` itself. If ``now`` would be in a
-        later year in another time zone, ``now.astimezone`` leaves it in UTC.
+        fires, and new timers are discarded.
+
+        In this batch, ``now`` is in the last second of the year 9999, the last year that a datetime can represent.
+        Adding a duration to ``now`` gives ``now`` itself if the sum would be in a later year. Likewise,
+        ``now.astimezone`` returns a time in UTC if the year in the other time zone would be later.
         """
         return self._now >= INFINITY
 

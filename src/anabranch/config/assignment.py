@@ -12,8 +12,8 @@ __all__ = ["AssignmentSettings"]
 
 
 class AssignmentSettings(Section):
-    """How tasks are assigned to seats, and how many standbys lanes have. Balance comes first: racks and costs decide
-    only among placements that are equally well balanced. See :func:`anabranch.assignment.assignor.seat`.
+    """How tasks are assigned to seats, and how many standbys lanes have. Balance comes first: racks and costs are only
+    used to choose among assignments that are equally well balanced. See :func:`anabranch.assignment.assignor.seat`.
     """
 
     strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"
@@ -22,8 +22,8 @@ class AssignmentSettings(Section):
     """
 
     first: Literal["containers", "traffic"] = "containers"
-    """What takes precedence: reading each partition in few containers (``containers``), or reading little from other
-    racks (``traffic``)."""
+    """Which goal takes precedence: that few containers read each partition (``containers``), or that containers read
+    little from other racks (``traffic``)."""
 
     racks: list[str] = []
     """The racks of the seats, in order; the list is repeated if there are more seats. Used until containers report

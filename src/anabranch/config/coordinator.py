@@ -21,8 +21,8 @@ class CoordinatorSettings(Section):
     """A database URL. A relative SQLite path is relative to the folder of the configuration file."""
 
     url: Annotated[str, AfterValidator(check_urls)] | None = None
-    """The URL at which verbs and containers reach the coordinator; for several coordinators, their URLs, separated by
-    commas."""
+    """The URL at which verbs and containers reach the coordinator. If there are several coordinators, their URLs,
+    separated by commas."""
 
     token: str | None = None
     """The token that permits all operations, or a reference to this secret. If it isn't set, the coordinator creates a

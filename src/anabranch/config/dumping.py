@@ -1,5 +1,5 @@
-"""Brings settings into the form in which a coordinator stores them: everything that was set, except ``[coordinator]``.
-Secrets must be references, but not all secrets are recognized."""
+"""Converts settings into the form in which a coordinator stores them. This form contains everything that was set,
+except ``[coordinator]``. Secrets that aren't references are refused, as far as they are recognized."""
 
 from __future__ import annotations
 

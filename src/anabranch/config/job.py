@@ -48,8 +48,8 @@ class JobSettings(Section):
     trigger: Literal["micro-batch", "real-time"] = "micro-batch"
 
     interval: Duration = "0 seconds"
-    """The shortest time between the starts of two batches. With the real-time trigger, the duration of a batch: at
-    least 5 seconds, and by default 5 minutes."""
+    """The shortest time between the starts of two batches. With the real-time trigger, this is the duration of a batch
+    instead: at least 5 seconds, and by default 5 minutes."""
 
     max_rows_per_batch: int = Field(default=1_000_000, ge=1)
     """The largest number of records of each input in a batch."""

@@ -1,4 +1,4 @@
-"""Reads the settings from ``anabranch.toml`` and, with precedence, from environment variables; or from the data that a
+"""Reads settings: from ``anabranch.toml`` and environment variables, which take precedence, or from the data that a
 coordinator has stored."""
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
 
 
 def environment_of_containers() -> dict[str, str]:
-    """The environment for containers of jobs whose settings are stored: this process's environment without settings,
-    except those in the sections ``COORDINATOR`` and ``SPARK``, which depend on the machine.
+    """The environment for containers of jobs whose settings are stored: this process's environment without anabranch's
+    settings. Only the settings in the sections ``COORDINATOR`` and ``SPARK`` stay, because they depend on the machine.
     """
     its = tuple(f"{PREFIX}{section}__" for section in ("COORDINATOR", "SPARK"))
     return {name: text for name, text in os.environ.items() if name.startswith(its) or not name.startswith(PREFIX)}
 
 
 def restored(dumped: Mapping[str, Any]) -> Settings:
-    """The settings from which :func:`anabranch.config.dumped` made this data, but environment variables take
-    precedence. Raises ConfigError if a setting is unknown or isn't allowed.
+    """Settings from data that :func:`anabranch.config.dumped` made; environment variables take precedence. Raises
+    ConfigError if a setting is unknown or isn't allowed.
     """
     try:
         settings = Settings(**_merge(dict(dumped), _environment()))

@@ -1,6 +1,6 @@
-"""Resolves references to secrets in settings: ``${env:NAME}`` and ``${file:PATH}``. A reference is resolved where the
-secret is used. Only the reference is stored with a job's settings. Also recognizes secrets by their names, and hides
-passwords in URLs that are shown.
+"""Resolves references to secrets in settings: ``${env:NAME}`` and ``${file:PATH}``. A reference is resolved only where
+the secret is used, so only the reference is stored with a job's settings. This module also recognizes secrets by their
+names, and hides passwords in URLs that are shown.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def has_reference(text: str) -> bool:
 
 
 def hidden(text: str) -> tuple[str, dict[str, str]]:
-    """``text`` with a placeholder for each reference, and the references by placeholder. For texts that are parsed
-    before their references are resolved.
+    """``text`` with a placeholder for each reference, and a dict from the placeholders to the references. Used for
+    texts that are parsed before their references are resolved.
     """
     references: dict[str, str] = {}
 

@@ -11,8 +11,8 @@ __all__ = ["StorageSettings", "local_folder"]
 
 
 class StorageSettings(Section):
-    """Where lanes' folders are. ``root`` is a path or a URI. The storage there must be able to keep two processes from
-    taking the same lane's folder: see docs/reference/storage-roots.md.
+    """Where lanes' folders are. ``root`` is a path or a URI. The storage there must be able to prevent two processes
+    from taking the same lane's folder: see docs/reference/storage-roots.md.
     """
 
     root: str = "./.anabranch/lanes"

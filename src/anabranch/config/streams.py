@@ -13,7 +13,7 @@ from anabranch.config.section import Section
 __all__ = ["OF_FORMATS", "StreamSettings"]
 
 OF_FORMATS = {"schema_file": ("avro", "protobuf", "confluent"), "message": ("protobuf",), "subject": ("confluent",)}
-"""The settings that are only for streams in certain formats, with these formats."""
+"""Settings that only streams in certain formats can have: the formats, by setting."""
 
 
 class StreamSettings(Section):
@@ -28,8 +28,8 @@ class StreamSettings(Section):
     """The stream's name in its system. Default: the name in the job."""
 
     pattern: str | None = None
-    """A regular expression. The input consists of all streams of the system whose whole names match, also those that
-    are created later, but not those that the job writes or reads by name."""
+    """A regular expression. The input consists of all streams of the system whose whole names match, including streams
+    that are created later, but excluding streams that the job writes, or reads by name."""
 
     format: Literal["json", "string", "raw", "avro", "protobuf", "confluent"] = "json"
 

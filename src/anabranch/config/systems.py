@@ -20,11 +20,11 @@ _SECRET = re.compile(
     r"password|passphrase|secret|jaas|key\.pem|keystore\.key|private\.key(?!\.file)|(?<!oauthbearer\.)token",
     re.IGNORECASE,
 )
-"""Matches the names of settings of Kafka's clients that contain secrets. (``sasl.oauthbearer.token.endpoint.url`` names
-a place.)
+"""Matches the names of settings of Kafka's clients that contain secrets. (The value of
+``sasl.oauthbearer.token.endpoint.url`` isn't a secret, but an address.)
 """
 ONLY_SOME = ("delivery", "on_data_loss", "topic")
-"""The settings of a stream that not every system supports."""
+"""The settings of a stream that only some systems support."""
 
 
 class SystemSettings(Section):
@@ -109,7 +109,7 @@ class OtherSystemSettings(SystemSettings):
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    stream_settings = ONLY_SOME  # the class determines which of these settings it supports: see Systems
+    stream_settings = ONLY_SOME  # the class determines which of them it supports: see Systems
 
     @model_validator(mode="before")
     @classmethod
@@ -136,8 +136,8 @@ class OtherSystemSettings(SystemSettings):
 
 
 class SystemsSettings(Section):
-    """The section ``[systems]``, with a subsection for each system. ``default`` is the system of the user's streams
-    that aren't bound to another system.
+    """The section ``[systems]``, with a subsection for each system. ``default`` is the system of those of the user's
+    streams that aren't bound to another one.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)

@@ -11,14 +11,15 @@ from anabranch.config.secrets import may_be_secret, without_login, without_passw
 __all__ = ["explanation"]
 
 _TABLES = frozenset({"dict_type", "model_type"})
-"""The types of pydantic's errors for a value that should be a table. A text in its place can contain the whole table.
+"""The types of pydantic's errors for a value that should be a table. If the value is a text, it may contain the whole
+table, including secrets.
 """
 
 
 def explanation(setting: str, first: ErrorDetails) -> str:
-    """What is wrong with a setting's value, according to Pydantic's error ``first``. The value is shown only if it is a
-    number, a text or null, no name in the setting's path suggests a secret, and it isn't a text in the place of a
-    table.
+    """What is wrong with a setting's value, according to pydantic's error ``first``. The value is shown only if it is a
+    number, a text or null. It is never shown if a name in the setting's path suggests a secret, or if it is a text
+    where a table belongs.
     """
     why = without_passwords(first["msg"].removeprefix("Value error, "))
     value = first.get("input")

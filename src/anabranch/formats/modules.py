@@ -54,8 +54,8 @@ def jars(settings: FormatsSettings, module: str) -> str:
 
 
 def conf(settings: Settings, held: Mapping[str, str]) -> dict[str, str]:
-    """Spark properties with which a session loads the modules that the configured streams need. ``held`` contains the
-    session's other properties; the jars and packages in them are included in the result.
+    """The Spark properties with which a session loads the modules that the configured streams need. ``held`` contains
+    the session's other properties; any jars and packages that they name are included in the result.
     """
     files = [held["spark.jars"]] if "spark.jars" in held else []
     packages = [held["spark.jars.packages"]] if "spark.jars.packages" in held else []

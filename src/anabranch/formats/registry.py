@@ -19,8 +19,8 @@ if TYPE_CHECKING:  # the client is an optional dependency, imported only when a 
 __all__ = ["Registry", "Version"]
 
 _CLIENT = {"timeout": 15, "max.retries": 3, "retries.wait.ms": 200, "retries.max.wait.ms": 2000}
-"""``timeout`` is the time limit for an answer, in seconds. If the registry can't be reached or is busy, the client
-tries again up to ``max.retries`` times, after pauses in ms.
+"""The time limit for an answer, in seconds; how often the client tries again if the registry can't be reached or is
+busy; and, in ms, the limits for the first pause between two attempts, and for any pause.
 """
 
 _NOT_FOUND = 404
@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Version:
-    """A schema of a subject, as JSON, and the schema's id, which precedes each value that is written with the
-    schema.
+    """A schema of a subject, as JSON, and the schema's id. This id precedes each value that is written with
+    the schema.
     """
 
     id: int
@@ -102,8 +102,8 @@ class Registry:
         return int(number)
 
     def _ask(self, what: str, call: Callable[[], T]) -> T | None:
-        """The registry's answer to a call; None if the requested object doesn't exist. ``what`` is the HTTP method and
-        path, for messages.
+        """The registry's answer to a call; None if the requested object doesn't exist. ``what`` is the request's HTTP
+        method and path, for messages.
         """
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 

@@ -25,7 +25,7 @@ def declared(settings: Settings, streams: Iterable[str]) -> dict[str, str]:
     """For each stream with the format avro, confluent or protobuf, a text that identifies the format as settings and
     schema files declare it.
 
-    A job can't continue if the text for one of its streams has changed. The text doesn't depend on the registry.
+    If the text for one of its streams changes, a job can't continue. The text doesn't depend on the registry.
     """
     found: dict[str, str] = {}
     for stream in streams:
@@ -50,9 +50,9 @@ def settled(
         read: the streams that the job reads.
         written: the streams that the job writes.
         kept: the formats, by stream, that are stored for the job, or with which the job was planned. If a stream's
-            format is confluent in ``kept`` and in the settings, the kept format is returned, so that a repeated batch
-            can read the same records. But if the job writes the stream, and the kept schema wasn't registered, the
-            registry is asked again.
+            format is confluent both in ``kept`` and in the settings, the kept format is used again, so that a repeated
+            batch can read the same records. There is one exception: if the job writes the stream, and the kept schema
+            wasn't registered, the registry is asked again.
         register: whether to register unregistered schemas with which the job writes. Otherwise, the id of such a schema
             is -1, which suffices to plan a job.
 

@@ -1,3 +1,3 @@
-"""Fetches jars that anabranch needs, but that no Python package contains, into the cache. Lists these jars with their
-checksums.
+"""The jars that anabranch needs and that no Python package contains: a list with checksums, and code that fetches them
+into the cache.
 """

@@ -1,4 +1,4 @@
-"""Determines what operators do to the columns of the stage key, to which all state belongs."""
+"""Determines how each operator affects the columns of the stage key. All state belongs to a value of this key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules that contain the properties of each kind of operator."""
+"""The properties of each kind of operator, as rules."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ RULES: dict[str, Rule] = {
 
 
 def rule(node: Node) -> Rule:
-    """The rule of a node. A ``partition_by`` with ``via="spark"`` is a shuffle inside the query, and doesn't end a
-    branch.
+    """The rule of a node. A ``partition_by`` with ``via="spark"`` has a rule of its own: it is a shuffle inside the
+    query, and doesn't end a branch.
     """
     if is_shuffle(node):
         return Rule(key=keys.partitioned)

@@ -1,5 +1,5 @@
-"""Determines what operators do to the event-time column, which event-time windows, joins of streams and event-time
-timers need.
+"""Determines how each operator affects the event-time column. Event-time windows, joins of streams and event-time
+timers need this column.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def kept(_node: Node, time: EventTime) -> EventTime:
 
 
 def lost(node: Node, _time: EventTime) -> EventTime:
-    """No event-time column, for an operator whose results come from state: such results have no single event time."""
+    """No event-time column: the operator's results come from state, so they don't have a single event time."""
     return EventTime("", f"{node.kind} ({node.where}) gives rows of its own, which have no event time")
 
 
@@ -40,8 +40,8 @@ def declared(node: Node, _time: EventTime) -> EventTime:
 
 
 def as_key(effect: keys.Effect) -> Effect:
-    """The effect of an operator on the event-time column, if the operator treats this column like a key column.
-    ``effect`` is the operator's effect on key columns.
+    """Convert ``effect``, an operator's effect on key columns, into the operator's effect on the event-time column. For
+    operators that treat this column like a key column.
     """
 
     def run(node: Node, time: EventTime) -> EventTime:
