@@ -1,5 +1,5 @@
-"""The processing time of a lane, which never goes back: a pure function of its last value and two clocks. All times are
-in ms.
+"""Computes a lane's processing time, which never goes back, from the lane's last time and two clocks. A pure function.
+All times are in ms.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ PACE = 0.9
 
 
 def now(reached: int, elapsed: float, wall: int) -> int:
-    """A lane's processing time in Unix ms: the time on the machine's clock, or a later time if the lane's time is ahead
-    of this clock. The lane's time then passes more slowly, at ``PACE``, until the clock has caught up.
+    """A lane's processing time in Unix ms. Normally, this is the time on the machine's clock. But if the lane's time is
+    ahead of this clock, the lane's time passes more slowly, at ``PACE``, until the clock has caught up.
 
     The lane's time can be ahead because the clock was set back, or because the lane ran on another machine. It never
     goes back, so closed windows stay closed, and no open window closes early.

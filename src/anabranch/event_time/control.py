@@ -19,8 +19,8 @@ class Control:
         watermark: the lane's watermark in Unix ms, before the batch with which the record is written; None if not known
             yet. In the log, no older rows of the lane are expected after the record.
         predecessors: the closed lanes that this lane replaces. Their own control records no longer count.
-        beside: the lane's co-writers and the lane itself, each with the closed lanes that it replaces. Co-writers are
-            included because one without records may write nothing for a long time.
+        beside: the lane's co-writers and the lane itself, each with the closed lanes that it replaces. The record names
+            the co-writers, too, because a co-writer without records may write nothing for a long time.
         open: False if the lane writes nothing more.
         idle: whether the lane has nothing to read, and must not hold the watermark back.
     """

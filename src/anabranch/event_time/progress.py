@@ -53,8 +53,9 @@ class Upstream:
 
     @property
     def watermark(self) -> int | None:
-        """The watermark of the SSP: if some of its writers aren't idle, the lowest watermark of these writers, or None
-        if one of them has none yet. If all writers are idle, their highest watermark; None if none of them has one.
+        """The watermark of the SSP: the lowest watermark of the lanes that write the SSP and aren't idle; None if one
+        of these lanes has no watermark yet. If all these lanes are idle, the highest of their watermarks; None if there
+        is none.
         """
         return _reached({lane: at for lane, at in self.heard.items() if lane not in self.resting}, self.heard)
 
@@ -197,8 +198,8 @@ def of_ssp(progress: Progress, ssp: str, delay: int | None) -> int | None:
 
 
 def held_by(progress: Progress, delays: Mapping[str, int | None]) -> str | None:
-    """The SSP that holds the watermark back: the first one, by name, without a known watermark or, if there is none,
-    the one with the lowest watermark. None if all SSPs are idle.
+    """The SSP that holds the watermark back. If there are active SSPs without a known watermark, it is the first of
+    them by name; otherwise, it is the SSP with the lowest watermark. None if all SSPs are idle.
     """
     active = {ssp: delay for ssp, delay in delays.items() if not _rests(progress, ssp, delay)}
     if not active:

@@ -1,2 +1,2 @@
-"""Groupers determine which SSPs form a task. Only some groupers keep the records of a key from several streams in one
-task."""
+"""Groupers determine which SSPs form a task. With some groupers, but not with all, the records of a key are in one task
+even if they are from several streams."""

@@ -1,8 +1,8 @@
 """Determines the tasks of a stage whose factor, partition counts or set of streams has changed (compare Samza's
 proposal SEP-5).
 
-State stays where it is. If a stream had n partitions when its state was first written, and now has a multiple of n, a
-key that is now in partition p was in partition p mod n at that time, provided that producers assign keys by hash modulo
+State stays where it is. Suppose that a stream had n partitions when its state was first written, and now has a multiple
+of n. A key that is now in partition p was then in partition p mod n, provided that producers assign keys by hash modulo
 the partition count.
 """
 
@@ -113,8 +113,8 @@ def _with(stage: StageModel, inputs: tuple[str, ...], tasks: tuple[Task, ...], b
 
 def _extend(stage: StageModel, base: dict[str, SSP], stream: Input) -> None:
     """Add to ``base``, for each partition of a stream, the partition under which its state was first written; for a new
-    stream, the partition itself. Raises ConflictError if the stream's partition count isn't a multiple of what it was
-    at that time.
+    stream, the partition itself. Raises ConflictError if the stream's partition count isn't a multiple of the count at
+    that time.
     """
     first = base_partitions(stage).get(str(stream))
     if first is None:

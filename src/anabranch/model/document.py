@@ -17,8 +17,8 @@ FORMAT_VERSION = 1
 T = TypeVar("T", bound="Document")
 
 first_use = threading.Lock()
-"""When a type is first used, other threads may see msgspec's information about the type half-finished, which crashes
-the process. So decoders are made under this lock, or when their module is imported.
+"""Decoders are made under this lock, or when their module is imported. Otherwise, when a type is first used, another
+thread could see msgspec's information about the type half-finished, which would crash the process.
 """
 
 
@@ -27,8 +27,8 @@ class UnknownVersionError(UnsupportedFormatError):
 
 
 class Unknown(dict[str, Any]):
-    """The fields of a document that this program doesn't know. Don't change such a dict after its document is made,
-    because the document can be hashed.
+    """The fields of a document that this program doesn't know. Don't change such a dict after the document has been
+    made, because the document's hash depends on it.
     """
 
     def __hash__(self) -> int:  # type: ignore[override]

@@ -13,7 +13,7 @@ class Node(Document, frozen=True, kw_only=True):
     Attributes:
         inputs: the ids of the nodes whose rows the operator gets.
         args: the operator's arguments as plain data, by name.
-        named: whether the user gave the name, which is derived otherwise.
+        named: whether the user chose the name. If not, anabranch derived it.
         where: ``file:line`` of the call that added the operator, for messages.
     """
 

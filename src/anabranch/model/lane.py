@@ -26,8 +26,9 @@ class Position(Document, frozen=True, kw_only=True):
     """The position in one SSP. If parts of the SSP's keys have different offsets, ``parts`` maps each part, written as
     ``bucket/factor``, to its offset, and ``offset`` is the smallest of these offsets.
 
-    For a broadcast SSP, ``parts`` has only the offsets above ``offset``. Each offset belongs to a part of a task,
-    written as ``number:bucket/factor``, with the task's number at factor 1.
+    For a broadcast SSP, which several tasks read, each part belongs to one of these tasks. Such a part is written as
+    ``number:bucket/factor``, with the task's number at factor 1. Only parts whose offsets are above ``offset`` are
+    listed.
     """
 
     ssp: SSP
@@ -45,9 +46,9 @@ class Rewind(Document, frozen=True, kw_only=True):
             that the stream had when all lanes in ``after`` were closed.
         after: with ``clear``, all lanes that the rewind closes, among them all writers of the intermediate streams that
             the lane reads. The lane begins after they are closed. Empty without ``clear``.
-        back: whether the lane undoes a rewind. If so, its predecessor is the lane that the rewind made, and the lane
-            begins where the lane from before the rewind ended. But a stateless lane begins at the later of the
-            positions at which these two lanes ended.
+        back: whether the lane undoes a rewind. If so, its predecessor is the lane that the rewind made. The lane begins
+            where the lane from before the rewind ended; but a stateless lane begins at that position or at its
+            predecessor's last position, whichever is later.
     """
 
     to: dict[str, int] = {}
@@ -84,23 +85,23 @@ class Lane(Document, frozen=True, kw_only=True):
             beginning.
         slots: the names of the lane's slots. Slot numbers are indexes into this list.
         upstream: the lanes that write the intermediate streams that the lane reads.
-        beside: maps each co-writer, including the lane itself, to the lanes whose event time the co-writer reports: its
-            predecessors and, for each predecessor that has had no batch of its own, also the lanes for which this
+        beside: maps each co-writer, including the lane itself, to the lanes whose event time the co-writer reports
+            in their place: its predecessors and, if a predecessor never committed a batch, also the lanes for which that
             predecessor would have reported.
         outputs: maps each stream that the lane writes to the stream's partition count, which the lane uses for its
             whole life. Also contains the tables that the lane writes, with a meaningless number.
         systems: the system of each output that isn't in the embedded log, by the output's name.
         dead_letters: for each input stream from which the lane may write dead letters, the dead-letter stream.
-        reports: the sources whose unreadable records this lane writes to their dead-letter streams. Of several lanes
-            that read the same records, only one does this.
+        reports: the sources whose unreadable records this lane writes to dead-letter streams. If several lanes read the
+            same records, only one of the lanes does this.
         rejecting: the names of the operators that may write dead letters, including sources. If an operator's late rows
             may become dead letters, ``<name>-late`` is listed, too.
         numbers: for each whole partition of ``ssps``, the number of the task (at factor 1) that reads it.
         bases: the numbers of all tasks (at factor 1) of the lane.
         buckets: for each task (at factor 1) of which the lane has only a part, the buckets that the lane has. Empty
             without a broadcast input.
-        added: the whole partitions that no predecessor has read. In each of them, the lane begins at the start that the
-            ``read`` of the partition's stream declares.
+        added: the whole partitions that no predecessor has read. In each of them, the lane begins where the ``start``
+            of the stream's ``read`` says.
         afresh: whether no predecessor has done the lane's work before. If so, the lane begins without state and, in
             each SSP, at the highest offset at which a predecessor ended.
         rewind: where and with which state the lane begins, if a rewind, or the undoing of a rewind, has made it;
@@ -185,7 +186,7 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def speaks_for(self) -> tuple[str, ...]:
-        """The closed lanes whose event time this lane reports in their place."""
+        """The closed lanes that this lane replaces, and whose event time it therefore reports."""
         return self.beside.get(self.id, self.predecessors)
 
     @property
@@ -202,14 +203,14 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def begins(self) -> dict[SSP, int]:
-        """The start offset of each whole partition in ``starting``; empty as long as ``starting`` is empty. In some
-        buckets, the lane may begin at a later offset.
+        """The start offset of each whole partition in ``starting``; empty as long as ``starting`` is empty. For some
+        buckets of the partition, the lane may begin at a later offset.
         """
         return lowest(self.starting)
 
     def streams_of(self, stream: str) -> tuple[str, ...]:
-        """The streams of an input: those that its pattern has matched or, without a pattern, ``stream`` itself, which
-        is the job's name for the input.
+        """The streams of an input, for which ``stream`` is the job's name: the streams that the input's pattern has
+        matched or, without a pattern, only ``stream`` itself.
         """
         return self.matched.get(stream, (stream,))
 

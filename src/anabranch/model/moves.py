@@ -36,8 +36,8 @@ class StageMoves(Document, frozen=True, kw_only=True):
 
 
 def compared(before: JobModel, after: JobModel) -> tuple[StageMoves, ...]:
-    """For each stage of the later model, where its buckets are, and which of them have moved. The time that this takes
-    is proportional to the number of buckets.
+    """For each stage of the later model, the seats of its buckets, and the buckets that have moved to another seat.
+    This takes time in proportion to the number of buckets.
     """
     known = {seat.seat: seat.rack for model in (before, after) for seat in model.containers}
     seats = tuple(dict.fromkeys(seat.seat for model in (after, before) for seat in model.containers))
@@ -96,7 +96,7 @@ def _parts(task: str) -> tuple[str, int, int]:
 
 
 def _owners(known: Mapping[str, list[int]], partition: str, buckets: int) -> list[int]:
-    """The owner of each of ``buckets`` buckets. If the partition has only m buckets in the model, the owner of its
-    bucket n gets the buckets n, n + m, …"""
+    """The seat of each of ``buckets`` buckets of a partition. If the model divides the partition into only m buckets,
+    the seat of its bucket n also gets the buckets n + m, n + 2m, …"""
     owners = known.get(partition, [_NOWHERE])
     return owners * (buckets // len(owners))

@@ -44,8 +44,8 @@ def outlined(closing: Iterable[Lane], starting: Iterable[Lane], kept: int) -> Ou
 
 
 def digest(closing: Iterable[Lane], starting: Iterable[Lane], *rest: Any) -> str:
-    """A hash of a plan's result, independent of the ids of new lanes. ``rest`` is what the result
-    contains besides lanes.
+    """A hash of a plan's result, independent of the ids of new lanes. ``rest`` contains the parts of the result that
+    aren't lanes.
     """
     hashed = hashlib.sha256(msgspec.json.encode([lane.id for lane in closing]))
     for lane in starting:  # one by one: encoding all at once would keep other threads waiting

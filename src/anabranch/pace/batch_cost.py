@@ -39,8 +39,8 @@ class RecentBatches:
     _batches: deque[_Batch] = field(default_factory=lambda: deque(maxlen=_KEPT))
 
     def ran(self, seconds: float, records: int, functions: float | None) -> None:
-        """Record a batch. ``functions`` is the part of the batch's ``seconds`` that functions of the job took. If that
-        wasn't measured, ``functions`` is None, and neither this batch nor earlier batches count any more.
+        """Record a batch. ``functions`` is the part of the batch's ``seconds`` that the job's functions took; None if
+        this wasn't measured. In this case, the batch itself and all earlier batches are no longer used.
         """
         if functions is None:
             self._batches.clear()

@@ -40,8 +40,8 @@ def likelihood(whole: float, spent: float, unsure: float, *, gradual: bool) -> f
     Args:
         whole: the seconds that the whole batch takes.
         spent: the seconds since the batch began.
-        unsure: the seconds by which ``spent`` and ``whole - spent`` may be wrong. Because of this, the likelihood is
-            neither 0 nor 1 near the middle of a batch.
+        unsure: the seconds by which ``spent`` and ``whole - spent`` may be wrong. Because of this uncertainty, the
+            likelihood is neither 0 nor 1 near the middle of a batch.
     """
     margin = whole - spent - (spent + _least(gradual))
     return min(1.0, max(0.0, 0.5 + margin / (4 * unsure)))
@@ -55,14 +55,14 @@ def mean_loss(whole: float, delay: float, *, gradual: bool) -> float:
 
     Args:
         whole: the seconds that the whole batch takes.
-        delay: the seconds from the change until the lane is told to end. The batch goes on meanwhile. If it ends before
-            then, nothing is lost.
+        delay: the seconds from the change until the lane is told to end. During this time, the batch continues. If it
+            ends in this time, nothing is lost.
     """
     last = (whole - _least(gradual)) / 2
     return (last - delay) * ((last + delay) / 2 + BROKEN_OFF) / whole if last > delay else 0.0
 
 
 def _least(gradual: bool) -> float:
-    """By how many seconds the time left of a batch must exceed the time spent on it, for breaking off to be
-    worthwhile."""
+    """The number of seconds by which the rest of a batch must take longer than the time already spent on it, for
+    breaking off to be worthwhile."""
     return BROKEN_OFF + (_GRADUAL_GAIN if gradual else _GAIN)

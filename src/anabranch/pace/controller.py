@@ -4,9 +4,9 @@ A batch takes a fixed time, and some time for each record. A batch that is far s
 about the time for a record, so the next batch can have up to ten times as many records. Any other batch shows how many
 records would take exactly the target.
 
-The limit is the median of what the last few batches show or, if the very last batch was far slower than usual, what
-this batch shows. So an event that slows down a single batch, such as a short outage of a broker, makes only the next
-batch small.
+The limit is the median of the numbers that the last few batches show. But if the very last batch was far slower than
+usual, the limit is the number that this batch shows. So an event that slows down a single batch, such as a short outage
+of a broker, makes only the next batch small.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["BatchRun", "BatchTarget", "Pace"]
 _MEMORY = 6
 """The number of recent batches from which the limit is computed."""
 _FIXED = 3
-"""How many estimates of the fixed time, and how many durations of the last batches are kept. The fixed time can't
+"""How many estimates of the fixed time are kept, and how many durations of the last batches. The fixed time can't
 exceed any of these durations.
 """
 _UNKNOWN, _OLD, _VERY_OLD = 2, 8, 50
@@ -29,7 +29,7 @@ again: ``_UNKNOWN`` if there is no estimate, or only a single, large one; ``_OLD
 a batch; and otherwise ``_VERY_OLD``.
 """
 _TRIED = 120.0
-"""The most seconds that a larger batch, made to estimate the fixed time, may be expected to take."""
+"""A larger batch is tried, to estimate the fixed time, only if it is expected to take at most this many seconds."""
 _FASTEST = 10.0
 """The largest factor by which the limit grows from one batch to the next."""
 _CAREFUL = 0.8
@@ -39,11 +39,11 @@ _OUTLASTS = 3.0
 the target, assuming that a batch's duration is proportional to its records.
 """
 _NEAR = 0.5
-"""A batch shows how long its records take if its duration, without the fixed time, is at least this share of the
-target without the fixed time."""
+"""A batch counts as a measurement of the time for its records if its duration, minus the fixed time, is at least this
+share of the target, minus the fixed time."""
 _FAR_SLOWER = 0.75
-"""The last batch alone determines the limit if, judging by it, the next batch should have less than this share of the
-usual rows.
+"""If the last batch shows that the next one should have less than this share of the usual rows, the last batch alone
+determines the limit.
 """
 _OF_TRANSACTION = 0.25
 """The largest share of the allowed time that a batch should take."""

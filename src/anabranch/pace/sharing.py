@@ -8,8 +8,8 @@ from dataclasses import dataclass
 __all__ = ["SourceShare", "is_bound", "shares"]
 
 _LEAST = 8
-"""The smallest share of the limit that a source can get is an equal share divided by this number. It isn't 0, because
-records may arrive in any source at any time."""
+"""Each source gets at least an equal share of the limit divided by this number, rather than nothing, because records
+may arrive in any source at any time."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,9 @@ class SourceShare:
 
     @property
     def is_hungry(self) -> bool:
-        """Whether the source may have had more records than it was allowed to contribute: whether it contributed
-        ``most`` rows, or at most one less for each partition, because a partition's share is rounded down.
+        """Whether the source may have had more records than it was allowed to contribute. This is assumed if it
+        contributed ``most`` rows, or less than that by at most one row for each partition, because a partition's share
+        is rounded down.
         """
         return self.rows >= max(1, self.most - self.partitions)
 
@@ -37,10 +38,10 @@ def is_bound(taken: Mapping[str, SourceShare]) -> bool:
 def shares(limit: int, most: int, taken: Mapping[str, SourceShare]) -> dict[str, int]:
     """How many records each source can contribute to the next batch, by the source's name.
 
-    The limit is divided evenly, but what a source isn't expected to need goes to the sources that need more; what no
-    source is expected to need is divided evenly among all. A source that contributed all of its waiting records to the
-    last batch is expected to need at most twice as many for the next one. Any other source is expected to need
-    ``most``.
+    The limit is divided evenly at first. If a source is expected to need less than its share, the rest of its share
+    goes to sources that need more. Whatever then remains is divided evenly among all sources. A source that contributed
+    all of its waiting records to the last batch is expected to need at most twice as many for the next one. Any other
+    source is expected to need ``most``.
 
     Each source gets at least one record, at least an eighth of an even share, and at most ``most``. The total is at
     most ``limit``, unless there are more sources than that.

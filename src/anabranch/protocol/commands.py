@@ -47,7 +47,7 @@ class ChangeRequest(Document, frozen=True, kw_only=True):
     brief: bool = False
     """Return the lanes only in outline (:attr:`ChangeResult.outline`)."""
     expect: Basis | None = None
-    """The state of the job for which the change was planned. If the job is in another state by now, the request is
+    """The state of the job for which the change was planned. If the job's state has changed since then, the request is
     refused.
     """
 

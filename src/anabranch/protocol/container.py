@@ -76,11 +76,12 @@ class Heartbeat(Document, frozen=True, kw_only=True):
     leaving: bool = False
     """Whether the container gives up its seat, because all of its lanes have ended."""
     returns: bool = False
-    """Whether the container, when it gives up its seat, replaces itself by a new process that will ask for a seat."""
+    """Whether the container, when it gives up its seat, replaces itself with a new process, which will ask for a
+    seat."""
     copies: tuple[StandbyReport, ...] = ()
     """The standbys that the container maintains."""
     prepared: tuple[str, ...] = ()
-    """The coming lanes whose preparation has ended, successfully or not."""
+    """The lanes in :attr:`HeartbeatResponse.coming` whose preparation has ended, successfully or not."""
 
 
 class BatchDecision(Document, frozen=True, kw_only=True):

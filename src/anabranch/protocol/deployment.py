@@ -34,7 +34,7 @@ class Program(Document, frozen=True, kw_only=True):
     close the deployment's lanes before another version follows.
     """
     lacks: str = ""
-    """Why the code or the settings aren't stored, although ``in_process``; empty if they are."""
+    """If ``in_process``: why the code or the settings couldn't be stored; empty if they are stored."""
 
 
 class StartRequest(Document, frozen=True, kw_only=True):

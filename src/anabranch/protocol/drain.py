@@ -15,7 +15,8 @@ class DrainMode(enum.StrEnum):
     """Which records a job still reads when it drains."""
 
     PLANNED = "planned"
-    """In each partition, only the records that at least one lane had planned to read when it heard of the drain."""
+    """In each partition, only the records that at least one lane had already planned to read when it was told to
+    drain."""
     LATEST = "latest"
     """At least all records that the job's inputs contain when the drain is accepted."""
 

@@ -102,7 +102,9 @@ class AttemptReport(Document, frozen=True, kw_only=True):
     folder_epoch: int = 0
     """The epoch under which the lane's folder was made."""
     number: int = 1
-    """How many times the container has started the lane. A restart after a wait for the surroundings doesn't count."""
+    """How many times the container has started the lane. A restart doesn't count if the lane was waiting for something
+    outside the job, such as a broker.
+    """
     trouble: str = ""
     """Why the lane was last restarted."""
     awaits: str = ""
@@ -114,12 +116,12 @@ class AttemptReport(Document, frozen=True, kw_only=True):
     waits: str = ""
     """What keeps a closing lane from ending."""
     stopped: bool = False
-    """Whether the lane may have more to do: it should have caught up or drained, but was told to end before; or it
-    failed, and another process will run it.
+    """Whether the lane may have more work to do, for one of two reasons: it was told to end before it had caught up or
+    drained; or it failed, and another process will run it.
     """
     pending: bool = False
-    """Whether the lane left work unfinished: it ended with a pending batch, before its query had ever started, or
-    because it failed, and another process will run it.
+    """Whether the lane left work unfinished, for one of three reasons: it ended with a pending batch; it ended before
+    its query had ever started; or it failed, and another process will run it.
     """
 
 
@@ -153,8 +155,8 @@ class ProgressReport(Document, frozen=True, kw_only=True):
     there was none yet.
     """
     dead_letters: int = 0
-    """How many dead letters the lane has ever written. Until the first batch of an attempt, dead letters of processes
-    that were killed may be missing.
+    """How many dead letters the lane has written in total. Before the first batch of an attempt, this number may not
+    include dead letters from processes that were killed.
     """
     state_bytes: int = 0
     """The size of the files with the lane's state."""
@@ -180,7 +182,7 @@ class BatchTimes(Document, frozen=True, kw_only=True):
     per_record: float
     """The time that the job's functions take for each record."""
     tasks: int = 0
-    """The number of Spark tasks in which one of these functions runs at the same time; 0 if unknown."""
+    """How many Spark tasks run one of these functions at the same time; 0 if unknown."""
 
 
 class LoadReport(Document, frozen=True, kw_only=True):
@@ -189,8 +191,8 @@ class LoadReport(Document, frozen=True, kw_only=True):
     seconds: float = 0.0
     """The duration of the last batch."""
     batch_times: BatchTimes | None = None
-    """How long batches take, depending on their records; None if this is unknown, or if no time is spent in
-    functions.
+    """How long batches take, depending on the number of their records; None if this is unknown, or if no time is spent
+    in functions.
     """
     spent: dict[str, float] = {}
     """The seconds that the last batch spent in each phase, if the batch was long."""
@@ -204,13 +206,13 @@ class LoadReport(Document, frozen=True, kw_only=True):
     up.
     """
     repeats: str = ""
-    """What would be written or called twice if the running batch were broken off and run again. A change waits for such
-    a batch. Empty if the batch can be broken off.
+    """The outputs that would be written twice, or functions that would be called twice, if the running batch were
+    broken off and run again. A change waits for such a batch. Empty if the batch can be broken off.
     """
     slots: int = 0
     """The number of slots of the lane's outputs, not counting slots for dead letters; 0 if the outputs have no slots.
-    A change takes over the slots first. If there are several slots, parts of a batch can become visible before the
-    batch ends.
+    When a change closes the lane, its successors first take over the slots. If there are several slots, parts of a
+    batch can become visible before the batch ends.
     """
     span: float = 0.0
     """The length in seconds of the period over which ``busy``, ``working``, ``arriving`` and ``throughput`` are
@@ -280,8 +282,8 @@ class DrainReport(Document, frozen=True, kw_only=True):
     """The progress of a lane's drain."""
 
     halted: str = ""
-    """The ``uuid`` of the drain, once the lane has read everything that it should read at this point of the drain. The
-    report's ``positions`` then show where the lane has stopped. Empty until then.
+    """The ``uuid`` of the drain, if the lane has read everything that it should read at this point of the drain;
+    otherwise empty. If set, the report's ``positions`` show where the lane has stopped.
     """
     drained: bool = False
     """Whether the lane has ended permanently."""

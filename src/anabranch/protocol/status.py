@@ -146,15 +146,15 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     needed_rate: float = 0.0
     """The records per second that the lane must process to work off its backlog within the target lag."""
     catch_up: float | None = None
-    """The seconds until the backlog is worked off; None if the backlog grows, or if this isn't known."""
+    """The seconds until the backlog is worked off; None if the backlog grows, or if the time isn't known."""
     then: float | None = None
-    """``catch_up`` after a change to the factor that is proposed for the job, including the pause of the change; the
-    same as ``catch_up`` if no other factor is proposed.
+    """What ``catch_up`` would be if the job changed to the factor that is proposed for it; this includes the pause of
+    the change. The same as ``catch_up`` if no other factor is proposed.
     """
     batch_progress: BatchProgress | None = None
     spent: dict[str, float] = {}
-    """The seconds that the running batch has spent in each phase so far. Between two batches, the seconds of the last
-    batch, if this batch was long.
+    """The seconds that the running batch has spent in each phase so far. Between two batches, the figures of the last
+    batch, if it was long.
     """
 
 
@@ -163,16 +163,16 @@ class FactorForecast(Document, frozen=True, kw_only=True):
 
     factor: int
     lane: str
-    """The lane that limits the job with this factor: the one that would take longest to catch up or, unless more
-    records wait than usual, the busiest.
+    """The lane that limits the job with this factor. If more records wait than usual, this is the lane that would take
+    longest to catch up; otherwise, it is the busiest lane.
     """
     utilisation: float
-    """The share of the time that the busiest lane would spend on arriving records; above 1 if they are more than it can
-    do. Unless more records wait than usual, only the time of functions counts.
+    """The share of its time that the busiest lane would spend on arriving records; above 1 if the lane couldn't keep up
+    with them. Unless more records wait than usual, only the time of functions counts.
     """
     catch_up: float | None
-    """The seconds until all backlogs would be worked off, including the pause of a change of the factor; None if some
-    would never be.
+    """The seconds until all backlogs would be worked off, including the pause for the change of the factor; None if a
+    backlog would never be worked off.
     """
 
 
@@ -221,11 +221,11 @@ class Sizing(Document, frozen=True, kw_only=True):
     proposed: int = 0
     """The factor that the current load requires, regardless of the autosizer's waiting times; 0 if unknown."""
     target_lag_seconds: float = 0.0
-    """The lag at which ``proposed`` aims."""
+    """The target lag, in seconds, with which ``proposed`` was computed."""
     forecasts: tuple[FactorForecast, ...] = ()
-    """What each allowed factor would give; empty if nothing can be concluded from the current figures."""
+    """A forecast for each allowed factor; empty if the current figures don't allow any conclusion."""
     advice: tuple[str, ...] = ()
-    """What would help if no factor is sufficient."""
+    """What the user can do if no factor is sufficient."""
 
 
 class TaskAssignment(Document, frozen=True, kw_only=True):

@@ -143,8 +143,8 @@ class Meter:
             self._received[source, partition] = Received(source, partition, total, offset)
 
     def enter(self, tally: Tally, message: Message | None = None) -> None:
-        """Record that a function begins to work on rows of a bucket. ``message``, if given, always describes the
-        function's current row."""
+        """Record that a function begins to work on rows of a bucket. If ``message`` is given, the caller keeps it up to
+        date, so that it describes the function's current row."""
         now = time.monotonic()
         with self._lock:
             tally.entered, tally.message = now, message
