@@ -72,8 +72,9 @@ def foretold(
     Args:
         stages: the stages, in the order in which they drain, each with the ids of its open lanes.
         reports: the lanes' reports, by lane id. A lane without a report doesn't count.
-        until: for each SSP, the position at which its lane stops reading; None if only planned batches are finished.
-        now: the current time, in seconds since 1970; None if the reports are as of now.
+        until: for each SSP, the position at which its lane stops reading; None if lanes only
+            finish their planned batches.
+        now: the current time, in seconds since 1970; None if the reports are up to date.
     """
     lanes = {stage: [reports[name] for name in names if name in reports] for stage, names in stages.items()}
     seconds = max((_taking_in(each, until or {}, now) for its in lanes.values() for each in its), default=0.0)

@@ -1,4 +1,4 @@
-"""Decides where a backup cuts through a running job, so that the copy is what a crash at some moment would have left.
+"""Decides where a backup cuts through a running job, so that the copy could be the result of a crash at some moment.
 
 Parts that were copied at different times fit together if no effect is copied without its cause. So for each lane there
 must be a batch N for which both of these statements are true:
@@ -58,8 +58,8 @@ class LaneCopy:
         outputs: the partitions in the backup that the lane writes.
         ends: returns a batch's end offsets in those partitions of the backup that the lane reads. Raises MovedOnError
             if the folder no longer has the batch.
-        is_fixed: whether the lane also writes to outputs outside the backup. These can't be taken back, so the lane's
-            folder can't be, either.
+        is_fixed: whether the lane also writes to outputs outside the backup. These outputs can't be taken back, so the
+            lane's folder can't be taken back, either.
     """
 
     lane: str
@@ -77,8 +77,9 @@ class LaneCopy:
 def settled(
     partitions: Mapping[Place, PartitionCopy], lanes: Iterable[LaneCopy]
 ) -> tuple[dict[Place, int], dict[str, Batch]]:
-    """Two results: how many of each partition's ``later`` publications, counted from the first, become part of the
-    backup; and the batch from which each lane continues, by the lane's id.
+    """Determine what becomes part of the backup, and where each lane continues. Returns two dicts: for each partition,
+    how many of its ``later`` publications (counted from the first one) become part of the backup; and for each lane, by
+    its id, the batch from which it continues.
 
     Raises:
         MovedOnError: the copies can't be made to fit together.

@@ -215,9 +215,9 @@ def _place(source: Source, tree: Tree, lane: Lane, epoch: int) -> Folder:
 
 
 def _downstream_first(copies: Sequence[_Copied]) -> list[_Copied]:
-    """The folders in a new order: a lane's folder comes before the folders of the lanes whose outputs the lane reads.
-    So everything that a copied lane has read was published before the writers' folders are copied. If lanes form a
-    cycle, the order stays as it is.
+    """The folders in the order in which they must be copied: a lane's folder comes before the folders of the lanes
+    whose outputs the lane reads. So a writer's folder is copied only after everything that a copied reader has read
+    was published. If lanes form a cycle, the order stays as it is.
     """
     by_lane = {each.lane.id: each for each in copies}
     read = {each.lane.id: {ssp.stream for ssp in (*each.lane.ssps, *each.lane.broadcast)} for each in copies}
@@ -306,7 +306,7 @@ def _written(lane: Lane, partitions: Iterable[Place]) -> list[Place]:
 
 def _take_back(copied: _Copied, batch: Batch, cuts: Mapping[str, StreamCut], *, runs: bool) -> None:
     """Take the copy of a lane's folder back to a batch, and the copy's notes about output streams back to the cut.
-    ``runs`` says whether the job could write to the folder meanwhile.
+    ``runs`` says whether the job could write to the folder while it was being copied.
 
     Raises:
         MovedOnError: the copy is damaged, perhaps because the job wrote to the folder.

@@ -18,9 +18,9 @@ class Mirror:
     size or modification time (by the source's clock) has changed, and removes files that are gone from the source.
 
     Args:
-        names: the files and folders, relative to ``source`` and ``target``, in the order in which they are copied. A
-            file that refers to other files must come before those files, so that after a refresh the copy contains
-            every file to which one of its files refers.
+        names: the files and folders, relative to ``source`` and ``target``, in the order in which they are copied. If a
+            file refers to other files, it must come before them. So after a refresh, the copy contains every file to
+            which one of its files refers.
     """
 
     def __init__(self, source: Tree, target: Tree, names: Sequence[str]) -> None:
@@ -41,8 +41,8 @@ class Mirror:
             self._has |= {each: there[each] for each in due}
 
     def _belongs(self, name: str) -> bool:
-        """Whether a file must be copied. Temporary files aren't copied. Between a local disk and other storage,
-        Hadoop's checksum files aren't copied either, because Hadoop makes new ones when it copies to a local disk.
+        """Whether a file must be copied. Temporary files aren't copied. Hadoop's checksum files aren't copied between a
+        local disk and other storage, because Hadoop makes new ones whenever it copies to a local disk.
         """
         file = name.rpartition("/")[2]
         is_checksum = file.startswith(".") and file.endswith(".crc")

@@ -1,11 +1,11 @@
 """Restores a job from a backup to a store and a storage root that contain nothing of the job.
 
-The order of the steps makes it possible to repeat an interrupted restore, and ensures that the store knows the job only
-when everything else is in place:
+The order of the steps has two purposes: an interrupted restore can be repeated, and the store doesn't know the job
+until everything else is in place:
 
 1. compare all files of the backup with their checksums; check that no folders of the job's lanes exist, that outputs
-   that won't be restored contain no batches that the backup doesn't know, and that existing streams still have what the
-   job must read;
+   that won't be restored contain no batches that the backup doesn't know, and that existing streams still have the
+   records that the job must read;
 2. copy each stream that doesn't exist here to a temporary folder, and move it to its place in one step;
 3. copy the folders of lanes;
 4. store the job's rows in one transaction. The job can then be started.
@@ -175,8 +175,8 @@ def _places(settings: Settings) -> dict[str, Any]:
 
 
 def _settings(settings: Settings, its: JobRows) -> Settings:
-    """The settings with which the job was started, with the locations on this machine; this machine's settings if the
-    job ran in one process with its coordinator.
+    """The settings with which the job was started, but with the locations on this machine. If the job ran in one
+    process with its coordinator, this machine's settings.
     """
     program = rows.last_program(its)
     if program is None:

@@ -1,5 +1,5 @@
-"""Writes a job's rows into a backup, and reads them. In a backup, the rows form a small store; if its format is older,
-it is migrated as any store is."""
+"""Writes a job's rows into a backup, and reads them. In a backup, the rows form a small store. If that store has an
+older format, it is migrated, as any store is."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from anabranch.protocol.deployment import Program
 __all__ = ["EPOCHS_AHEAD", "at_rest", "joined", "keep", "kept", "last_program"]
 
 EPOCHS_AHEAD = 1000
-"""How far a restored job's epoch is ahead of the backup's: the original job may have continued after the backup, and
-the processes of the restored job must have higher epochs.
+"""How far a restored job's epoch is ahead of the epoch in the backup. The original job may have continued after the
+backup, and the processes of the restored job must have higher epochs than its processes.
 """
 
 

@@ -125,8 +125,9 @@ def _lowest(found: Sequence[Acceptance]) -> dict[int, int]:
 
 
 def _check_functions(store: Store, found: Sequence[Acceptance]) -> None:
-    """Raise StateError if a pending batch may have been given to a function, which would take other rows with the same
-    number for a repetition.
+    """Raise StateError if a pending batch may have been passed to a ``foreach_batch`` function. The batch's records are
+    gone, so the batch would be repeated under the same number with other rows, and the function would take these rows
+    for the former ones.
     """
     for each in found:
         lane, folder = each.lane, each.folder

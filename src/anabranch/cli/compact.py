@@ -1,5 +1,5 @@
-"""``anabranch compact``: removes from a stopped job the lane folders that it no longer needs, and foreign state, which
-belongs to tasks that other lanes own now.
+"""``anabranch compact``: removes two things from a stopped job: lane folders that the job no longer needs, and foreign
+state, which is state in a lane's folder that belongs to tasks that other lanes own now.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
 
 def cleared(store: Store, job: str, root: str) -> list[str]:
     """Delete the lane folders that a stopped job no longer needs, and return their names. Deletes nothing unless the
-    root is on a local disk. Call :func:`stopped_job.lanes` first, which checks that the job is stopped.
+    root is on a local disk. Call :func:`stopped_job.lanes` first: it checks that the job is stopped.
     """
     place = local_folder(root)
     if place is None:
@@ -109,7 +109,7 @@ def cleared(store: Store, job: str, root: str) -> list[str]:
     for lane, name in stopped_job.unneeded(store.lanes(job), there):
         deletion.delete(home / lane / name, "", f"anabranch compact {job}")
         removed.append(f"{lane}/{name}")
-        with suppress(OSError):  # the lane has other folders
+        with suppress(OSError):  # raised if the lane has other folders
             (home / lane).rmdir()
     return removed
 

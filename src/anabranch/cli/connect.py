@@ -1,5 +1,6 @@
-"""Finds the coordinator that serves a job: the configured one; otherwise the one that leads on a store that several
-machines can reach, or one on this machine. If there is none, questions are answered from the store.
+"""Finds the coordinator that serves a job: the configured coordinator; without one, the coordinator that leads on a
+store that several machines can reach; otherwise, a process on this machine. If there is no coordinator, questions are
+answered from the store.
 """
 
 from __future__ import annotations
@@ -155,8 +156,8 @@ def at(settings: Settings, url: str | None) -> Client:
 
 
 def coordinator_url(settings: CoordinatorSettings) -> str | None:
-    """The configured URL; if there is none, and several machines can reach the store, the URL of the coordinator that
-    leads, or that led last. None if there is no such URL."""
+    """The configured URL. If there is none, and several machines can reach the store, the URL of the coordinator that
+    leads or that led last. Otherwise, None."""
     if settings.url is not None or not address.is_on_server(settings.store):
         return settings.url
     with _opened(settings) as store:
@@ -166,7 +167,7 @@ def coordinator_url(settings: CoordinatorSettings) -> str | None:
 
 def served_here(settings: CoordinatorSettings) -> dict[str, str]:
     """The URLs of the processes on this machine that serve jobs of the store, by job. Empty for a store that several
-    machines can reach: only :func:`coordinator_url` says who serves its jobs."""
+    machines can reach: for such a store, use :func:`coordinator_url`."""
     return {} if address.is_on_server(settings.store) else endpoint.find(settings.store)
 
 
@@ -178,8 +179,8 @@ def _client(url: str, settings: CoordinatorSettings) -> Client:
 
 
 def token(url: str, settings: CoordinatorSettings) -> str | None:
-    """The configured token; otherwise, if ``url`` is a loopback address, the token that a coordinator on this machine
-    has created. None if there is no such token, or it can't be read.
+    """The configured token. If there is none, and ``url`` is a loopback address, the token that a coordinator on this
+    machine has created. None if there is no such token, or if it can't be read.
     """
     if settings.token is not None:
         return secrets.resolved("coordinator.token", settings.token)
@@ -198,8 +199,8 @@ def _is_here(url: str) -> bool:
 
 
 def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], look: Callable[[Store], T]) -> T:
-    """Like :func:`read`, but for one job. If no coordinator is known, the answer is what ``look`` reads from the store.
-    If a coordinator is known but can't be reached, an error is raised, and the store isn't read.
+    """Like :func:`read`, but for one job. If no coordinator is known, the answer is the one that ``look`` reads from
+    the store. If a coordinator is known but can't be reached, an error is raised, and the store isn't read.
     """
     url = coordinator_url(settings) or served_here(settings).get(job)
     if url is not None:

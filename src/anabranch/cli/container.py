@@ -171,8 +171,9 @@ def _settings(running: RunningDeployment, master: str | None, rack: str | None) 
 
 
 def stops_because(graph: Graph, settings: Settings) -> str:
-    """Why the container doesn't continue without its coordinator: ``on_coordinator_loss`` forbids this, the job runs in
-    real time, or an output can't be fenced, so records could be written twice. Empty if the container continues.
+    """Why the container stops if it loses its coordinator; empty if it continues. There are three reasons:
+    ``on_coordinator_loss`` requires it, the job runs in real time, or an output can't be fenced, so records could be
+    written twice.
     """
     if settings.job.on_coordinator_loss != "continue":
         return f'the job has on_coordinator_loss = "{settings.job.on_coordinator_loss}"'
@@ -229,8 +230,8 @@ def _serve(
 
 
 def check_ended_well(client: Client, job: str, deployment: int) -> None:
-    """Raises JobFailedError if the job is known to have failed, and ConflictError if another deployment of the job
-    follows and isn't stopped."""
+    """Raises JobFailedError if the job is known to have failed, and ConflictError if a later deployment of the job
+    exists that isn't stopped."""
     try:
         status = client.status(job)
     except AWAY as error:
@@ -250,8 +251,8 @@ def _seated(
 ) -> tuple[float, RegistrationResponse | None]:
     """Wait for a seat. Meanwhile, the process stands by, warms its session and maintains standbys.
 
-    Returns the time at which the seat was requested (see :func:`boottime`), and the coordinator's answer; ``(0.0,
-    None)`` if the job isn't running any more or the process was asked to end.
+    Returns the time at which the seat was requested (see :func:`boottime`) and the coordinator's answer; ``(0.0,
+    None)`` if the job isn't running any more, or if the process was asked to end.
     """
 
     def ask() -> tuple[float, RegistrationResponse]:

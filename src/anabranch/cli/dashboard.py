@@ -42,8 +42,8 @@ def dashboard(
 
 
 def address(url: str, job: str | None = None, token: str | None = None) -> str:
-    """The address of a page. A token is put into the fragment, which browsers don't send and servers don't log, and
-    which the page removes at once.
+    """The address of a page. A token is put into the address's fragment: browsers don't send it, servers don't log it,
+    and the page removes it at once.
     """
     path = "/" if job is None else f"/jobs/{quote(job, safe='')}"
     fragment = path if token is None else f"/login?{urlencode({'token': token, 'next': path})}"
@@ -63,9 +63,8 @@ def _redirect(token_path: Path, address: str) -> str:
 
 
 def _url(settings: CoordinatorSettings, job: str | None) -> str:
-    """The URL of the coordinator that serves ``job``. If ``job`` is None, the URL of the configured coordinator or, if
-    there is none, of the coordinator that leads on the store (if several machines can reach the store), or of any that
-    serves a job of the store on this machine.
+    """The URL of the coordinator that serves ``job``. If ``job`` is None, the result of :func:`connect.coordinator_url`
+    or, if that is None, the URL of any process on this machine that serves a job of the store.
 
     Raises:
         NotFoundError: there is no such job.

@@ -1,5 +1,4 @@
-"""``anabranch demo``: a tour, in which a running job is changed, loses containers that are killed or frozen, and is
-drained."""
+"""``anabranch demo``: a tour that changes a running job, kills and freezes its containers, and drains it."""
 
 from __future__ import annotations
 

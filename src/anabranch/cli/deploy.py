@@ -113,8 +113,8 @@ def planned(client: Client, file: JobFile, settings: Settings) -> Prepared:
 
 
 def resolving(settings: Settings) -> Resolve:
-    """A function that determines the schemas of a job file. It starts a small Spark session for this purpose, and says
-    so.
+    """A function that determines the schemas of a job file. It starts a small Spark session for this purpose, and tells
+    the user about it.
     """
 
     def resolve(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
@@ -131,8 +131,8 @@ def wished(
     dry: bool = False,
     now: bool = False,
 ) -> DeployRequest:
-    """The request to deploy the new version. If ``dry``, the request is only for a plan. Otherwise, this function also
-    registers schemas, creates new streams and tables, and hands over the code.
+    """The request to deploy the new version. With ``dry``, the request only asks for a plan. Otherwise, this function
+    also registers schemas, creates new streams and tables, and hands over the code.
     """
     if not dry:
         prepared = next_version.ready(prepared, settings)

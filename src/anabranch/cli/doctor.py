@@ -61,8 +61,8 @@ def doctor(
 
 
 def _fix(settings: Settings) -> None:
-    """Archive Spark's classes, and fetch the jars that the settings' systems and formats need, which Spark would
-    otherwise look for in a Maven repository."""
+    """Archive Spark's classes. Also fetch the jars that the settings' systems and formats need; otherwise, Spark would
+    look for these jars in a Maven repository."""
     systems = Systems(settings)
     wanted = [system.session_needs().jars for system in systems.all if _is_wanted(system, systems, settings)]
     wanted += [modules.jars(settings.formats, module) for module in modules.needed(settings)]
@@ -112,8 +112,8 @@ def _spark(_: Settings) -> str:
 
 
 def _class_archive() -> str:
-    """As text, the path of the archive from which JVMs load Spark's classes, or why they don't use one. Jobs also run
-    without an archive.
+    """The path of the archive from which JVMs load Spark's classes or, if they don't use an archive, the reason, as
+    text. Jobs also run without an archive.
     """
     from anabranch.spark.session import class_archive, java_program
 
@@ -191,8 +191,8 @@ def _checked(check: Callable[[], str], _: Settings) -> str:
 
 
 def _connector(system: System, wanted: bool, _: Settings) -> str:
-    """Where a system's Spark connector comes from. Raises AnabranchError if the connector is ``wanted``, and the Maven
-    repository that it must come from doesn't have it. (Without ``mvn``, this isn't checked.)"""
+    """Where a system's Spark connector comes from. Raises AnabranchError if the connector is ``wanted``, must come from
+    a Maven repository, and isn't there. (Without ``mvn``, this isn't checked.)"""
     needs = system.session_needs()
     packages = needs.conf.get("spark.jars.packages", "")
     for each in packages.split(",") if packages and wanted else ():
@@ -203,8 +203,8 @@ def _connector(system: System, wanted: bool, _: Settings) -> str:
 
 
 def _module(module: str, settings: Settings) -> str:
-    """Where a format's Spark module comes from. Raises AnabranchError if the Maven repository that it must come from
-    doesn't have it. (Without ``mvn``, this isn't checked.)"""
+    """Where a format's Spark module comes from. Raises AnabranchError if the module must come from a Maven repository,
+    and isn't there. (Without ``mvn``, this isn't checked.)"""
     where = modules.found(settings.formats, module)
     if isinstance(where, Path):
         return str(where)

@@ -119,9 +119,9 @@ def _has_drained(job: str, status: JobStatus) -> bool:
 
 
 def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatus | None:
-    """A job's status; None if it isn't known now. If the coordinator of ``client`` can't be reached, perhaps because a
-    ``run`` has ended, the status comes from the store, or from another coordinator that serves the job, but only if
-    that status is final.
+    """A job's status; None if it isn't known now. If the coordinator of ``client`` can't be reached (for example, a
+    ``run`` has ended), the store or another coordinator that serves the job is asked. That answer is used only if it is
+    final.
     """
     try:
         return client.status(job)
@@ -134,7 +134,7 @@ def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatu
 
 
 def listed(told: DrainAccepted, status: JobStatus) -> list[str]:
-    """What a drain would do: a line for each stage, one about the duration, and one about what follows."""
+    """What a drain would do: a line for each stage, a line about the duration, and a line about the next step."""
     lanes = {each.lane.id: each for each in status.lanes}
     lines = []
     for number, (stage, names) in enumerate(told.stages.items(), 1):

@@ -1,6 +1,6 @@
 """Closes the lanes of a job's former version for ``anabranch run``. Only the code that began a lane's batch can finish
-the batch, and this process has the code of the new version. So the former version's code runs in a container in another
-process, which ends with this one.
+the batch, but this process has the code of the new version. So the former version's code runs in a container, which is
+another process. That process ends when this one does.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _STOPS_WITHIN = 30.0
 
 
 def still_open(coordinator: Coordinator, job: str) -> list[Lane]:
-    """The lanes of former deployments that aren't closed; [] for an unknown job. Those of the earliest deployment come
-    first."""
+    """The lanes of former deployments that aren't closed, those of the earliest deployment first; [] for an unknown
+    job."""
     lanes = coordinator.known_lanes(job).values()
     present = max((lane.deployment for lane in lanes), default=0)
     its = [lane for lane in open_lanes(lanes) if lane.deployment < present]
@@ -80,8 +80,8 @@ def close(coordinator: Coordinator, job: str, log: Path) -> None:
 
 @contextmanager
 def _stopped(coordinator: Coordinator, job: str) -> Iterator[None]:
-    """After the block, the job is stopped. If the block raises an exception, the exception is raised again, and the job
-    is only asked to stop.
+    """Stop the job after the block, and wait until it is stopped. If the block raises an exception, only ask the job to
+    stop, and raise the exception again.
     """
     try:
         yield

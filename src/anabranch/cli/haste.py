@@ -1,5 +1,5 @@
-"""The option ``--now`` of the verbs that change a job, a reminder of what it allows, and messages about what closing
-lanes are waiting for."""
+"""For the verbs that change a job: the option ``--now``, a reminder of what it allows, and messages that say what
+closing lanes are waiting for."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ _PATIENCE = 1.0
 
 
 def batches(descriptor: int) -> Iterator[list[bytes]]:
-    """The lines of a file or pipe, in lists of up to 50,000. If the writer pauses, or a list has grown for more than a
-    second, the list is yielded before it is full."""
+    """The lines of a file or pipe, in lists of up to 50,000. A shorter list is yielded if the writer pauses, or if more
+    than a second has passed since the list was begun."""
     rest, lines, since = b"", list[bytes](), 0.0
     while chunk := os.read(descriptor, 1 << 20):
         since = since if lines else time.monotonic()

@@ -24,8 +24,8 @@ def say(line: str) -> None:
 
 
 def shared(store: str) -> None:
-    """Warn if a store is a file, and users other than its owner can access the file's folder. (They can't access a
-    folder that this version of anabranch has made.) ``store`` is the store's URL.
+    """Warn if a store is a file in a folder that users other than its owner can access. (Folders that this version of
+    anabranch has made are accessible only to their owner.) ``store`` is the store's URL.
     """
     file = address.path_of(store)
     if file is not None and own_files.is_shared(file.parent):
@@ -49,9 +49,9 @@ def kept(settings: Settings, kept: JobModel | None) -> None:
 
 
 def rejected(report: LaneReport) -> str:
-    """The numbers of rows that a lane rejected, as text, such as ``3 dead, 1 of them late, 2 dropped, 1 late groups``:
-    dead letters, late rows among them, rows that were dropped, and late rows that Spark dropped (for an ``agg``, the
-    number of their groups). Numbers that are 0 are left out; if all are 0, the text is empty.
+    """The numbers of rows that a lane rejected, as text, such as ``3 dead, 1 of them late, 2 dropped, 1 late groups``.
+    The numbers are: dead letters; late rows among them; rows that were dropped; and late rows that Spark dropped,
+    counted in groups for an ``agg``. Numbers that are 0 are left out; if all are 0, the text is empty.
     """
     late = sum(report.event_time.late.values())
     dropped = (("dropped", report.event_time.dropped), ("late groups", report.event_time.late_groups))
@@ -90,8 +90,8 @@ def _troubles(lane: LaneStatus) -> list[str]:
 
 
 def idle(report: LaneReport) -> str:
-    """For a lane whose watermark nothing holds back, a text such as ``none, 2 idle``, with the number of the lane's
-    idle SSPs; empty if there are none.
+    """The number of a lane's idle SSPs as text, such as ``none, 2 idle``, for a lane whose watermark nothing holds
+    back. Empty if no SSP is idle.
     """
     return f"none, {len(report.event_time.idle)} idle" if report.event_time.idle else ""
 

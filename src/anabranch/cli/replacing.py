@@ -29,8 +29,8 @@ STOPS_WITHIN = 60.0
 _SEEN_WITHIN = 1.0
 """For how many seconds to check whether a Java process that doesn't answer has ended."""
 _ENDS_WITHIN = 5.0
-"""The value used instead of ``_SEEN_WITHIN`` if this process was told to end. The signal may have reached the Java
-process, too, which then stops Spark before it ends."""
+"""The value used instead of ``_SEEN_WITHIN`` if this process was told to end. The Java process may have got the same
+signal; it then stops Spark before it ends, which takes longer."""
 TOLD_WITHIN = 0.1
 """For how many seconds, after the Java process has ended, to wait for the handler of a signal that may have reached
 both processes."""
@@ -60,9 +60,10 @@ class Replacer:
             progress.say(f"this is new process {self.restarts.number} of {restarts.MOST}: {self.restarts.why}")
 
     def replace(self, why: str) -> None:
-        """Replace the process, because it can't continue, or end it if it was told to end. Returns only if the process
-        can't be replaced or has been replaced too often, or if a new process would restart a job that is being
-        stopped."""
+        """Replace the process, because it can't continue, or end it if it was told to end.
+
+        Returns only if the process can't be replaced, if it has been replaced too often, or if a new process would
+        restart a job that is being stopped."""
         latest = time.monotonic() + TOLD_WITHIN
         while self._code is None and time.monotonic() < latest:
             time.sleep(0.01)
@@ -94,7 +95,7 @@ class Replacer:
 
         If the Java process ends, this process is replaced or, if :meth:`replace` returns, ended. If the block raises
         ProcessBrokenError, this process is replaced (see :meth:`now`) after ``STOPS_WITHIN`` seconds at the latest.
-        ``ended`` is set when watchdogs have nothing left to watch.
+        When watchdogs have nothing left to watch, ``ended`` is set.
         """
         from anabranch.container import error_text, watchdog
         from anabranch.spark.internals import java_process
@@ -146,8 +147,8 @@ class Replacer:
         timer.start()
 
     def in_order(self, following: Restarts) -> NoReturn:
-        """Replace the process once everything that it has started has been stopped, or after ten seconds. For
-        ``following``, see :meth:`now`."""
+        """Replace the process as soon as everything that it has started has been stopped, but after ten seconds at the
+        latest. For ``following``, see :meth:`now`."""
         self.within(10.0, following)
         self._kill_java()
         atexit._run_exitfuncs()

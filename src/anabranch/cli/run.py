@@ -176,8 +176,9 @@ def _checked(
     file: JobFile, settings: Settings, plan: Plan, coordinator: Coordinator, drained: bool
 ) -> tuple[set[str] | None, dict[str, Format]]:
     """The streams and tables that the job wrote before (None if the job starts anew), and the formats of its streams.
-    Raises AnabranchError if a stream that it wrote before is gone, if an output contains records of an unknown lane, or
-    if a format can't be determined.
+
+    Raises AnabranchError if a stream that the job wrote before is gone, if an output contains records of an unknown
+    lane, or if a format can't be determined.
     """
     name = file.graph.job
     lanes: dict[str, Lane] = {}

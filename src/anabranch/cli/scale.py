@@ -21,7 +21,7 @@ from anabranch.protocol.status import JobStatus
 
 _POLL = 0.2
 AGAIN = 15.0
-"""The line with the remaining work is printed whenever it differs, or again after this many seconds."""
+"""The line with the remaining work is printed when it changes, and again if it hasn't changed for this many seconds."""
 
 
 @with_change_options
@@ -118,7 +118,8 @@ def _check(client: Client, job: str, changed: ScaleResult | RewindResult) -> Non
 
 
 def gone_back(client: Client, job: str, to: str) -> ConflictError:
-    """The error for a job whose change was undone, with the reason. ``to`` says what the job has gone back to."""
+    """The error for a job whose change was undone, with the reason. ``to`` names the state to which the job has
+    returned."""
     last = next((each for each in client.changes(job) if each.outcome == "undone"), None)
     why = "" if last is None else f": {last.reason}"
     return ConflictError(f"job {job} has gone back to {to}{why}", f"see anabranch events {job}")

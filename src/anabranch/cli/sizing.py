@@ -67,8 +67,8 @@ def _forecasts(found: Sizing) -> Table:
 
 
 def rates(lane: LaneSizing, job: Sizing) -> str:
-    """A text with the lane's rate, the rate that it needs, and the time until it has caught up: with the present factor
-    and, if another factor is proposed, with that one, too."""
+    """A text with the lane's rate, the rate that it needs, and the time until it has caught up. If another factor is
+    proposed, the text also gives the time with that factor."""
     text = (
         f"lane {lane.lane} does {lane.true_rate:,.0f} records per second while it is busy, and needs "
         f"{lane.needed_rate:,.0f} to clear the backlog within {job.target_lag_seconds:,.0f} s: "

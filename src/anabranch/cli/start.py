@@ -95,7 +95,7 @@ def hand_over(client: Client, prepared: Prepared, settings: Settings, available_
 
 def program(client: Client, prepared: Prepared, settings: Settings, dry: bool = False) -> Program:
     """What containers need to run a job with these settings, which can differ from those with which the job was
-    planned. Hands over the job's code, unless containers get it from their image. With ``dry``, the code is neither
+    planned. The job's code is handed over, unless containers get it from their image. With ``dry``, the code is neither
     handed over nor named.
     """
     from anabranch.spark.query import resolution

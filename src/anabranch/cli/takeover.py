@@ -46,7 +46,7 @@ class Takeover:
 
     def is_due(self, plan: Plan, known: Collection[str] | None) -> bool:
         """Whether the stored job should continue as another version. False if the job starts anew. Also False if the
-        stored job is too old to be compared; starting the job is then refused.
+        stored job is too old to be compared; in this case, starting the job is refused later.
 
         Args:
             known: see :attr:`Prepared.known`.
@@ -107,8 +107,9 @@ class Takeover:
         )
 
     def _check_code(self, prepared: Prepared) -> None:
-        """Raises ConflictError if code that must close lanes can't be loaded from the store. A deployment from which
-        the new version differs only in the bodies of functions isn't checked, because it gets the new version's code.
+        """Raises ConflictError if code that must close lanes can't be loaded from the store. Not checked for a
+        deployment from which the new version differs only in the bodies of functions, because the new version's code
+        can close its lanes.
         """
         job = self.file.graph.job
         own = fingerprint.of(self.file.graph, prepared.plan, self.settings, prepared.known)

@@ -19,7 +19,7 @@ __all__ = ["SETTLED", "answered", "until"]
 SETTLED = frozenset(DeploymentState) - {DeploymentState.PLANNED, DeploymentState.STARTING, DeploymentState.CHANGING}
 """The states of a job that was started, and isn't starting or changing any more."""
 _LAUNCHED_WITHIN = 5.0
-"""The seconds within which a coordinator with a launcher reports that it launches containers."""
+"""How many seconds a coordinator with a launcher may need until it reports that it launches containers."""
 _FIRST, _LONGEST = 0.5, 5.0
 _POLL = 0.1
 
@@ -28,7 +28,8 @@ T = TypeVar("T")
 
 def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -> T:
     """The answer to ``ask``, a request to a coordinator. If the coordinator can't be reached or can't answer now, a
-    message is printed once, and the request is repeated; but if ``unless`` returns True, the error is raised.
+    message is printed once, and the request is repeated until it succeeds. But if ``unless`` returns True, the error is
+    raised instead.
     """
     pause, said = _FIRST, False
     while True:

@@ -65,8 +65,8 @@ class _Until:
     """Passes heartbeats on to the coordinator, and sets ``reached`` when all lanes have run ``_BATCHES`` batches or, if
     ``leaving`` is set, when each lane that has started has run its first batch.
 
-    (A query that is stopped before the end of its first batch leaves processes behind, which wait for connections to
-    Spark, and which log errors.)
+    (A query that is stopped before its first batch has ended leaves processes behind. They wait for connections to
+    Spark, and log errors.)
     """
 
     def __init__(self, coordinator: Coordinator, lanes: int, leaving: threading.Event) -> None:

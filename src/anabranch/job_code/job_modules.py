@@ -56,8 +56,8 @@ VARIABLE = "ANABRANCH_JOB_CODE"
 """The name of the environment variable that gives Python workers a session's :class:`JobCode`, as JSON."""
 
 SHELF = "ANABRANCH_JOB_SHELF"
-"""The name of the environment variable with the path of a folder. There, the user's process stores the :class:`JobCode`
-of each job that is passed to :func:`register`, for workers on the same machine.
+"""The name of the environment variable with the path of a folder in which the user's process stores the
+:class:`JobCode` of each job that is passed to :func:`register`. Workers on the same machine read it there.
 """
 
 _INSTALLED = ("anabranch", "pyspark", "py4j", "pandas", "numpy", "pyarrow", "msgspec", "xxhash", "confluent_kafka")
@@ -105,8 +105,8 @@ class _Loaded:
 
 
 class _Loader(SourceFileLoader):
-    """Loads modules from files. Each file is read at most once, so other processes can get the same text. Writes no
-    compiled files next to a job's modules.
+    """Loads modules from files. Each file is read at most once, so that other processes can be given the same text. No
+    compiled files are written next to a job's modules.
     """
 
     def __init__(self, name: str, path: str, sources: dict[str, bytes]) -> None:
@@ -119,7 +119,7 @@ class _Loader(SourceFileLoader):
         return self._sources[path]
 
     def path_stats(self, path: str) -> Mapping[str, Any]:
-        raise OSError  # so Python uses no compiled file, which may belong to another text
+        raise OSError  # makes Python ignore a compiled file, which may belong to another text
 
 
 @dataclass
@@ -284,8 +284,8 @@ def home_of(code: JobCode) -> str:
 
 
 def raised_at(error: BaseException, code: JobCode) -> str:
-    """Where an error's traceback last goes through one of the job's files, as `` at FILE:LINE``; empty if it goes
-    through none of them.
+    """The last place in one of the job's files through which an error's traceback goes, as `` at FILE:LINE``; empty if
+    there is none.
     """
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(home_of(code))]
     return f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""

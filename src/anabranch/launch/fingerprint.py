@@ -1,6 +1,5 @@
-"""Computes the fingerprint of a job: the operators, streams and settings that must stay the same for a start to
-continue from the job's positions and state. The fingerprint also contains the inputs' partition counts, which may
-change.
+"""Computes the fingerprint of a job: the operators, streams and settings that must be the same as before for the job to
+continue from its positions and state. The fingerprint also contains the inputs' partition counts, which may change.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ __all__ = ["of"]
 
 def of(graph: Graph, plan: Plan, settings: Settings, known: Collection[str] | None = None) -> dict[str, str]:
     """The fingerprint of a job, as texts by name, such as ``operator by_route``, ``partitions of kafka/flights`` or
-    ``factor``. It covers neither line numbers nor the bodies of functions. The value of an output that doesn't exist is
-    ''.
+    ``factor``. It doesn't depend on line numbers or on the bodies of functions. The value of an output that doesn't
+    exist is ''.
 
     Args:
         known: the streams and tables that the job wrote before; only the tables among these must exist. None if all

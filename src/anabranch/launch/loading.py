@@ -33,8 +33,8 @@ class JobFile:
 
 
 def of(job: Job) -> JobFile:
-    """The job file of a Job object: the file of the first of the job's functions that has one or, if none has,
-    ``job.py`` in the working folder.
+    """The job file of a Job object: the file in which the first of the job's functions is defined. Functions without a
+    file are skipped; if no function has a file, the result is ``job.py`` in the working folder.
     """
     files = (_file(function) for function in job.functions.values())
     file = next((file for file in files if file and Path(file).is_file()), "job.py")
@@ -43,8 +43,8 @@ def of(job: Job) -> JobFile:
 
 
 def _register(job: Job) -> None:
-    """Let workers import the module that built the job, if this job is the only one in the module, and if other
-    processes can import the module by its name.
+    """Let workers import the module that built the job. Does nothing if the module contains other jobs, or if other
+    processes can't import the module by its name.
     """
     module = sys.modules.get(job.module)
     if module is None or job_modules.jobs_in(module) != [job] or job_modules.code_named(job.module) is not None:

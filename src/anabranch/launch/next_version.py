@@ -68,8 +68,8 @@ def _between(file: JobFile) -> dict[str, str]:
 
 
 def _check_between(wanted: dict[str, str], former: set[str]) -> None:
-    """Raises ConflictError if an earlier version of the job used one of the new intermediate streams, whose old records
-    would be processed again.
+    """Raises ConflictError if an earlier version of the job used one of the new intermediate streams: the stream's old
+    records would be processed again.
     """
     for stream, name in wanted.items():
         if stream in former:

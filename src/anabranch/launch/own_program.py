@@ -1,5 +1,5 @@
-"""Keeps the code and the settings of a job that runs in one process with its coordinator, so that another process can
-close the job's lanes before another version follows.
+"""Keeps the code and the settings of a job that runs in one process with its coordinator. With them, another process
+can close the job's lanes before another version follows.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def of(prepared: Prepared, settings: Settings, code: PackedCode, put: Callable[[
 
 
 def _may_hold_secrets(path: Path) -> bool:
-    """Whether a file is TOML with a section of anabranch's settings. Such a file could contain secrets that the check
-    of the stored settings doesn't see, because the file's settings are overridden, or aren't used. Containers don't
-    need the file, because the settings are stored.
+    """Whether a file is TOML with a section of anabranch's settings. Such a file could contain secrets that aren't
+    noticed when the stored settings are checked, because the file's own settings are overridden or not used.
+    Containers don't need the file, because the settings are stored.
     """
     if path.suffix != ".toml":
         return False

@@ -41,8 +41,8 @@ class Prepared:
         schemas: the schemas after the operators, by the operator's id.
         formats: the formats of the job's streams; a stream that isn't listed here is JSON.
         known: the streams and tables that the job wrote before, as returned by
-            :func:`anabranch.launch.outputs.checked`. None if missing outputs are created, because the job starts anew,
-            or another version of it is about to be deployed.
+            :func:`anabranch.launch.outputs.checked`. None if missing outputs are to be created: the job starts anew, or
+            another version of it is about to be deployed.
     """
 
     file: JobFile
@@ -83,9 +83,9 @@ def plan(
     Args:
         known: the model of the job's current generation, if any. It says which streams the job has read through
             patterns, and how many partitions each stream had when state was first written.
-        kept: for a start after a drain, the drained job's model, whose factor and number of containers the plan keeps.
-        replaces: whether this version replaces the running one. If so, or if ``kept`` is given, an input that is bound
-            to a pattern and already has streams gets no new ones.
+        kept: for a start after a drain, the drained job's model. The plan has the same factor and number of containers.
+        replaces: whether this version replaces the running one. If so, or if ``kept`` is given, no new streams are
+            added to an input that is bound to a pattern and already has streams.
 
     Raises:
         ConfigError: a setting is wrong, or contradicts the graph.

@@ -112,8 +112,8 @@ class _Batch:
         return whole
 
     def _frames(self, spark: SparkSession) -> Mapping[int, DataFrame]:
-        """The resulting DataFrame of each operator that isn't an output, by node id. For a ``partition_by`` between two
-        stages, the rows that the next stage reads.
+        """The DataFrame that results from each operator, except outputs, by node id. For a ``partition_by`` between two
+        stages, it contains the rows that the next stage reads.
         """
         frames: dict[int, DataFrame] = {}
         for stage in stages.cut(self._graph):
@@ -183,8 +183,8 @@ class _Batch:
         return partial(aside.rejects, keep=False)
 
     def _into_state(self) -> Column:
-        """Whether a row enters state. A broadcast record becomes several rows; only the row for the virtual task that
-        owns the record's key enters state.
+        """Whether a row enters state. A broadcast record becomes several rows, one for each virtual task; only the row
+        for the virtual task that owns the record's key enters state.
         """
         own = ownership.bucket_of_row(self._plan.model.factor) == meta_column.field("bucket")
         return meta_column.field("bucket").isNull() | own

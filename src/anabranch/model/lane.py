@@ -58,7 +58,8 @@ class Rewind(Document, frozen=True, kw_only=True):
 
 
 class AfterDrain(Document, frozen=True, kw_only=True):
-    """What a lane of the deployment after a drain or reset takes over. The lane's watermark begins as in a new job."""
+    """What a lane takes over from the time before a drain or a reset, if it belongs to the deployment that follows. The
+    lane's watermark begins as in a new job."""
 
     state: str = ""
     """The drained lane whose state the lane copies; empty if the lane begins without state."""
@@ -85,8 +86,8 @@ class Lane(Document, frozen=True, kw_only=True):
             beginning.
         slots: the names of the lane's slots. Slot numbers are indexes into this list.
         upstream: the lanes that write the intermediate streams that the lane reads.
-        beside: maps each co-writer, including the lane itself, to the lanes whose event time the co-writer reports
-            in their place: its predecessors and, if a predecessor never committed a batch, also the lanes for which that
+        beside: maps each co-writer, including the lane itself, to the lanes whose event time the co-writer reports in
+            their place: its predecessors and, if a predecessor never committed a batch, also the lanes for which that
             predecessor would have reported.
         outputs: maps each stream that the lane writes to the stream's partition count, which the lane uses for its
             whole life. Also contains the tables that the lane writes, with a meaningless number.

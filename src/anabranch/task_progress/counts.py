@@ -116,7 +116,7 @@ class TaskReport(msgspec.Struct, frozen=True):
         counts: the counts that have changed since the last report; all counts in the first report through a
             connection.
         received: the rows that have arrived at the operator, one item for each source and partition.
-        work: the message on which a function has been working longest, if for a second or more.
+        work: the message on which a function has been working longest; None if it has worked for less than a second.
         ended: whether the Spark task has finished its work for the operator.
     """
 

@@ -45,8 +45,8 @@ def exporters(signal: Signal, environment: Mapping[str, str]) -> tuple[str, ...]
 
 
 def _set(signal: Signal, what: str, environment: Mapping[str, str]) -> tuple[str, str]:
-    """The name and the value of the variable that applies to a signal: the signal's own variable or, if it isn't set,
-    the variable for all signals. The value is empty if neither is set. ``what`` is the end of the variables' names."""
+    """The name and the value of the variable that applies to a signal: the signal's own variable or, if that isn't set,
+    the variable for all signals. The value is empty if neither is set. ``what`` is the common ending of both names."""
     names = f"OTEL_EXPORTER_OTLP_{signal.upper()}_{what}", f"OTEL_EXPORTER_OTLP_{what}"
     values = ((name, environment.get(name, "").strip()) for name in names)
     return next((each for each in values if each[1]), (names[1], ""))

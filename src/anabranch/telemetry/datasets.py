@@ -36,8 +36,8 @@ class Datasets:
 
 
 def of_job(graph: Graph, settings: Settings, seen: Iterable[str] = ()) -> Datasets:
-    """The datasets of a job. ``seen`` contains streams that the job is known to read, as ``system/stream``, including
-    those that match its patterns.
+    """The datasets of a job. ``seen`` contains the streams that the job is known to read, as ``system/stream``,
+    including those that match the patterns of its inputs.
 
     Raises:
         ConfigError: a reference in the address of a system or a table can't be resolved.
@@ -87,7 +87,8 @@ def _file(path: str) -> tuple[str, str]:
 
 
 def _public(setting: str, uri: str) -> SplitResult:
-    """A URI without the parts that may be secret (login, query and fragment), and with other references resolved."""
+    """A URI without the parts that may be secret (login, query and fragment). References in other parts are
+    resolved."""
     text, references = hidden(uri)
     text = put_back(_without_secrets(urlsplit(text)).geturl(), references)
     return _without_secrets(urlsplit(resolved(setting, text)))  # a reference can stand for a login, too

@@ -13,7 +13,8 @@ from prometheus_client.core import CounterMetricFamily, Metric
 __all__ = ["observe"]
 
 _FRESH = 1.0
-"""For how many seconds computed metrics are reused, so that an export computes them only once for all instruments."""
+"""For how many seconds computed metrics are reused, so that they are computed only once for all instruments of an
+export."""
 
 
 def observe(meter: Meter, collect: Callable[[], Sequence[Metric]], names: Sequence[Metric]) -> None:

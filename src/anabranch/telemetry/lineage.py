@@ -36,8 +36,8 @@ class Jobs(Protocol):
     """The source of the jobs that are reported."""
 
     def jobs(self, also: Collection[str]) -> list[JobStatus] | None:
-        """The jobs that this process serves, and those named in ``also`` that still exist. None if this process doesn't
-        report jobs now, because it doesn't lead.
+        """The jobs that this process serves, and the jobs named in ``also`` that still exist. None if this process
+        doesn't lead, and therefore reports no jobs now.
 
         Raises:
             AnabranchError: the jobs can't be determined now.
@@ -61,8 +61,8 @@ def reported(jobs: Jobs, say: Callable[[str], None]) -> Iterator[None]:
 
     Args:
         jobs: the source of the jobs.
-        say: called with the reason if requested reports aren't possible (the jobs then run without them), or fail for
-            now.
+        say: called with the reason if requested reports aren't possible (the jobs then run without them), or if they
+            fail temporarily.
     """
     if not is_wanted(os.environ):
         yield

@@ -51,8 +51,8 @@ class Interruptions:
                 signal.signal(number, handler)
 
     def at_end(self, clear_away: Callable[[], object]) -> None:
-        """Call ``clear_away`` at the end of this object's ``with`` block, where signals can't interrupt the call. The
-        function that was added last is called first."""
+        """Call ``clear_away`` at the end of this object's ``with`` block, where signals can't interrupt the call.
+        Functions are called in the reverse order of their addition."""
         self._at_end.append(clear_away)
 
     @contextlib.contextmanager

@@ -56,7 +56,7 @@ class Screen:
             except EOFError:  # nobody can press Enter
                 self._step = False
             if not self._step or not sys.stdin.isatty():
-                self._console.print()  # there is no terminal, on which Enter would have ended the line
+                self._console.print()  # without a terminal, no Enter has ended the line
 
     def output(self, text: str) -> None:
         """Print a command's output without lines that contain neither letters nor digits. If there are many lines, only

@@ -107,7 +107,7 @@ class Placement(Document, frozen=True, kw_only=True):
     racks: tuple[str | None, ...]
     """The rack of each of ``seats``; None if a rack is unknown."""
     partitions: tuple[str, ...]
-    """The names that the tasks have at factor 1. Each name stands for the partitions that the task reads."""
+    """The names that the tasks have at factor 1. Each name represents the partitions that the task reads."""
     cells: Table
     """Each row has an index into ``partitions``, an index into ``seats``, and the number of the partition's buckets
     that the seat has.
@@ -127,14 +127,14 @@ class Partitions(Document, frozen=True, kw_only=True):
     total: int
     """The number of all rows that match the request."""
     table: Table
-    """The rows. ``time`` is the watermark of the partition itself, in Unix ms; None if it isn't known, for example
-    because the container hasn't been told yet that somebody is looking at partitions.
+    """The rows. ``time`` is the watermark of the partition itself, in Unix ms. It is None if it isn't known, for
+    example because the container hasn't been told yet that somebody is looking at partitions.
     """
     totals: dict[str, int] = {}
-    """Figures of all rows that match the request: ``lag`` is the sum of the lags, in offsets; ``idle`` is the number of
-    rows whose partition is idle; ``unknown`` is the number of rows whose lag is unknown; ``timed`` is the number of
-    rows with a known ``time`` that aren't idle; and ``holding`` is the number of those rows whose ``time`` is within a
-    minute of the earliest one.
+    """Figures for all rows that match the request. ``lag`` is the sum of the lags, in offsets. ``idle`` is the number
+    of rows whose partition is idle, and ``unknown`` the number of rows whose lag is unknown. ``timed`` is the number of
+    rows that have a known ``time`` and aren't idle; ``holding`` is how many of these have a ``time`` within a minute of
+    the earliest one.
     """
     quantiles: dict[str, int] = {}
     """Quantiles of the lag over all matching rows with a known lag, in offsets."""

@@ -21,7 +21,7 @@ class ChangeRecord(Document, frozen=True, kw_only=True):
     deployment: int
     """The deployment to which the job changed; 0 if unknown."""
     generation: int
-    """The number of the generation that began with the change: 1 if a new deployment began with the change."""
+    """The number of the generation that began with the change. For a change that began a new deployment, this is 1."""
     kind: ChangeKind
     who: str
     """Who requested the change."""
@@ -45,7 +45,9 @@ class ChangeRecord(Document, frozen=True, kw_only=True):
     duration isn't known, or not known yet.
     """
     paused_lane: str | None = None
-    """The new lane whose first output ended ``measured_pause``, the longest pause of all lanes; None if unknown."""
+    """The new lane with the longest pause, which ended with this lane's first output; None if unknown. The length of
+    this pause is ``measured_pause``.
+    """
     reason: str = ""
     """Why the change failed, or was undone."""
 

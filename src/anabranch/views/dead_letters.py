@@ -61,6 +61,6 @@ class DeadLetters(Document, frozen=True, kw_only=True):
     left out.
     """
     partly: bool = False
-    """Whether the coordinator stopped reading because reading took too long, or because there was too much to read. In
-    this case, letters that are newer than some of ``letters`` can be missing: request them with ``before``.
+    """Whether the coordinator stopped reading early, because reading took too long or there was too much to read. If
+    so, letters that are newer than some of ``letters`` can be missing: request them with ``before``.
     """

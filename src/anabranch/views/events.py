@@ -24,7 +24,7 @@ class LoggedEvent(Document, frozen=True, kw_only=True):
     id: int = 0
     """A number that rises with each event of the store; 0 if the event isn't stored yet."""
     kind: EventKind = "other"
-    """Everything that the autosizer does is of the kind ``autoscale``, even if it changes the job."""
+    """The kind of event. Everything that the autosizer does has the kind ``autoscale``, even if it changes the job."""
     lane: str = ""
     """The lane that the event is about; empty if it isn't about a lane."""
     container: str = ""

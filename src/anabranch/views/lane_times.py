@@ -17,8 +17,8 @@ MarkKind = Literal["started", "ended", "failed", "retried", "fenced"]
 
 
 class LaneTimes(Document, frozen=True, kw_only=True):
-    """The lanes that ran between ``since`` and ``until``, the open lanes without a known run, and what happened to
-    lanes in this time. The lanes are in the order of their planning. Times are seconds since 1970.
+    """The lanes that ran between ``since`` and ``until``, open lanes of which no run is known, and what happened to
+    lanes in this time. The lanes are in the order in which they were planned. Times are seconds since 1970.
     """
 
     at: float
@@ -27,7 +27,7 @@ class LaneTimes(Document, frozen=True, kw_only=True):
     since: float
     until: float
     known_since: float | None
-    """The time of the oldest event about a lane that was examined: nothing is known about earlier times. None if all
+    """The time of the oldest event about a lane that was examined; nothing is known about the time before. None if all
     events about the job's lanes were examined.
     """
     lanes: Table

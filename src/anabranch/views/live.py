@@ -71,8 +71,8 @@ class ChangeProgress(Document, frozen=True, kw_only=True):
     """How many seconds output is expected to pause; None if unknown, because another coordinator accepted the change.
     """
     closing: tuple[str, ...] = ()
-    """The lanes that close. If ``predicted`` is unknown, only the lanes that are still closing or have successors that
-    haven't begun.
+    """The lanes that close. If ``predicted`` is unknown, these are only the lanes that are still closing, or whose
+    successors haven't begun.
     """
     starting: tuple[str, ...] = ()
     """The lanes that follow the closing lanes."""
@@ -121,14 +121,14 @@ class Live(Document, frozen=True, kw_only=True):
     """
     drain: DrainProgress | None = None
     stages: Table = Table(columns=STAGES)
-    """While the job drains: for each stage that hasn't drained, in the order in which the stages drain, the number of
-    open lanes; how many of these lanes have halted, and how many have drained; the offsets that the lanes still have to
-    read, and the rows of state that the lanes still have to emit. The columns are ``STAGES``.
+    """While the job drains: a row for each stage that hasn't drained, in the order in which the stages drain, with the
+    columns ``STAGES``: the number of open lanes; how many of them have halted, and how many have drained; the offsets
+    that they still have to read; and the rows of state that they still have to emit.
     """
     held_up: Table = Table(columns=HELD_UP)
     """The lanes that are kept from ending, with the columns ``HELD_UP``: the message on which a function has been
-    working for a second or more; whether this has taken more than a minute, in a job without ``message_timeout``; and
-    what else a closing lane is waiting for.
+    working for a second or more; whether it has been working for more than a minute, in a job without
+    ``message_timeout``; and what else a closing lane is waiting for.
     """
     change: ChangeProgress | None = None
     rescale_seconds: float | None = None
