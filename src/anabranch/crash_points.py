@@ -131,8 +131,8 @@ def reach(step: str, lane: str, batch: int) -> None:
 
 
 def next_batch(commits: str) -> int:
-    """The number of the first batch that isn't committed: one more than the highest number in ``commits``, a lane's
-    local folder of commits; 0 if the folder is empty or missing.
+    """The number of the first batch that isn't committed. This is one more than the highest number in ``commits``, a
+    lane's local folder of commits, or 0 if the folder is empty or missing.
     """
     done = [int(name) for name in os.listdir(commits) if name.isdigit()] if os.path.isdir(commits) else []
     return max(done, default=-1) + 1

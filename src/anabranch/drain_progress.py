@@ -72,8 +72,8 @@ def foretold(
     Args:
         stages: the stages, in the order in which they drain, each with the ids of its open lanes.
         reports: the lanes' reports, by lane id. A lane without a report doesn't count.
-        until: for each SSP, the position at which its lane stops reading; None if lanes only
-            finish their planned batches.
+        until: for each SSP, the position at which its lane stops reading; None if lanes only finish their planned
+            batches.
         now: the current time, in seconds since 1970; None if the reports are up to date.
     """
     lanes = {stage: [reports[name] for name in names if name in reports] for stage, names in stages.items()}

@@ -67,9 +67,9 @@ class Stream:
         """Apply a function to the rows, as a Spark DataFrame.
 
         The function must be stateless (no aggregates, ``distinct``, window functions, sorts or limits) and must keep
-        the column ``_anabranch``. It is called in the driver, several times: first with empty DataFrames, to determine
-        the columns; then once when a lane starts or, if Spark can't run the operator as a part of the lane's query,
-        once per batch. If the function raises an exception in a lane, or the DataFrame that it returned can't be
+        the column ``_anabranch``. It is called in the driver: first with empty DataFrames, to determine the columns,
+        and later whenever a lane starts. If Spark can't run the operator as a part of the lane's query, it is instead
+        called once per batch. If the function raises an exception in a lane, or the DataFrame that it returned can't be
         computed, the lane fails.
 
         Args:

@@ -68,9 +68,9 @@ class Moment:
         return f"lane {closing} closes" if closing and self.state is DeploymentState.RUNNING else ""
 
     def is_followed_by(self, later: Moment) -> bool:
-        """Whether nothing has happened between this moment and ``later`` that prevents a backup: the epoch, the
-        generations and the lanes are the same, and the job was draining or drained at both moments or at neither. The
-        lanes' progress can differ."""
+        """Whether a backup that was begun at this moment can be completed at the moment ``later``. This requires that
+        the epoch, the generations and the lanes are the same, and that the job was draining or drained at both moments
+        or at neither. The lanes' progress can differ."""
         return _identity(self) == _identity(later)
 
     @property

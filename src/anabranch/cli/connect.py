@@ -1,5 +1,5 @@
-"""Finds the coordinator that serves a job: the configured coordinator; without one, the coordinator that leads on a
-store that several machines can reach; otherwise, a process on this machine. If there is no coordinator, questions are
+"""Finds the coordinator that serves a job. If no coordinator is configured, this is the one that leads on the store (if
+several machines can reach the store) or a process on this machine. If there is no coordinator at all, questions are
 answered from the store.
 """
 
@@ -46,8 +46,8 @@ def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
 
 
 def overview(settings: CoordinatorSettings) -> Overview:
-    """An overview of all jobs: from the coordinator at :func:`coordinator_url` or, without a URL, for each job from the
-    process on this machine that serves it, or else from the store."""
+    """An overview of all jobs, from the coordinator at :func:`coordinator_url`. Without a URL, the data of each job
+    come from the process on this machine that serves it or, if there is none, from the store."""
     found = read(settings, None, lambda asked: asked.overview())
     if coordinator_url(settings) is not None:
         return found

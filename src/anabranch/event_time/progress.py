@@ -110,8 +110,8 @@ def after(
     maxima: Mapping[str, int],
     upstream: Mapping[str, Upstream],
 ) -> Progress:
-    """The event time after a batch. The watermark is the minimum over all SSPs that aren't idle (the maximum if all are
-    idle), but never falls, and stays the same if the watermark of one of these SSPs isn't known. An SSP with an event
+    """The event time after a batch. The watermark is the minimum over all SSPs that aren't idle or, if all are idle,
+    the maximum. It never falls, and it stays the same if one of these SSPs has no known watermark. An SSP with an event
     time in the batch is no longer idle.
 
     Args:

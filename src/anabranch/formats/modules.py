@@ -47,8 +47,8 @@ def found(settings: FormatsSettings, module: str) -> Path | str:
 
 
 def jars(settings: FormatsSettings, module: str) -> str:
-    """The name of the set of jars (in :data:`anabranch.jars.pinned.SETS`) that must be fetched for a module; '' if the
-    module needs none, or if its jar is on this machine.
+    """The name of the set of jars (in :data:`anabranch.jars.pinned.SETS`) that must be fetched for a module. Empty if
+    the module needs no jars, or if its jar is on this machine.
     """
     return "avro" if module == "spark-avro" and isinstance(found(settings, module), str) else ""
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:  # the client is an optional dependency, imported only when a 
 __all__ = ["Registry", "Version"]
 
 _CLIENT = {"timeout": 15, "max.retries": 3, "retries.wait.ms": 200, "retries.max.wait.ms": 2000}
-"""The time limit for an answer, in seconds; how often the client tries again if the registry can't be reached or is
-busy; and, in ms, the limits for the first pause between two attempts, and for any pause.
+"""``timeout`` is the time limit for an answer, in seconds. If the registry can't be reached or is busy, the client
+tries again up to ``max.retries`` times. The other two values limit the first pause before that, and any pause, in ms.
 """
 
 _NOT_FOUND = 404

@@ -58,9 +58,9 @@ def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: in
         containers: the number of containers after the change.
 
     Raises:
-        ConflictError: a stream has fewer partitions than before; with the grouper ``ssp``, the order of the inputs has
-            changed; or, in a stateful stage, a stream's partition count isn't a multiple of the count that the stream
-            had when state was first written or, with ``cogroup``, of the number of tasks (at factor 1).
+        ConflictError: a stream has fewer partitions than before; the order of the inputs has changed (with the grouper
+            ``ssp``); or, in a stateful stage, a stream's partition count isn't a multiple of its count when state was
+            first written or, with ``cogroup``, of the number of tasks (at factor 1).
     """
     known = partitions(stage)
     for each in inputs:

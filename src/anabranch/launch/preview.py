@@ -216,8 +216,8 @@ class _Batch:
 
 
 def ranges(system: System, stream: str, most: int | None) -> dict[int, list[Range]]:
-    """For each partition, the ranges of offsets to read: at most ``most`` records in total, first those of the first
-    partition, then those of the next, and so on; if ``most`` is None, all records.
+    """For each partition, the ranges of offsets to read. The partitions are read one after another, up to ``most``
+    records in total; if ``most`` is None, all records are read.
     """
     starts, found, left = system.starts(stream), dict[int, list[Range]](), most
     for partition, end in system.ends(stream).items():

@@ -72,9 +72,9 @@ class AfterDrain(Document, frozen=True, kw_only=True):
 class Lane(Document, frozen=True, kw_only=True):
     """One streaming query for one group of a stage and a fixed set of tasks (docs/contributing/architecture.md).
 
-    If the lane's only predecessor never had a folder, and the lane isn't ``afresh``, the lane takes over some of the
-    predecessor's attributes: ``drained``; ``rewind``, unless the lane has a ``rewind`` of its own; and, if the lane is
-    stateful, ``afresh``.
+    If the lane's only predecessor never had a folder, and the lane isn't ``afresh``, the lane takes over these
+    attributes of the predecessor: ``drained``; ``rewind``, unless the lane has its own; and ``afresh``, if the lane is
+    stateful.
 
     Attributes:
         group: the group that the lane runs: ``outputs-`` followed by the kind of its outputs, or the name of a stateful
@@ -197,8 +197,8 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def start_is_known(self) -> bool:
-        """Whether the lane's start offsets are known: the lane has no predecessors, or all lanes in ``waits_for`` have
-        closed, and the store has the offsets at which the predecessors ended.
+        """Whether the lane's start offsets are known. They are known if the lane has no predecessors, or if all lanes
+        in ``waits_for`` have closed, and the store has the offsets at which the predecessors ended.
         """
         return not self.predecessors or self.opened or bool(self.starting)
 

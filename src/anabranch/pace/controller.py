@@ -25,18 +25,19 @@ exceed any of these durations.
 """
 _UNKNOWN, _OLD, _VERY_OLD = 2, 8, 50
 """After these numbers of batches of about the same size, a batch of another size is tried, to estimate the fixed time
-again: ``_UNKNOWN`` if there is no estimate, or only a single, large one; ``_OLD`` if the fixed time is a large part of
-a batch; and otherwise ``_VERY_OLD``.
+again. ``_UNKNOWN`` applies if there is no estimate, or only a single one that is large; ``_OLD``, if the fixed time is
+a large part of a batch; and ``_VERY_OLD``, in all other cases.
 """
 _TRIED = 120.0
 """A larger batch is tried, to estimate the fixed time, only if it is expected to take at most this many seconds."""
 _FASTEST = 10.0
 """The largest factor by which the limit grows from one batch to the next."""
 _CAREFUL = 0.8
-"""After a batch that was too short for an exact measurement, the limit grows by this share of the computed factor."""
+"""After a batch that was too short for an exact measurement, the factor by which the limit grows is multiplied by this
+number."""
 _OUTLASTS = 3.0
-"""Apart from test batches (see :meth:`Pace._tried`), the limit lets the next batch take no longer than this multiple of
-the target, assuming that a batch's duration is proportional to its records.
+"""The next batch may take at most this multiple of the target, assuming that a batch's duration is proportional to its
+records. Test batches are an exception; see :meth:`Pace._tried`.
 """
 _NEAR = 0.5
 """A batch counts as a measurement of the time for its records if its duration, minus the fixed time, is at least this

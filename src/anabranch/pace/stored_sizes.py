@@ -37,7 +37,8 @@ def first(known: Mapping[int, StoredSize], factor: int, partitions: int, *, quic
     - If the lane has a lower factor or fewer partitions than the lane that stored the size, the size is reduced in
       proportion.
     - If the size was stored for a lower factor than the lane's, it is multiplied by :data:`HIGHER`, or by the quotient
-      of the factors if this is less. Otherwise, it is divided by :data:`FIRST_PART`. If ``quick``, neither is done.
+      of the factors if this is less. Otherwise, it is divided by :data:`FIRST_PART`. If ``quick``, the size is neither
+      multiplied nor divided.
 
     Args:
         known: the stored sizes, by factor.

@@ -141,7 +141,7 @@ class ProgressReport(Document, frozen=True, kw_only=True):
     last known offsets.
     """
     wrote: dict[str, int] = {}
-    """The end offsets of the intermediate streams that the lane writes, at the time when the lane ended; empty if the
+    """The end offsets of the intermediate streams that the lane writes, at the time of the lane's end; empty if the
     readers of these streams needn't know that the lane has ended.
     """
     rows: int = 0

@@ -194,10 +194,10 @@ class AutoscaleVerdict(Document, frozen=True, kw_only=True):
     """The factor that the autosizer gives the job now; None if the job keeps its factor."""
     why: str
     lane: str = ""
-    """The lane that needs the largest factor; empty if this isn't known yet."""
+    """The lane that needs the largest factor; empty as long as that lane isn't known."""
     load: float = 0.0
-    """The rate at which this lane must process records to work off its backlog within the target lag, as a multiple of
-    its rate with the current factor; 0 if unknown.
+    """The rate that this lane needs to work off its backlog within the target lag, divided by its rate with the current
+    factor; 0 if unknown.
     """
 
 
