@@ -53,8 +53,8 @@ def check_start(start: object) -> None:
 
 
 def watermark_delay(event_time: str | None, watermark: str | None) -> int | None:
-    """``watermark`` in milliseconds: how much older than the newest record of its partition a record can be. None if
-    ``event_time`` is None.
+    """``watermark`` in milliseconds. It says how much older a record can be than the newest record of its partition.
+    None if ``event_time`` is None.
     """
     if event_time is None:
         if watermark is not None:

@@ -108,7 +108,7 @@ class Replacer:
             try:
                 yield spark
             except ProcessBrokenError as broken:
-                ended.set()  # by now, a container has given its seat back
+                ended.set()  # at this point, a container has given its seat back
                 self.within(STOPS_WITHIN, broken.restarts)
                 raise
             finally:

@@ -239,7 +239,7 @@ def _grouper(name: str) -> Grouper:
         found = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"grouper {name!r} can't be imported: {error}", cure) from error
-    except (Exception, SystemExit) as error:  # of the user's module, or a name such as ":function"
+    except (Exception, SystemExit) as error:  # raised by the user's module, or for a name like ":function"
         why = "".join(traceback.format_exception_only(error)).rstrip()
         raise ConfigError(f"grouper {name!r} can't be imported: {why}", cure) from error
     if not callable(found):

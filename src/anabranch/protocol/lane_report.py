@@ -186,7 +186,7 @@ class BatchTimes(Document, frozen=True, kw_only=True):
 
 
 class LoadReport(Document, frozen=True, kw_only=True):
-    """How well a lane keeps up, and what takes its time."""
+    """How well a lane keeps up, and how it spends its time."""
 
     seconds: float = 0.0
     """The duration of the last batch."""

@@ -75,7 +75,7 @@ class Arrivals:
                 exact -= (self._all.num_rows - exact) * math.expm1(-passed)
                 last, due = now, int(exact)
                 if due > self.count:
-                    # a new appender each time, which writes to all partitions that the stream has by now
+                    # a new appender each time, because partitions may have been added to the stream
                     with closing(self._system.appender(self._stream)) as appender:
                         appender.append(flights.records(self._all.slice(self.count, due - self.count)))
                     self.count = due

@@ -230,8 +230,8 @@ class Tour:
         self._run(*words)
 
     def _announce(self, *words: str) -> None:
-        """Show a verb that is about to run and, with ``--step``, wait for the user. Measure only from the end of this
-        call.
+        """Show a verb that is about to run and, with ``--step``, wait for the user. Measurements must begin after
+        this call.
         """
         self._screen.command(f"anabranch {' '.join(words)}")
 
