@@ -234,7 +234,7 @@ class Stream:
         partitions: int | None = None,
         name: str | None = None,
     ) -> Stream:
-        """Start a new stage, keyed by these columns.
+        """Key the rows by these columns, from here on. By default, this starts a new stage.
 
         Args:
             columns: the new stage key.

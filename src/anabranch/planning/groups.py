@@ -126,7 +126,7 @@ def _check_stateful(graph: Graph, stage: Stage, node: Node, keys: dict[int, KeyC
     if earlier:
         raise GraphError(
             f"{node.kind} {node.name!r} ({node.where}) comes after {earlier[0].kind} {earlier[0].name!r} in one stage",
-            "put a partition_by between them: each stateful operator has a lane of its own",
+            'put a partition_by(…, via="stream") between them: each stateful operator needs a lane of its own',
         )
     lost = [time.lost for i in node.inputs if not (time := stages.event_times(graph)[i]).column]
     if is_timed(node) and lost:
@@ -142,8 +142,8 @@ def _check_stateful(graph: Graph, stage: Stage, node: Node, keys: dict[int, KeyC
         raise GraphError(
             f"{node.kind} {node.name!r} ({node.where}) comes after join_table {table.name!r} ({table.where}) in one "
             "stage",
-            "put a partition_by between them, or the join_table after it: a table is refreshed between batches, and "
-            "what leads to state is fixed while a lane runs",
+            'put a partition_by(…, via="stream") between them, or the join_table after it: a table is refreshed '
+            "between batches, and what leads to state is fixed while a lane runs",
         )
     for merge in (n for n in before_it if n.kind == "merge"):
         origins = [i for source in merge.inputs for i in {n.id for n in stages.upstream(graph, stage, graph[source])}]
@@ -152,7 +152,8 @@ def _check_stateful(graph: Graph, stage: Stage, node: Node, keys: dict[int, KeyC
             raise GraphError(
                 f"merge ({merge.where}) brings branches of {graph[twice].name!r} together again before the stateful "
                 f"{node.kind} {node.name!r}",
-                "write it as one branch, for example with a case expression, or put a partition_by between them",
+                "write it as one branch, for example with a case expression, or put a partition_by(…, "
+                'via="stream") between them',
             )
     for merge in (n for n in stage.nodes if n.kind == "merge"):
         before = list(stages.upstream(graph, stage, merge))

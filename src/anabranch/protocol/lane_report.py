@@ -87,8 +87,8 @@ class BatchProgress(Document, frozen=True, kw_only=True):
     spent: dict[str, float] = {}
     """The seconds since the batch was planned, by phase."""
     buckets: dict[str, int] = {}
-    """How many records are finished in each of the buckets that are furthest behind. The keys are SSPs in text form,
-    including the bucket.
+    """The rows that the slowest function has finished in each of the buckets that are furthest behind. The keys are
+    SSPs in text form, including the bucket.
     """
 
 

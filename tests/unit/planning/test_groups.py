@@ -114,14 +114,14 @@ REFUSED: list[tuple[Callable[[Job], object], str, str]] = [
     (
         lambda j: j.read("a", key="k int").agg(n="count(*)").agg(m="max(n)").write("o"),
         "agg 'agg-2' (test_groups.py:{line}) comes after agg 'agg' in one stage",
-        "put a partition_by between them",
+        'put a partition_by(…, via="stream") between them',
     ),
     (
         lambda j: (
             j.read("a", key="k int").agg(k2="1", name="one").partition_by("k2", via="spark").agg(m="max(1)").write("o")
         ),
         "comes after agg 'one'",
-        "put a partition_by between them",
+        'put a partition_by(…, via="stream") between them',
     ),
     (
         lambda j: j.read("a", key="k int").agg(n="count(*)").merge(j.read("b", key="k int")).write("o"),
