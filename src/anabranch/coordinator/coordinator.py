@@ -73,8 +73,8 @@ class Coordinator(Operations):
         grace: the seconds from the end of a silent process's lease until the process loses its seat. Its lanes are then
             fenced (see :meth:`fences`) and given to other processes. If None, a silent process keeps its seat until
             another process takes it.
-        first: returns the revision from which this coordinator counts when it begins to serve a job: a number that is
-            unlikely to be near another coordinator's revisions.
+        first: returns the first revision that this coordinator uses when it begins to serve a job: a number unlikely to
+            be near another coordinator's revisions.
         systems: the systems of the only job, which runs in this process; None for the systems that jobs' settings name.
         counting: looks up how many partitions streams have; see :func:`input_monitor.counted`.
         locating: looks up the racks of partitions; see :func:`input_monitor.located`.
@@ -353,7 +353,7 @@ class Coordinator(Operations):
     # Requests of a launcher
 
     def demands(self, jobs: Collection[str]) -> list[Demand]:
-        """What each served job needs from a launcher; and that each ended job in ``jobs`` needs nothing any more."""
+        """What each served job needs from a launcher. The ended jobs among ``jobs`` are included: they need nothing."""
         with self.registry.locked_all():
             clock, lease = self.registry.clock, self.registry.lease
             found = [seats.demand(running_job, clock(), lease) for running_job in self.registry.jobs.values()]

@@ -84,9 +84,9 @@ def cut(graph: Graph, stage: Stage, kinds: Mapping[str, str]) -> tuple[Group, ..
             Outputs of different kinds can't be in one group, unless they come from the same stateful operator.
 
     Raises:
-        GraphError: a stateful operator lacks a stage key, or the event time that it needs; it comes after another
-            stateful operator, after a ``join_table``, or after a merge of branches of one operator; it is a join whose
-            sides don't fit together; its rows are merged with others; or a ``write`` after ``map_arrow`` has no key.
+        GraphError: a stateful operator lacks a stage key, or the event time that it needs; comes after another stateful
+            operator, after a ``join_table``, or after a merge of branches of one operator; is a join whose sides don't
+            fit together; or has its rows merged with others. Also raised if a ``write`` after ``map_arrow`` has no key.
     """
     keys = stages.key_columns(graph, stage)
     for node in stage.stateful:

@@ -32,8 +32,8 @@ def found(
     known: JobModel | None = None,
     new: bool = True,
 ) -> dict[str, Matched]:
-    """The streams of each input that is bound to a pattern, by the job's name for the input. A pattern takes in neither
-    streams that the job reads by their names, nor streams that the job writes or creates.
+    """The streams of each input that is bound to a pattern, by the job's name for the input. A pattern never includes
+    streams that the job reads by their names, or streams that the job writes or creates.
 
     Args:
         patterns: the patterns to which settings bind inputs, by the job's names for the inputs.
@@ -96,7 +96,7 @@ def coming(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> list[str
 
 
 def _named(graph: Graph, bound: Collection[str]) -> set[str]:
-    """The streams that the job reads by their names. No pattern takes these in. ``bound`` are the job's names for
+    """The streams that the job reads by their names. No pattern includes these. ``bound`` are the job's names for
     inputs that are bound to patterns."""
     return {str(node.args["stream"]) for node in graph.nodes if node.kind == "read"} - set(bound)
 

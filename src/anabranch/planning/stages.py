@@ -220,13 +220,13 @@ def timed(graph: Graph) -> set[int]:
 def untimed_refused(graph: Graph, stage: Stage) -> set[int]:
     """The ids of those boundaries at the end of the stage that refuse rows without event time.
 
-    Spark silently leaves such rows out of windows of event time and of a ``join``. So a boundary refuses them if both
+    Spark silently leaves such rows out of event-time windows and out of joins. So a boundary refuses them if both
     conditions hold:
 
     - The stage may make such rows: the boundary comes after a ``transform`` of the stage, or after an operator with a
       function that processes rows.
-    - All rows behind the boundary go to such a window or to a ``join``, and don't come through a ``where``, a
-      ``transform`` or a function first, which could remove the rows or give them an event time.
+    - All rows behind the boundary go to such a window or to a ``join``. On the way, they don't pass through a
+      ``where``, a ``transform`` or a function, any of which could remove the rows or give them an event time.
     """
     needing = {node.id for node in graph.nodes if is_windowed(node) or node.kind == "join"}
     for node in reversed(graph.nodes):

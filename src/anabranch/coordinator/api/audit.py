@@ -1,10 +1,12 @@
-"""The audit trail: who sent which request, from where, and with what result. It contains requests that were refused (up
-to 100 per address and minute; more are only counted), requests that read settings, code or records, and requests that
-change something (except heartbeats and requests for seats, which containers send all the time).
+"""The audit trail: who sent which request, from where, and with what result. It contains:
+
+- requests that change something, except heartbeats and requests for seats, which containers send all the time,
+- requests that read settings, code or records,
+- refused requests: up to 100 per address and minute. Further ones are only counted.
 
 A recorded request becomes a line of JSON in a file of bounded size. If the request's path names a job, the request also
-becomes an event of this job, unless it only asked what a change would do: a page that plans a change sends such a
-request for each keystroke.
+becomes an event of this job. Requests that only ask what a change would do don't become events, because a page that
+plans a change sends one at each keystroke.
 """
 
 from __future__ import annotations
@@ -75,9 +77,9 @@ class AuditTrail(Protocol):
 
 
 class Audit:
-    """An audit trail in a file that only its owner can read. A file of more than 10 MB gets the suffix ``.1``, and
-    replaces the older file of that name. Only the first 100 refused requests of an address in a minute are recorded;
-    the others are counted.
+    """An audit trail in a file that only its owner can read. Once the file is larger than 10 MB, it is renamed with the
+    suffix ``.1``, replacing the older file of that name, and a new file is begun. Only the first 100 refused requests
+    of an address in a minute are recorded; the others are counted.
 
     Args:
         path: the file.

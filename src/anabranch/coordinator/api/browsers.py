@@ -2,13 +2,13 @@
 entering an address, and those by which a link on another page opens the coordinator's page.
 
 Any web page can make a visitor's browser send requests to addresses that only this browser can reach. The page can't
-read the answers, but what it requests is done all the same. By rebinding its own host name to the coordinator's
-address, the page could even read the answers.
+read the answers, but its requests would still take effect. If it rebinds its own host name to the coordinator's
+address, it could even read the answers.
 
 So a request is refused if its ``Host`` isn't a name of this coordinator, or if its ``Origin`` or ``Sec-Fetch-Site``
 shows that it comes from another page. (A link on another page may open the coordinator's page in a tab.) A request
-other than GET or HEAD is also refused if its ``Content-Type`` doesn't fit; none of the types that a page can send
-without a preflight request fits.
+other than GET or HEAD is also refused if its ``Content-Type`` isn't among the accepted ones (see :func:`wrong_kind`). A
+page can't send any of these without a preflight request.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ AWAY = (UnreachableError, OutOfTimeError, NotLeadingError, StoreUnavailableError
 P = ParamSpec("P")
 R = TypeVar("R")
 _ASKING_SYSTEMS = 60.0
-"""How many seconds an operation for which the coordinator asks systems can take, in addition to ``timeout``."""
+"""The seconds, in addition to ``timeout``, that an operation can take if the coordinator asks systems for it."""
 _JSON = {"Content-Type": "application/json"}
 _ZIP = {"Content-Type": "application/zip"}
 
@@ -52,8 +52,8 @@ class Client(Operations):
     Args:
         url: the coordinator's URL; or the URLs of several coordinators with the same store, separated by commas. The
             client finds the one that leads.
-        timeout: seconds to wait for an answer. If a call asks the coordinator to wait, the client waits for as many
-            seconds longer; if the coordinator may have to ask systems, for another minute.
+        timeout: seconds to wait for an answer. If a call asks the coordinator to wait, the time of that wait is added.
+            If the coordinator may have to ask systems, another minute is added.
         token: the coordinator's token, or a function that looks it up. The function is called again if the token is
             refused, because a token may have been created or replaced meanwhile.
         trust: which certificates to accept and present, from :func:`anabranch.coordinator.api.tls.of_client`. By
@@ -116,7 +116,7 @@ class Client(Operations):
     def _ask(self, method: str, path: str, **request: Any) -> bytes:
         """Send a request, and return the content of the answer. The first coordinator to be asked is the one that
         answered last (at the beginning, the one at the first URL). If a coordinator doesn't answer, or says that it
-        doesn't lead, the next one is asked. If this is so for all of them, the last error is raised.
+        doesn't lead, the next one is asked. If there is no next one, the last error is raised.
         """
         for left in range(len(self._urls) - 1, -1, -1):
             url = self._urls[0]

@@ -63,8 +63,8 @@ class Server:
         return AnabranchError(f"the coordinator can't listen on {self.url}", "see its log")
 
     def end(self) -> None:
-        """Refuse new requests after a moment in which polling clients can still learn how a job ended. Running requests
-        then get a second to finish. Doesn't wait for any of this.
+        """Let polling clients learn for a moment how a job ended; then refuse new requests, and give running ones a
+        second to finish. Returns at once, without waiting for any of this.
         """
         ending = threading.Timer(HEARD_WITHIN, self._refuse)
         ending.daemon = True
@@ -106,9 +106,10 @@ def serve(coordinator: Coordinator, port: int = 0, token: str | None = None, tra
 def keep_prompt() -> None:
     """Set up a process in which only a coordinator runs, so that it answers heartbeats promptly whatever else it does.
 
-    A thread that plans a change computes for up to a second, and each step of a heartbeat waits until that thread lets
-    others run, so threads take turns more often than usual. The garbage collector, which stops all threads, runs
-    seldom, and ignores all objects that exist now. (Long polls need many objects, none of which is garbage.)
+    A thread that plans a change can compute for up to a second, and each step of a heartbeat must wait until this
+    thread lets others run. So threads take turns more often than by default. The garbage collector stops all threads,
+    so it runs seldom, and ignores all objects that exist now. (Long polls need many objects, none of which are
+    garbage.)
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
     gc.collect()

@@ -1,4 +1,4 @@
-"""Defines an operation of the HTTP API, with all that the server, the client and the OpenAPI description need."""
+"""Defines an operation of the HTTP API: all that the server, the client and the OpenAPI description need to know."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The table of operations that a coordinator offers over HTTP. The server's routes, the client and the OpenAPI
 description are derived from this table.
 
-To add an operation, add a method with type annotations to :class:`Operations`. If users change a job with the
+To add an operation, add a method with type annotations to :class:`Operations`. If users can change a job by this
 operation, also add a command of the same name in :mod:`anabranch.coordinator.commands`; otherwise, add a method of the
 same name to :class:`anabranch.coordinator.coordinator.Coordinator`. An operation requires the role ``operate``, unless
 it has ``private=False``.
@@ -90,8 +90,8 @@ class Operations(Caller):
         start: Annotated[int, Query("from")] = 0,
         limit: int = 100,
     ) -> Partitions:
-        """The partitions that the job reads, sorted and limited: among other things, each partition's lag, and whether
-        the partition holds event time back
+        """The partitions that the job reads, sorted and limited, with each partition's lag, whether the partition holds
+        event time back, and other figures
         """
 
     @operation("GET", "/jobs/{job}/placement", by_generation=True, private=False)
@@ -165,8 +165,8 @@ class Operations(Caller):
         until: Annotated[float, Query("to")] = 0.0,
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
-        """The job's events, oldest first: the first ones after an id, or the latest ones; before, kind, lane, from and
-        to select events. wait=20: if there are no such events, wait up to 20 seconds for one
+        """The job's events, oldest first: with after, the first ones after this id; otherwise, the latest ones. before,
+        kind, lane, from and to select events. With wait=20, if there are no such events, wait up to 20 seconds for one
         """
 
     @operation("GET", "/jobs/{job}/dead-letters", asks_systems=True)
@@ -194,7 +194,7 @@ class Operations(Caller):
 
     @operation("POST", "/jobs/{job}/stop", changes=True)
     def stop(self, job: str, at_once: Annotated[bool, Query("now")] = False) -> None:
-        """Stop the job at a batch boundary; now=1: at once"""
+        """Stop the job at a batch boundary or, with now=1, at once"""
 
     @operation("POST", "/jobs/{job}/scale", changes=True, asks_systems=True)
     def scale(self, job: str, request: ScaleRequest) -> ScaleResult:
@@ -254,8 +254,8 @@ class Operations(Caller):
 
     @operation("POST", "/containers/{container}/heartbeat", changes=True, waits="wait")
     def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> HeartbeatResponse:
-        """Report the state of lanes, and learn what should run. wait=3: if there are no new orders, wait up to 3
-        seconds for some, but at most half a lease
+        """Report the state of lanes, and learn what should run. With wait=3, if there are no new orders, wait for some:
+        up to 3 seconds, but at most half a lease
         """
 
     @operation("POST", "/containers/{container}/fence", changes=True)

@@ -47,7 +47,7 @@ def tagged(content: bytes, media_type: str, etag: str = "") -> Representation:
     the content was made.
     """
     if not etag:
-        # The time at which the content was made, which is near its beginning, isn't part of the hash.
+        # Near its beginning, the content names the time at which it was made. This time isn't part of the hash.
         head = _CLOCK.sub(b"", content[:_HEAD], count=1)
         digest = hashlib.blake2b(head, digest_size=12)
         digest.update(memoryview(content)[_HEAD:])

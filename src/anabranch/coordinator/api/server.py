@@ -242,7 +242,7 @@ class _Endpoints:
         with self._coordinator.reads.listening(news.come):
             found = await run_in_threadpool(lambda: self._coordinator.events(**arguments))
             while not found and (left := end - clock()) > 0:
-                await news.within(min(left, _LOOK_AGAIN))  # events that other processes store bring no news
+                await news.within(min(left, _LOOK_AGAIN))  # events that other processes store aren't announced
                 news.forget()
                 found = await run_in_threadpool(lambda: self._coordinator.events(**arguments))
         return await respond(request, tagged(_content(operation, found), "application/json"))

@@ -1,6 +1,6 @@
 """The commands that change a job at a user's request. Each command has a module with ``check``, ``plan``, ``apply`` and
-``run``. (Simple commands, such as ``stop``, have no ``plan``. ``autoscale`` isn't a command: the coordinator itself
-uses it. ``context`` and ``off_lock`` contain what commands share.)
+``run``. (Simple commands, such as ``stop``, have no ``plan``. ``autoscale`` isn't a command, because only the
+coordinator itself calls it. ``context`` and ``off_lock`` contain code that commands share.)
 
 ``check`` raises an error if something prevents the command. ``plan`` determines the effects and changes nothing.
 ``apply`` carries the plan out, and stores each new state of the job before that state takes effect. ``run`` calls these

@@ -62,8 +62,8 @@ def change(
         planned: makes a plan for the current deployment.
 
     Raises:
-        ConflictError: the job had changed each time a plan was ready, or another process holds the lock of the job,
-            which doesn't run here. Also raises the errors of :func:`present`, :func:`check`, ``planned`` and
+        ConflictError: the job had changed each time a plan was ready; or the job doesn't run here, and another process
+            holds its lock. Also raises the errors of :func:`present`, :func:`check`, ``planned`` and
             :func:`off_lock.check_expected`.
     """
     registry = context.registry
@@ -184,8 +184,8 @@ def apply(
 
 
 def _start(registry: JobRegistry, found: CurrentDeployment, planned: NextDeployment) -> None:
-    """Store the next deployment of a job that doesn't run, and start it, in one step: a coordinator that takes over
-    finds either the former deployment or one that it has to serve.
+    """Store and start, in a single step, the next deployment of a job that doesn't run. So a coordinator that takes
+    over finds either the former deployment, or the next one in a state in which it must be served.
     """
     store, job, model = registry.store, found.stored.job, planned.start.model
     before = store.lanes(job)

@@ -37,7 +37,7 @@ def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted
             return planned
         read = draining.sources(running_job.lanes) if request.mode == DrainMode.LATEST else []
         systems = context.systems_of(running_job) if read else None
-    ends = {} if systems is None else start_offsets.ends(read, systems)  # not under the lock, because it may take long
+    ends = {} if systems is None else start_offsets.ends(read, systems)  # not under the lock: it may take long
     with registry.locked(job) as running_job:
         registry.up_to_date(running_job)
         planned = plan(running_job, request, registry.now())

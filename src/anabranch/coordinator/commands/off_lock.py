@@ -1,4 +1,4 @@
-"""Plans changes for a snapshot of a job, without locking the job. If a plan is ready but isn't valid any more, the
+"""Plans changes for a snapshot of a job, without locking the job. If a plan is no longer valid when it is ready, the
 change is planned again.
 """
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 TRIES = 10
-"""The largest number of plans for a change: if the job has changed when a plan is ready, a new one is made."""
+"""The largest number of plans for a change: if the job has changed by the time a plan is ready, a new one is made."""
 
 
 class Planned(Protocol):

@@ -25,8 +25,8 @@ def run(context: Context, job: str, request: RewindRequest) -> RewindResult:
     If the request clears state, the lanes downstream are also replaced. Returns the effects of the rewind, which a dry
     run only predicts.
 
-    If a partition hasn't been read up to its given offset yet, the job continues there from its current position. If
-    the request has already been carried out, nothing happens, and the result contains only the current generation.
+    A partition that hasn't been read up to its given offset yet is read from its current position. If the request has
+    already been carried out, nothing happens, and the result contains only the current generation.
 
     Raises:
         NotFoundError: the job doesn't exist, or doesn't read one of the partitions; or a stream no longer exists.

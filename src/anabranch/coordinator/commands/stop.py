@@ -18,8 +18,8 @@ def run(context: Context, job: str, at_once: bool = False) -> None:
     If the job is already stopping, only ``at_once`` can have an effect.
 
     Args:
-        at_once: whether lanes break off their running batches, which the next start finishes, rather than end at a
-            batch boundary. The value isn't stored, so another coordinator that takes over doesn't know it.
+        at_once: whether lanes break off their running batches rather than end at a batch boundary. The next start
+            finishes these batches. The value isn't stored, so a coordinator that takes over doesn't know it.
 
     Raises:
         NotFoundError: there is no such job.

@@ -16,8 +16,8 @@ __all__ = ["BatchLoss", "lost", "lost_now", "without_output"]
 
 _SHORT, _LONG = 1.0, 10.0
 """Durations of batches, in seconds. The prediction assumes that a batch that takes less than ``_SHORT`` isn't broken
-off. If batches take less than ``_LONG``, another one may be running when a plan is carried out, so the current batch's
-progress isn't used.
+off. If batches take less than ``_LONG``, another batch may be running by the time a plan is carried out, so the current
+batch's progress isn't used.
 """
 _NOTICED, _TAKEN = 0.2, 1.0
 """The assumed seconds from a change until lanes are told to end: ``_TAKEN`` if their successors first take over slots,
@@ -67,7 +67,7 @@ def lost_now(report: LaneReport, now: float, hasty: bool) -> BatchLoss:
     since = without_output(report, now)
     delay = _noticed_after(report)
     spent += unreported(report, now) + delay
-    if spent > whole and not is_late:  # by then, another batch may have begun, which is brief
+    if spent > whole and not is_late:  # by then, another batch may have begun; it is assumed to be brief
         return BatchLoss(spent - whole + BROKEN_OFF if hasty and next_batch(report) else 0.0)
     at = report.progress.batch_progress
     broken = hasty or break_off_cost.is_worth_it(whole - spent, spent, gradual=report.load.gradual)

@@ -15,7 +15,7 @@ from anabranch.protocol.lane_report import LaneReport
 __all__ = ["MeasuredChange", "MeasuredPause"]
 
 _IN_STEP = 1.0
-"""By how many seconds the clocks of machines are assumed to differ at most."""
+"""The largest number of seconds by which the clocks of machines are assumed to differ."""
 _PATIENCE = 60.0
 """How many seconds to wait for the first output of all new lanes, once all lanes are running."""
 

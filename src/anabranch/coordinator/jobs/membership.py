@@ -89,8 +89,8 @@ class Membership:
         """Process what a container reports, and return what it should run.
 
         A container is told to stop if it holds no seat under the heartbeat's epoch, or if it reports an unknown lane or
-        a lane of another seat or deployment. If processes can be expelled, and the container still holds its seat
-        according to the store, but its job has ended, the container is told that it is done.
+        a lane of another seat or deployment. A container whose job has ended is told that it is done, but only if
+        processes can be expelled, and the container still holds its seat according to the store.
 
         Raises:
             UsageError: the container's id or its report isn't valid.
@@ -107,8 +107,9 @@ class Membership:
 
     def hear_at_once(self, beat: Heartbeat) -> HeartbeatResponse | None:
         """Like :meth:`hear`, but only for a heartbeat that contains nothing but figures, from a process that knows all
-        of its orders. Returns None for any other heartbeat, and for all if processes are never expelled or the result
-        of an earlier write is unknown: pass these to :meth:`hear`.
+        of its orders. Returns None for any other heartbeat, and for every heartbeat if processes are never expelled, or
+        if it isn't known whether an earlier write succeeded. Pass heartbeats for which this returns None to
+        :meth:`hear`.
 
         Waits neither for other requests nor for the store.
         """
@@ -151,9 +152,9 @@ class Membership:
 
     @property
     def invalid_heartbeats(self) -> int:
-        """How many invalid heartbeats have come since this coordinator started. A heartbeat is invalid if the process
-        has no seat of a served job under the heartbeat's epoch, unless it is told that its job has ended. A call of
-        :meth:`holds_seat` counts, too, if the process neither has a seat of a served job nor stands by for one.
+        """How many invalid heartbeats have arrived since this coordinator started. A heartbeat is invalid if the
+        process has no seat of a served job under the heartbeat's epoch, unless it is told that its job has ended. A
+        call of :meth:`holds_seat` counts, too, if the process neither has a seat of a served job nor stands by for one.
         """
         return self._unseated_beats
 
@@ -215,7 +216,7 @@ class Membership:
             )
         running_job.seats.stand_by(registration, self._clock())
         if running_job.follows:
-            self._registry.advance(running_job)  # the former deployment's lanes may end, now that the process is there
+            self._registry.advance(running_job)  # with this process standing by, the former lanes may end
         return RegistrationResponse(
             lease=self._lease, copies=running_job.standbys.wanted.get(registration.execution, ())
         )
@@ -241,8 +242,8 @@ class Membership:
         return len(running_job.seats.processes) < before
 
     def is_doomed(self, process: Process, end: float) -> bool:
-        """Whether a process is certain to lose its seat: its lease ended at ``end`` or earlier, or the loss was already
-        certain before. No heartbeat can then prevent the loss.
+        """Whether a process is certain to lose its seat: its lease ended at ``end`` or earlier, or it was already
+        doomed before. From then on, no heartbeat can prevent the loss.
         """
         with self._registry.leases:
             process.doomed = process.doomed or process.lease_ends <= end

@@ -39,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class FormerDeployment:
-    """A deployment that no other one has replaced yet, because no lane of the later ones has begun.
+    """A deployment that hasn't actually been replaced yet, because no lane of any later deployment has begun.
 
     Attributes:
         left: its lanes, open or closed, whose work no other lane continues.
@@ -139,8 +139,8 @@ def deployed(
 
 
 def _unclosed(stored: DeploymentRecord, lanes: Iterable[Lane]) -> list[Reason]:
-    """A list with the reason why no other version can follow: there are lanes to close, but their code isn't stored.
-    Otherwise an empty list."""
+    """A list with one reason if no other version can follow, because the code of lanes that must close isn't stored;
+    otherwise, an empty list."""
     program = stored.any_program
     if program is None or not program.lacks or not open_lanes(lanes):
         return []

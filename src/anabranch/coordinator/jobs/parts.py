@@ -50,7 +50,8 @@ class Process:
         doomed: whether the process is being expelled, so that heartbeats no longer renew its lease. The store may
             already have recorded the loss of the seat.
         copies: the latest reports about the standbys that the process has.
-        prepared: the ids of the coming lanes whose preparation has ended.
+        prepared: the ids of the lanes that the process will run later, and whose preparation has ended, successfully or
+            not.
     """
 
     record: ContainerRecord
@@ -266,7 +267,7 @@ class Progress:
         changing_since: when the job last entered the state CHANGING, on this coordinator's clock.
         rescale_seconds: how many seconds the last change took; None if this coordinator hasn't seen a change end.
         pause: the change whose pause is being measured; None if there is none.
-        shown: what has been measured of the job's changes so far.
+        shown: what was measured during the job's changes so far.
         hasty: whether the change that is under way breaks off the running batches of closing lanes, even if part of
             their output is then written twice.
         stays: the deployment and the generation of the last change for which an event says that it can't be undone.

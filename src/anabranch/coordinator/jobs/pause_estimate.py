@@ -64,7 +64,8 @@ def predicted(
         starting: the seconds until all successors have a container.
         made_at: the current time, in seconds since 1970, if the change is made now; None if it is only planned. Lanes
             of another version of the job close later: once containers with its code are ready.
-        hasty: whether a change that is made now breaks off every running batch, whatever is lost or repeated.
+        hasty: whether a change that is made now breaks off every running batch, no matter how much work is lost or
+            repeated.
     """
     shown, its = shown or Experience(), {lane.id: lane for lane in closing}
     successors = following or [msgspec.structs.replace(lane, predecessors=(lane.id,)) for lane in closing]
@@ -100,8 +101,8 @@ def _beginning(
 
 
 def _first_batch(following: Lane, lane: Lane, report: LaneReport, shown: Experience) -> float:
-    """The seconds that the first batch of a lane takes, from what a predecessor has reported. For the number of records
-    in a first batch, see :mod:`anabranch.pace.stored_sizes`.
+    """The seconds that the first batch of a lane is expected to take, according to a predecessor's report. For the
+    number of records in a first batch, see :mod:`anabranch.pace.stored_sizes`.
     """
     known, cost = shown.known(lane, report), report.load.cost
     if cost is None or not known:
@@ -127,5 +128,5 @@ def _at_once(lane: Lane, report: LaneReport) -> int:
 
 
 def _records(report: LaneReport) -> float:
-    """How many records a lane and its successors still have to read; infinite if none are known."""
+    """How many records a lane and its successors still have to read; infinite if no such records are known."""
     return report.progress.lag or math.inf

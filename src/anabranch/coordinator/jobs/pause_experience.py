@@ -1,4 +1,4 @@
-"""What has been measured of a job's changes, for the prediction of later ones."""
+"""Remembers what was measured during a job's changes, to predict the pauses of later changes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _WITHIN = frozenset({Kind.SAME, Kind.FACTOR, Kind.EXPANDED, Kind.REWOUND})
 
 @dataclass(frozen=True)
 class Experience:
-    """What has been measured of the job's changes so far.
+    """What was measured during the job's changes so far.
 
     Attributes:
         state_speed: the bytes of state per second that are copied and opened.
@@ -92,14 +92,16 @@ class Experience:
         return its.state_bytes / self.state_speed + its.replay_seconds * self.replaying
 
     def slowness(self, kind: Kind) -> float:
-        """The expected overhead of a change of this kind, as a multiple of the assumed overhead: the multiple that was
-        measured for this kind; 1.0 if no change of any kind has been measured.
+        """The expected overhead of a change of this kind, as a multiple of the assumed overhead. This is the multiple
+        that was measured for this kind; 1.0 if no change of any kind has been measured.
 
-        If only other kinds have been measured, the result is derived from their multiples. Only similar kinds count, if
-        any have been measured: two kinds are similar if both happen within containers (see ``_WITHIN``), or if neither
-        does. The result is the geometric mean of the multiples if this kind happens within containers and similar kinds
-        have been measured. Otherwise, it is the square root of this mean, because changes that involve several
-        containers differ much from each other and from other changes.
+        If only other kinds have been measured, the result is derived from the geometric mean of their multiples. Two
+        kinds are similar if both happen within containers (see ``_WITHIN``), or if neither does. If similar kinds have
+        been measured, the mean includes only these.
+
+        For a kind that happens within containers, the mean of similar kinds is the result. In all other cases, the
+        result is the square root of the mean, because changes that involve several containers differ much from each
+        other and from other changes.
         """
         if kind in self.overhead or not self.overhead:
             return self.overhead.get(kind, 1.0)

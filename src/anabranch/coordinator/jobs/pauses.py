@@ -1,4 +1,4 @@
-"""Predicts, when a change is made, how long it makes output pause, and measures the pause once the job runs again."""
+"""Predicts, when a change is made, how long it will pause output, and measures the pause once the job runs again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Determines the racks of a job's seats, and which seats tasks and processes get because of these racks. Also warns
-of containers in racks for which their tasks weren't placed.
+about containers whose tasks were placed for other racks.
 """
 
 from __future__ import annotations

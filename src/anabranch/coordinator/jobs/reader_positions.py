@@ -1,6 +1,8 @@
-"""Stores the offsets from which a job still has to read a stream. They are stored next to the stream if it is in the
-embedded log, or in another system that keeps track of the readers of streams. The stream's retention keeps the records
-from these offsets on. In the job's intermediate streams, in any system, earlier records are deleted.
+"""Stores the offsets from which a job still has to read its streams, for streams in the embedded log, and in other
+systems that keep track of the readers of streams. The offsets are stored next to the stream, and the stream's retention
+keeps the records from these offsets on.
+
+From the job's intermediate streams, in any system, the records before these offsets are deleted.
 """
 
 from __future__ import annotations
@@ -114,7 +116,7 @@ def common(before: Mapping[int, int], now: Mapping[int, int]) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class _Turn:
-    """What one call of :meth:`ReaderPositions._turn` has found out about a stream."""
+    """The result of one call of :meth:`ReaderPositions._turn` for one stream."""
 
     revision: str
     """The revision of the job's entry at the stream."""
@@ -126,7 +128,7 @@ class _Turn:
 
 @dataclass(frozen=True)
 class _Place:
-    """The entry of a job at a stream."""
+    """A stream, its readers, and the revision of the job's entry among these readers."""
 
     readers: Readers
     system: str

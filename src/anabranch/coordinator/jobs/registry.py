@@ -188,7 +188,7 @@ class JobRegistry:
             raise
 
     def _look_again(self) -> None:
-        """If it isn't known whether a step was stored, adopt all stored jobs again; drop those that can't be."""
+        """If it isn't known whether a step was stored, adopt all stored jobs again; drop any that can't be."""
         if self.unsure:
             for job in self.store.jobs():
                 if not self.adopt(job):

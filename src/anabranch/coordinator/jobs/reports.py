@@ -64,9 +64,11 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
     A closed lane never changes. A planned lane that runs gets the state RUNNING. A lane that has failed gets the state
     FAILED, with the error.
 
-    A lane that has ended gets the state PLANNED if it wasn't closing and hasn't drained; if it runs again, it continues
-    from its final positions. Otherwise, it gets the state CLOSED or, if it left work unfinished (see
-    :class:`anabranch.protocol.lane_report.AttemptReport`), the state CLOSING, and must run again.
+    The state of a lane that has ended depends on whether the lane was closing or has drained:
+
+    - If neither, it gets the state PLANNED. If it runs again, it continues from its final positions.
+    - Otherwise, it gets the state CLOSED. But if it left work unfinished (see
+      :class:`anabranch.protocol.lane_report.AttemptReport`), it gets the state CLOSING, and must run again.
 
     Raises:
         UsageError: the key of a position isn't an SSP.

@@ -179,8 +179,8 @@ class RunningJob:
         return found
 
     def plans_alike(self, other: RunningJob) -> bool:
-        """Whether every change would have the same result, apart from the predicted pause, if it were planned for
-        ``other``, the same job at another time.
+        """Whether any change that is planned for ``other``, the same job at another time, would have the same result as
+        for this job, apart from the predicted pause.
         """
         return (
             self.model is other.model
@@ -229,9 +229,9 @@ class RunningJob:
         ]
 
     def needless(self) -> list[Lane]:
-        """The closing lanes of former deployments, but only lanes that haven't begun, and that aren't offered to any
-        process with a seat. A lane from which others continue is included only if it has start offsets: otherwise, only
-        a process that runs the lane could determine them.
+        """The closing lanes of former deployments that haven't begun, and that aren't offered to any process with a
+        seat. A lane from which others continue is included only if it has start offsets: otherwise, only a process that
+        runs the lane could determine them.
         """
         told = {lane for process in self.seats.processes.values() for lane in process.offered}
         followed = {name for lane in self.lanes for name in lane.predecessors}

@@ -47,8 +47,8 @@ def told(
         runners: for each stateful lane that runs and has a folder, the execution of its process.
         members: the processes, by execution.
         count: how many standbys each lane outside ``moving`` should have.
-        moving: for each lane that should close, the executions of the processes that should maintain its standbys,
-            because its successors will run there.
+        moving: for each lane that should close, the executions of the processes in which its successors will run. These
+            processes should maintain the lane's standbys.
     """
     former: dict[str, dict[str, int]] = {}
     for name, member in members.items():

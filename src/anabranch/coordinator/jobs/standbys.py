@@ -102,5 +102,5 @@ def behind(job: RunningJob, has: StandbyReport) -> int | None:
 
 
 def _shape(has: StandbyReport) -> tuple[str, int, int, bool, str]:
-    """The report about a standby without its progress."""
+    """The parts of a report about a standby that don't concern the standby's progress."""
     return (has.lane, has.epoch, has.number, has.batch < 0, has.error)

@@ -167,8 +167,8 @@ def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float
     """What the launcher should do next for a job. The result contains the crew for the next call.
 
     A process counts even before the coordinator first hears from it, and while it replaces itself, because Spark takes
-    time to start. It no longer counts if it was told to end, or if it should end by itself: all processes must end, or
-    the coordinator has stopped hearing from it.
+    time to start. It no longer counts once it was told to end, or once it should end by itself, because all processes
+    must end, or because the coordinator has stopped hearing from it.
 
     Args:
         crew: the crew that the last call returned, with the processes that were started since then (see
@@ -272,7 +272,7 @@ def _never_came(member: Member, now: float) -> bool:
 
 
 def _postponed(crew: Crew, demand: Demand, missing: int, now: float) -> tuple[Crew, int]:
-    """The crew, and how many of the missing processes are started only later, because they would only stand by."""
+    """The crew, and how many of the missing processes are to be started later, because they would only stand by."""
     since = None if missing <= 0 else now if crew.short_since is None else crew.short_since
     waits = demand.busy and since is not None and now - since < SPARE_AFTER
     return replace(crew, short_since=since), demand.spare if waits else 0

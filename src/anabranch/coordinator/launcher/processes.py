@@ -24,7 +24,7 @@ __all__ = ["LOG_BYTES", "Processes", "last_said"]
 
 _KEPT = 20
 LOG_BYTES = 64_000_000
-"""The size in bytes at which a log becomes the previous log."""
+"""The size of a log, in bytes, above which its contents are moved to ``.log.1``."""
 _MADE, _NONE = "%Y%m%dT%H%M%S", "19700101T000000"
 _STAMP = "[0-9]" * 8 + "T" + "[0-9]" * 6
 _TAIL_BYTES, _TAIL_LINES, _TAIL_CHARACTERS = 4096, 3, 300

@@ -127,7 +127,7 @@ class Leadership:
             log.warning("another coordinator may lead now; this one stands by")
             self.step_down()
         elif lapsed:
-            # While this coordinator slept or had no store, no heartbeats arrived. No process must be expelled for that.
+            # While this coordinator slept or had no store, no heartbeats arrived. No process may be expelled for that.
             log.warning("this coordinator was away, and leads again")
             self._led = False
         if leads and not self._led:

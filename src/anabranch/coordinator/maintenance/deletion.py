@@ -17,8 +17,8 @@ def delete(folder: Path, so_far: str, cure: str, *, levels: int = 0) -> None:
     Args:
         so_far: what has been done before, as the beginning of the error's message.
         cure: the command to run once the error's cause is gone, for the error's message.
-        levels: on how many levels below the folder, links to folders are treated like ``folder`` itself. Other links
-            are only removed.
+        levels: the number of levels below the folder on which a link to a folder is treated like ``folder`` itself: the
+            folder to which it leads is emptied, too. Links on deeper levels are only removed.
 
     Raises:
         AnabranchError: something can't be deleted. A part may have been deleted.

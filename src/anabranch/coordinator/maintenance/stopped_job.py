@@ -32,8 +32,9 @@ _COMPACTS = "the user compacts the job"
 @contextmanager
 def alone(settings: CoordinatorSettings, job: str, say: Callable[[str], None]) -> Iterator[Store]:
     """The store, for exclusive work on a job inside ``with``. If the store is in a file, no other process can serve the
-    job meanwhile. If the store is on a server, no coordinator can lead meanwhile, unless this process is frozen, or cut
-    off from the store, for longer than a lease; this process's further writes to the store then fail.
+    job meanwhile. If the store is on a server, no coordinator can lead meanwhile. But if this process is frozen, or cut
+    off from the store, for longer than a lease, a coordinator can take the lead; from then on, this process's writes to
+    the store fail.
 
     If the store is on a server, and its last coordinator ended without resigning, waits until the coordinator's lease
     and the grace period are over.
@@ -73,7 +74,7 @@ def alone(settings: CoordinatorSettings, job: str, say: Callable[[str], None]) -
 
 
 def _patience(settings: CoordinatorSettings) -> float:
-    """After how many seconds without a renewal of its lease a leader counts as ended."""
+    """The number of seconds without a renewal of the lease after which a leader counts as ended."""
     lease, grace = (durations.parse(text) / 1000 for text in (settings.lease, settings.grace))
     return max(lease + grace, 2 * RENEW_EVERY)
 
@@ -104,7 +105,7 @@ def _led(store: Store, leader: LeaderRecord) -> ConflictError:
 
 @contextmanager
 def _interrupted_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does, so that ``with`` statements give back what they hold. A second SIGTERM ends the
+    """Let SIGTERM do what Ctrl-C does, so that ``with`` statements release what they hold. A second SIGTERM ends the
     process at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -164,12 +165,12 @@ def lanes(store: Store, job: str) -> list[Lane]:
 
 def ended(store: Store, job: str) -> list[Lane]:
     """The open lanes of a job that has stopped or failed, perhaps in the middle of a change or of the start of another
-    version. Whatever a lane lacks, it gets from its own folder or from lanes that are open, too.
+    version. Each of these lanes either knows where it begins, or has only predecessors that are open, too.
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job is in another state, or was draining; a lane wasn't fenced; or a lane continues from one
-            that has closed, and doesn't know where yet.
+        ConflictError: the job is in another state, or was draining; a lane wasn't fenced; or a lane doesn't know yet
+            where it begins, although one of its predecessors has closed, or the lane undoes a rewind.
     """
     its = _at_rest(store, job, {DeploymentState.STOPPED, DeploymentState.FAILED}, "stopped or has failed can do this")
     reset = f"restore the former stream; or, to start as a new job: anabranch reset {job}"

@@ -132,14 +132,14 @@ class Findings:
         generation: the job's generation at the last look; ``factor`` is the job's factor then.
         fell: when the factor last fell; minus infinity if no fall has been seen.
         arriving: how many records per second arrived for all lanes together at the last conclusive look.
-        too_small: the last factor that proved too small soon after a fall, while this counts; otherwise None.
+        too_small: the last factor that proved too small soon after the factor fell to it; None if it no longer counts.
         changed: when the generation of the last change was first seen or, if later, when the job was last seen in a
             state other than running. Minus infinity if no change has been seen.
-        rising: since when looks have found the factor too small; None if they don't.
+        rising: since when all looks have found the factor too small; None if the last look didn't.
         looks: the number of looks since ``rising``.
-        falling: since when looks have found the factor too large; None if they don't.
+        falling: since when all looks have found the factor too large; None if the last look didn't.
         falls_to: the largest factor that the looks since ``falling`` have suggested.
-        advising: since when looks have given advice; None if they don't.
+        advising: since when all looks have given advice; None if the last look didn't.
         seen: experience with factors, by stage and group.
     """
 

@@ -51,7 +51,7 @@ as fixed cost.
 """
 _EVENLY = 0.93
 """Buckets are hardly ever equally large, and the more there are, the more they differ. So if the factor is multiplied
-by a number, functions become faster only by this power of the number.
+by a number, functions become only this power of the number times as fast.
 """
 _HOT_FROM = 0.3
 """The share of the time for which functions must work on the busiest bucket to reveal a hot key. Below this share,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 __all__ = ["UNKNOWN", "Scalability"]
 
 _ENOUGH, _MOST = 5, 30
-"""How many looks count after the factor has changed. A figure needs ``_ENOUGH`` looks; after ``_MOST`` looks, the
-records may differ too much from the records before the change.
+"""How many looks after a change of the factor count. A figure needs at least ``_ENOUGH`` looks. Looks after the first
+``_MOST`` don't count, because the records may by then differ too much from those before the change.
 """
 _NEWEST = 0.3
 """The least weight of the newest look in a mean."""

@@ -37,7 +37,7 @@ def migrate(connection: sa.Connection, found: int, wanted: int) -> None:
     A coordinator that leads with an older program loses the lead. It can't write any more, because its writes are
     conditional on its epoch.
     """
-    # First the format, then the leader: a claim reads the format before it writes the leader.
+    # The format is written before the leader, because a claim reads the format before it writes the leader.
     connection.execute(sa.text("UPDATE meta SET value = :version WHERE key = 'format'"), {"version": str(wanted)})
     for version in range(found, wanted):
         STEPS[version](connection)

@@ -33,8 +33,8 @@ def put(connection: sa.Connection, job: str, deployment: int, program: Program |
 
 
 def renew(connection: sa.Connection, job: str, fingerprint: Mapping[str, str], own: Program) -> None:
-    """Give the ``own`` program of one deployment to all deployments of the job that differ from it only in the bodies
-    of functions: the program's code then also closes these deployments' lanes. Programs that aren't ``in_process``
+    """Give the ``own`` program of one deployment to all deployments of the job that differ from this one only in the
+    bodies of functions, so that the program's code can also close their lanes. Programs that aren't ``in_process``
     stay. Does nothing if ``own.lacks`` names something.
 
     Args:

@@ -25,7 +25,9 @@ MOST = 1_000
 _SHOWN_BYTES = 4_096
 """The largest number of bytes of a key, a value or a header that are shown."""
 _SECONDS, _BYTES = 5.0, 2_000_000
-"""A request stops reading after this many seconds, or this many bytes of dead letters as they are shown."""
+"""A request stops reading after this many seconds, or after this many bytes of dead letters, counted in the form in
+which they are shown.
+"""
 _AT_ONCE = 500
 """The maximum number of offsets that are read at once, from the end backwards."""
 _PREFIX = "anabranch."

@@ -23,7 +23,9 @@ __all__ = ["MOST", "EarlyOutputReader", "is_marked", "streams_of"]
 
 MOST = 1_000
 _RECORDS, _SECONDS = 20_000, 5.0
-"""How many offsets of each partition a request examines at most, and the seconds after which it stops reading."""
+"""The largest number of offsets of each partition that a request examines, and the seconds after which it stops
+reading.
+"""
 _AT_ONCE = 1_000
 _MARK = "drained"
 """The field that is true in a row that a drain emitted early. Its name repeats

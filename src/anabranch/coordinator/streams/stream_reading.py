@@ -38,8 +38,8 @@ class StreamOpener:
 
     @contextmanager
     def opened(self, job: str, program: Program | None, stream: str, default: str) -> Iterator[System]:
-        """A context with the system to which the job's settings bind a stream; with the system ``default`` if they bind
-        the stream to no system. Inside ``with``, other users are refused.
+        """A context with the system of a stream: the system to which the job's settings bind the stream or, without
+        such a binding, the system ``default``. Inside ``with``, other users are refused.
 
         Raises:
             ConflictError: another user is reading; or the job ran in one process with its coordinator, so its settings

@@ -176,7 +176,7 @@ def _restarts(status: JobStatus, at: float, change: ChangeProgress | None) -> It
 
 
 def _waiting(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
-    """Finds lanes that wait until something outside the job works again; one finding for each such thing."""
+    """Finds lanes that wait for something outside the job, such as a system; one finding for each cause."""
     waiting: dict[str, list[LaneReport]] = defaultdict(list)
     for _, report in _open(status):
         if report is not None and report.attempt.awaits:

@@ -28,9 +28,9 @@ class PartitionFilter:
     """Which rows to return."""
 
     stage: str
-    """The stage that reads the partitions; empty: any."""
+    """The stage that reads the partitions; empty for any stage."""
     lane: str
-    """The lane that reads the partitions; empty: any."""
+    """The lane that reads the partitions; empty for any lane."""
     sort: str
     """The column by which to sort; with a minus before its name, the largest value comes first. Unknown values come
     last."""

@@ -49,7 +49,7 @@ _LAST_ID = 2**62
 _MOST_CELLS = 20_000
 _DEPLOYMENTS = 50
 _WATCHED = 30.0
-"""How long, in seconds, processes report the watermark of each SSP after a look at partitions."""
+"""How many seconds processes report the watermark of each SSP after a request for partitions."""
 
 
 class Reads:

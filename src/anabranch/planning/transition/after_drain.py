@@ -35,7 +35,7 @@ def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
     have been read or, in intermediate streams after a reset, count as read.
 
     Args:
-        lanes: all lanes that the job ever had. A partition that the last deployment didn't read is continued where an
+        lanes: all lanes that the job ever had. A partition that the last deployment didn't read is read from where an
             earlier deployment stopped.
         graph: the graph of the next deployment. Its intermediate streams are read from their ends.
 
@@ -73,11 +73,13 @@ def continuing(
     lanes: Mapping[str, Lane],
     new_id: Callable[[], str],
 ) -> tuple[JobModel, tuple[Lane, ...]]:
-    """The plan for the deployment after a drain, in which stages with kept state have their former tasks: the model and
-    its lanes.
+    """The model and the lanes of the deployment after a drain, in which stages that keep state have their former tasks.
 
-    A planned stage gets the tasks of a drained stage, in the same seats, if operators of the planned stage keep state,
-    all of this state is from that drained stage, and the drained stage has the same grouper and the same inputs.
+    A planned stage gets the tasks of a drained stage, in the same seats, if these conditions hold:
+
+    - Operators of the planned stage keep state, and all of this state is from the drained stage.
+    - Both stages have the same grouper and the same inputs.
+
     Partitions that the drained stage didn't have are left out; a later expansion puts them into the tasks that have the
     state of their keys. All other stages stay as planned. If the plan has another factor or other seats than the
     drained deployment, nothing is changed.

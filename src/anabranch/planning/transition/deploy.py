@@ -48,8 +48,8 @@ def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_
     - Otherwise, the lanes begin without state. They read each partition from the highest offset at which any former
       lane ended.
 
-    In the last two cases, a partition that none of these former lanes has read is read from where its ``read`` declares
-    or, in an intermediate stream, from its beginning.
+    In the last two cases, a partition that none of these former lanes has read is read from the start offset that its
+    ``read`` declares or, in an intermediate stream, from its beginning.
 
     Args:
         present: the current generation. Its factor and its containers are kept. If a stage of the next version reads
@@ -67,7 +67,7 @@ def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_
     for planned in after.model.stages:
         found = _stage(planned, after, present, former)
         home = {name: seat for seat, names in found.home.items() for name in names}
-        # Tasks that are all seated stay where they are: racks may be the reason why a seat has more of them.
+        # If all tasks have seats, they stay there, even if unevenly divided: racks may be the reason.
         seated = all(task.name in home for task in found.model.tasks)
         seat_of = home if seated else placement.place(found.model.tasks, seats, home)
         its: dict[str, list[Task]] = {seat: [] for seat in seats}
@@ -128,8 +128,8 @@ def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
 
 
 def _continues(lane: Lane, before: Lane | None) -> bool:
-    """Whether a lane does the work of its predecessor ``before``. (A lane that is ``afresh`` does so only in place of a
-    lane of its operator that never began.)"""
+    """Whether a lane does the work of its predecessor ``before``. (A lane that is ``afresh`` does so only if it
+    replaces a lane of the same operator that never began.)"""
     if not lane.afresh:
         return True
     return before is not None and lane.stateful and before.stateful and before.group == lane.group

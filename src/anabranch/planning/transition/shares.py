@@ -111,9 +111,8 @@ def _owners(
     """A function that finds the predecessors of a new lane: given the SSPs and the parts of tasks that the new lane
     will own (as buckets at ``factor``), it returns the lanes among ``lanes`` that own any of these.
 
-    Normally, only SSPs count, because a stateless stage's tasks can get other numbers when a stream grows. But each
-    task reads a broadcast input up to an offset of its own, so if there is a broadcast input, parts of tasks count,
-    too.
+    Normally, only SSPs count, because a stateless stage's tasks can get other numbers when a stream grows. But the
+    tasks can have reached different offsets of a broadcast input, so if there is one, parts of tasks count, too.
     """
     by_task = bool(lanes[0].broadcast)
     found: dict[int, dict[tuple[object, int], list[int]]] = {}

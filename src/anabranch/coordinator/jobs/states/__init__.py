@@ -37,7 +37,7 @@ def step(snapshot: Snapshot) -> Transition | None:
 
 
 def started(state: DeploymentState) -> Transition:
-    """The transition of a deployment that is started when it is in this state, which is neither drained nor reset."""
+    """The transition of a deployment that is started in the state ``state``, which is neither DRAINED nor RESET."""
     transition = step(Snapshot(state=state, start_wanted=True))
     assert transition is not None
     return transition
