@@ -1,8 +1,8 @@
 """Divides a stage into groups. The stateless outputs to one system, or to one kind of table, with the same promise
 share a group. Each stateful operator and each stateless ``foreach_batch`` has a group of its own.
 
-In a new job, a stateful group has one lane in each container that reads SSPs for the group, and a stateless group has
-up to ``[job] lanes`` lanes there. After changes, a stateful group can have several lanes in one container.
+In a new job, a group has lanes in each container that reads SSPs for the group: one lane if the group is stateful, and
+up to ``[job] lanes`` lanes if it is stateless. After changes, a stateful group can have several lanes in one container.
 """
 
 from __future__ import annotations

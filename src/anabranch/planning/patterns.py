@@ -102,8 +102,8 @@ def _named(graph: Graph, bound: Collection[str]) -> set[str]:
 
 
 def widened(stage: StageModel, new: Collection[str]) -> StageModel:
-    """The stage with those ``new`` streams (``system/stream``) that match its patterns. They come after the stage's
-    other inputs.
+    """The stage with those ``new`` streams (``system/stream``) that match its patterns. The new streams come after the
+    stage's other inputs.
 
     Raises:
         ConflictError: a stream matches the patterns of two inputs.

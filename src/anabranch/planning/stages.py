@@ -93,8 +93,8 @@ def cut(graph: Graph) -> tuple[Stage, ...]:
     """The stages of a graph. Each stage comes after the stages from which it reads.
 
     Raises:
-        GraphError: there are no operators or no outputs, an operator leads to no output, or a stage reads, directly or
-            through other stages, what it writes.
+        GraphError: there are no operators or no outputs, an operator leads to no output, or a stage reads its own
+            output, directly or through other stages.
     """
     _check(graph)
     groups = _components(graph)

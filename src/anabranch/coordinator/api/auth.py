@@ -190,7 +190,7 @@ class Access:
 
 
 def _saying(role: Role | None, send: Send) -> Send:
-    """A ``send`` that adds a response header with the request's role, so the dashboard knows what it can offer."""
+    """A ``send`` that adds a response header with the request's role, so the dashboard knows which actions to offer."""
 
     async def saying(message: Message) -> None:
         if message["type"] == "http.response.start" and role is not None:

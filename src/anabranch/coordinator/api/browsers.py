@@ -1,5 +1,5 @@
-"""Decides which requests from browsers a coordinator answers: those from its own page, those that a user makes by
-entering an address, and those by which a link on another page opens the coordinator's page.
+"""Decides which requests from browsers a coordinator answers: requests from its own page, requests for an address that
+a user has entered, and requests by which a link on another page opens the coordinator's page.
 
 Any web page can make a visitor's browser send requests to addresses that only this browser can reach. The page can't
 read the answers, but its requests would still take effect. If it rebinds its own host name to the coordinator's
@@ -44,8 +44,8 @@ class Names:
 
     Args:
         hosts: the names that may be in ``Host``, without ports.
-        origins: the names that may be in ``Origin`` although they differ from ``Host``, as behind a proxy that passes
-            the browser's ``Origin`` on. A name includes the port, unless it is the default port.
+        origins: the names that may be in ``Origin`` although they differ from ``Host``, for example behind a proxy that
+            passes on the browser's ``Origin``. A name includes the port, unless it is the default port.
     """
 
     hosts: frozenset[str] = frozenset()

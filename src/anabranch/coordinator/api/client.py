@@ -44,10 +44,12 @@ _ZIP = {"Content-Type": "application/zip"}
 
 
 class Client(Operations):
-    """A coordinator at a URL. Its methods raise the errors that the coordinator raised. They also raise
-    UnreachableError if nothing listens at the URL or the connection breaks off, OutOfTimeError if there is no answer in
-    time, and UsageError if one side rejects the other's certificate or the coordinator refuses the TLS connection for
-    another reason.
+    """A coordinator at a URL. Its methods raise the errors that the coordinator raised, and the following:
+
+    - UnreachableError: nothing listens at the URL, or the connection breaks off.
+    - OutOfTimeError: there is no answer in time.
+    - UsageError: one side rejects the other's certificate, or the coordinator refuses the TLS connection for another
+      reason.
 
     Args:
         url: the coordinator's URL; or the URLs of several coordinators with the same store, separated by commas. The

@@ -29,7 +29,9 @@ class Kind(StrEnum):
     ended. The new lanes' queries can't be prestarted.
     """
     MOVED = "moved"
-    """The new lanes start in containers that have run lanes of the job, but not in exactly the closing lanes' ones."""
+    """The new lanes start in containers that have run lanes of the job, but not exactly in those of the closing
+    lanes.
+    """
     VERSION = "version"
     """The new lanes run another version of the job, in containers that have been started for this version."""
     NEW = "new"

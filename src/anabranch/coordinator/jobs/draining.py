@@ -88,7 +88,7 @@ def following(drain: DrainProgress, lanes: Iterable[Lane], reports: Mapping[str,
     end offset that the partition had when the drain was accepted.
 
     The second step sets ``last``, which means that event time ends. It is due when all these lanes have read up to the
-    offsets in ``until``, and have halted there.
+    offsets in ``until``, and have then halted.
 
     Args:
         lanes: the lanes of the deployment, and the open lanes of former deployments.

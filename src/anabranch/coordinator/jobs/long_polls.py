@@ -29,7 +29,7 @@ class LongPolls:
 
     @contextmanager
     def waiting(self, container: str, seen: int, wake: Callable[[], object]) -> Iterator[None]:
-        """A context in which the function ``wake`` is called when there may be news for the container since the
+        """A context in which the function ``wake`` is called when the container may have orders that are newer than the
         revision ``seen``. The function can be called several times, and by any thread, and must not block.
         """
         poll = _Poll(container, seen, wake)

@@ -45,7 +45,7 @@ class MeasuredChange:
         spent: the longest time, in seconds, for which a closing lane had written nothing when the change was accepted,
             although there were records to read. It is part of the pause if the running batch is broken off.
         lost: the seconds of ``foretold`` that are lost because a batch is broken off.
-        losses: what was expected to be lost of each closing lane's batch, by lane id.
+        losses: the expected loss from each closing lane's batch, by lane id.
     """
 
     foretold: float

@@ -31,7 +31,7 @@ class Prediction:
         seconds: the longest expected time between the last rows of a closing lane and the first rows of its successors;
             0.0 if no lane closes.
         lost: the part of ``seconds`` that is lost because a batch is broken off.
-        losses: what is lost of the batch of each closing lane, by lane.
+        losses: the expected loss from each closing lane's batch, by lane id.
         kind: the kind of the change.
     """
 
@@ -63,7 +63,7 @@ def predicted(
         present: all lanes before the change, including those that stay.
         starting: the seconds until all successors have a container.
         made_at: the current time, in seconds since 1970, if the change is made now; None if it is only planned. Lanes
-            of another version of the job close later: once containers with its code are ready.
+            of another version of the job close later, once containers with that version's code are ready.
         hasty: whether a change that is made now breaks off every running batch, no matter how much work is lost or
             repeated.
     """

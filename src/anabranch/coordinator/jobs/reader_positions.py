@@ -99,7 +99,7 @@ class _NextOffsets:
 
     def _of_predecessors(self, lane: Lane, ssp: SSP) -> list[int | None]:
         """The results of :meth:`of` for those predecessors of a lane that read the partition. If the lane undoes a
-        rewind, also for the predecessors of its predecessors.
+        rewind, the predecessors of its predecessors are included.
         """
         former = [self._known[name] for name in lane.predecessors if name in self._known]
         if lane.rewind is not None and lane.rewind.back:

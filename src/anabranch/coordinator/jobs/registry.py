@@ -55,7 +55,7 @@ class JobRegistry:
     Args: see :class:`anabranch.coordinator.coordinator.Coordinator`.
 
     Attributes:
-        leases: the lock for the data that a heartbeat changes even if it contains nothing but figures. Such a heartbeat
+        leases: the lock for the data that every heartbeat changes, even one with nothing but figures. Such a heartbeat
             doesn't wait for the jobs' lock, so never hold ``leases`` for long.
         polls: the clients that wait for new orders.
         owning: returns a context that keeps other processes from serving a job, inside ``with`` and, unless the body

@@ -22,7 +22,7 @@ ENDS_WITHIN = 75.0
 """How many seconds a container has to end after a signal. (Containers promise to end within 60 seconds.)"""
 SURPLUS_FOR = 10.0
 SPARE_AFTER = 30.0
-"""For how many seconds the start of processes that would only stand by is postponed, so that they don't compete for
+"""The seconds by which the start of processes that would only stand by is postponed, so that they don't compete for
 cores with a change, a start or a fail-over."""
 
 _NO_FAILURE = (0, ConflictError.exit_code)

@@ -173,7 +173,8 @@ class Processes:
         return int(pid) if host == socket.gethostname() and pid.isdecimal() and int(pid) > 1 else None
 
     def trim(self, job: str, execution: str) -> None:
-        """If a process's log is larger than ``LOG_BYTES``, move its contents to ``.log.1``, replacing what is there.
+        """If a process's log is larger than ``LOG_BYTES``, move its contents to ``.log.1``, replacing the contents of
+        that file.
 
         The log is copied and then emptied, because the process keeps it open. Output written in between is lost.
         """

@@ -18,9 +18,9 @@ class Election:
     provided that their clocks run at about the same rate, and that no newer anabranch migrates the store meanwhile.
 
     A leader measures its lease from the moment before it stores a claim or a renewal. Another candidate measures from
-    the moment after it first saw the last claim or renewal. It claims the lead if there is no further renewal for
-    longer than the lease and ``grace`` together; it claims the lead at once if nobody has ever led, or if the leader
-    has resigned.
+    the moment after it first saw the last claim or renewal. The other candidate claims the lead if no further renewal
+    follows for longer than the lease and ``grace`` together. If nobody has ever led, or if the leader has resigned, it
+    claims the lead at once.
 
     Args:
         store: the store. From now on, its writes fail unless this candidate was the last to claim the lead. Other code

@@ -72,7 +72,7 @@ class LaneLoad:
         behind: whether more records wait than usual.
         rate: the records per second that the lane processes while it is busy; 0 if unknown.
         seconds: the duration, in seconds, of the batch in which ``rate`` was observed.
-        sure: whether the observations suffice to tell what takes the time.
+        sure: whether the observations suffice to tell how much of the time functions take.
         working: the share of the time that functions need for arriving records, in the bucket with the most work.
         hot: the seconds per record for which functions held up the lane in the last batch, or in the running batch if
             that is better evidence.

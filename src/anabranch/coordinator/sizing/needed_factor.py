@@ -24,7 +24,7 @@ this share or less.
 _NEARLY = 1.1
 """If the costs of factors differ by less than this multiple, the smallest factor is chosen."""
 _SOON = 2
-"""The input is assumed to grow, after the factor is lowered, by its growth in the last half minute to this power."""
+"""After the factor is lowered, the input is assumed to grow by this power of its growth in the last half minute."""
 _HELD_UP = 0.5
 """If functions work for at least this share of the time, they hold the lane up. Otherwise, everything else counts as
 holding the lane up if it takes longer than functions do.

@@ -48,8 +48,8 @@ class DeploymentRecord(Document, frozen=True, kw_only=True):
     created_at: float
     changed_at: float
     own_program: Program | None = None
-    """If there is no ``program``: what another process would need to close the deployment's lanes. None if the
-    deployment was stored by an older version of anabranch."""
+    """If there is no ``program``, what another process would need to close the deployment's lanes. None if an older
+    version of anabranch stored the deployment."""
     drain: DrainProgress | None = None
     """The drain that is under way, if there is one."""
 

@@ -1,4 +1,4 @@
-"""The store's tables. Documents are stored as JSON text; values that queries search for have columns of their own."""
+"""The store's tables. Documents are stored as JSON text; values that queries search for have their own columns."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Answers what the dashboard and the CLI ask about jobs and the coordinator. Jobs are locked only while a snapshot is
-made.
+"""Answers the requests of the dashboard and the CLI for information about jobs and the coordinator. Jobs are locked
+only while a snapshot is made.
 """
 
 from __future__ import annotations

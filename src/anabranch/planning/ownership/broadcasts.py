@@ -27,7 +27,7 @@ _NOWHERE = -1
 
 
 def begins(lane: Lane, whole: SSP) -> dict[Virtual, int]:
-    """For each of a lane's virtual tasks, the offset from which the records of a broadcast partition go to the task."""
+    """The offset from which on each of a lane's virtual tasks gets the records of a broadcast partition, by task."""
     return {virtual: position.offset for virtual, position in _positions(lane, whole).items()}
 
 
@@ -120,7 +120,7 @@ def _as_of(whole: SSP, lane: Lane, bucket: int) -> SSP:
 
 
 def _joined(parts: dict[KeyPart, int]) -> dict[KeyPart, int]:
-    """The same offsets with as few parts as possible."""
+    """The same offsets, with parts of equal offset merged into as few parts as possible."""
     found = dict(parts)
     for factor in (2**n for n in range(max(part.factor for part in found).bit_length() - 1, 0, -1)):
         for part in [part for part in found if part.factor == factor and part.bucket < factor // 2]:

@@ -151,7 +151,7 @@ def _position(ssp: SSP, own: KeyPart, parts: dict[KeyPart, int]) -> Position:
 
 
 def _joined(own: KeyPart, parts: dict[KeyPart, int]) -> dict[KeyPart, int]:
-    """The same offsets with as few parts as possible."""
+    """The same offsets, with parts of equal offset merged into as few parts as possible."""
     if own in parts:
         return {own: parts[own]}
     left, right = (_joined(half, parts) for half in own.halves)

@@ -53,7 +53,7 @@ def spoken_for(names: Iterable[str], lanes: Mapping[str, Lane]) -> tuple[str, ..
 
 
 def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
-    """Fill in the start offsets of a lane whose predecessors are all closed, and what the lane takes over from these
+    """Complete a lane whose predecessors are all closed: fill in its start offsets, and what it takes over from these
     predecessors.
 
     Raises:

@@ -1,5 +1,4 @@
-"""Determines what is kept of a job that is reset, so that the job still writes its outputs exactly once. Pure
-functions.
+"""Determines which data of a job a reset keeps, so that the job still writes its outputs exactly once. Pure functions.
 
 Outputs contain markers under the names of lanes, and intermediate streams contain the watermarks that lanes reported.
 So the store keeps an entry for every lane, without its positions and state. Names of lanes are then never reused,
