@@ -165,8 +165,9 @@ class Operations(Caller):
         until: Annotated[float, Query("to")] = 0.0,
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
-        """The job's events, oldest first: with after, the first ones after this id; otherwise, the latest ones. before,
-        kind, lane, from and to select events. With wait=20, if there are no such events, wait up to 20 seconds for one
+        """The job's events, oldest first: with after, the first ones after this id; otherwise, the latest ones. The
+        parameters before, kind, lane, from and to select events. With wait=20, if there are no such events, wait up to
+        20 seconds for one
         """
 
     @operation("GET", "/jobs/{job}/dead-letters", asks_systems=True)

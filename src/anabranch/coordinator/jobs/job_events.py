@@ -114,7 +114,7 @@ def of_lane(
     mark: MarkKind | None = None,
 ) -> Event:
     """An event about a lane. ``what`` is the rest of a sentence that begins with "lane" and the lane's id. If a
-    ``container`` has reported the event, it takes the place of ``who``."""
+    container has reported the event, ``container`` takes the place of ``who``."""
     return Event(
         kind=kind,
         job=lane.job,

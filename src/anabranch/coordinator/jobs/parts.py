@@ -169,8 +169,8 @@ class Seats:
         begun: when this coordinator began to serve the deployment or, if later, told the job's launcher to try again.
         sure_from: the time by which all live processes must have reported.
         patient: whether closing lanes still wait until other processes have prepared the lanes' successors.
-        watched_until: until when processes are asked for the watermark of each SSP, because somebody is looking at
-            partitions.
+        watched_until: the time until which processes are asked for the watermark of each SSP, because somebody is
+            looking at partitions.
         launching: the state that a launcher has last reported for the job; None if there is none.
     """
 
@@ -292,8 +292,8 @@ class Progress:
     drains_for: float = 0.0
 
     def has_changed(self, at: float, now: float) -> None:
-        """Record that the job's state has changed. The change was stored at ``at``, in seconds since 1970, which is
-        ``now`` on this coordinator's clock.
+        """Record that the job's state has changed. ``at`` is when the change was stored, in seconds since 1970; ``now``
+        is the same moment on this coordinator's clock.
         """
         self.changed_at, self.unchanged_since = at, now
 

@@ -116,8 +116,8 @@ class Experience:
         state, or the overhead.
 
         Args:
-            lost: the seconds of ``pause`` that are due to a broken-off batch. They are left out, because they say
-                nothing about other changes.
+            lost: the seconds of ``pause`` that are due to a broken-off batch. These seconds are left out, because they
+                say nothing about other changes.
         """
         off = (pause - lost) - (change.foretold - change.lost)
         before, usual = self.slowness(change.kind), usual_overhead(change.kind, change.stateful)

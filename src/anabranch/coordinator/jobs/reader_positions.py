@@ -182,7 +182,8 @@ class ReaderPositions:
     def _turn(self, job: str) -> bool:
         """For each partition, take the lower of a job's positions now and in the previous turn. Store these positions,
         and delete the records before them from the job's intermediate streams. Returns whether there are streams for
-        which this is done; False after an error, which is logged. Streams then keep more records than necessary.
+        which this is done. After an error, which is logged, returns False, and streams keep more records than
+        necessary.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)
@@ -209,7 +210,8 @@ class ReaderPositions:
     def _unread(self, job: str) -> tuple[Positions | None, set[str]]:
         """The lowest offsets that a job still has to read, and its intermediate streams. None and an empty set if the
         job isn't served, if it is being changed, or if its deployment replaces another one and none of its lanes has
-        begun: if the change or the deployment is undone, other lanes may continue from where closed lanes ended.
+        begun. In the last two cases, the change or the deployment can still be undone, and other lanes may then
+        continue from where closed lanes ended.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)

@@ -269,8 +269,8 @@ class JobRegistry:
         return True
 
     def _give_up(self, running_job: RunningJob) -> bool:
-        """If the job runs, give up lanes that already have successors but can't start, and closing lanes that needn't
-        run (see :meth:`RunningJob.needless`): they become closed. Returns whether there were any.
+        """If the job runs, close lanes that already have successors but can't start, and closing lanes that needn't run
+        (see :meth:`RunningJob.needless`), without running them. Returns whether there were any.
         """
         if not running_job.state.runs:
             return False

@@ -48,9 +48,9 @@ _FIGURES = frozenset(
         "windows",
     }
 )
-"""Fields and parts of a report that are mere figures. While the lane runs, new figures needn't advance the job at once.
-A step that depends on them, such as the next step of a drain, is taken when the coordinator advances all jobs (see
-:meth:`Coordinator.tick`).
+"""Fields and parts of a report that are mere figures. While the lane runs, a report in which only these are new needn't
+advance the job at once. A step that depends on figures, such as the next step of a drain, is taken when the coordinator
+advances all jobs (see :meth:`Coordinator.tick`).
 """
 _rest = attrgetter(
     *(name for name in LaneReport.__struct_fields__ if name not in PARTS.keys() | _FIGURES),

@@ -229,7 +229,7 @@ class RunningJob:
         ]
 
     def needless(self) -> list[Lane]:
-        """The closing lanes of former deployments that haven't begun, and that aren't offered to any process with a
+        """The closing lanes that belong to former deployments, haven't begun, and aren't offered to any process with a
         seat. A lane from which others continue is included only if it has start offsets: otherwise, only a process that
         runs the lane could determine them.
         """

@@ -167,8 +167,8 @@ def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float
     """What the launcher should do next for a job. The result contains the crew for the next call.
 
     A process counts even before the coordinator first hears from it, and while it replaces itself, because Spark takes
-    time to start. It no longer counts once it was told to end, or once it should end by itself, because all processes
-    must end, or because the coordinator has stopped hearing from it.
+    time to start. It no longer counts once it was told to end. The same is true once it should end by itself, because
+    all processes must end or the coordinator has stopped hearing from it.
 
     Args:
         crew: the crew that the last call returned, with the processes that were started since then (see

@@ -77,8 +77,8 @@ class Processes:
         return execution
 
     def _newest(self, job: str) -> float:
-        """When the job's newest process was started, in seconds since 1970, according to its name; 0.0 if there is
-        none. New names must sort after the newest one, even if the clock was set back.
+        """When the job's newest process was started, in seconds since 1970, according to the process's name; 0.0 if
+        there is no process. New names must sort after the newest name, even if the clock was set back.
         """
         stamps = (path.stem.partition("-")[0] for path in (self.folder / job).glob(f"{_STAMP}-*.log"))
         return float(calendar.timegm(time.strptime(max(stamps, default=_NONE), _MADE)))

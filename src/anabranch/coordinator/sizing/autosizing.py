@@ -132,7 +132,7 @@ class Findings:
         generation: the job's generation at the last look; ``factor`` is the job's factor then.
         fell: when the factor last fell; minus infinity if no fall has been seen.
         arriving: how many records per second arrived for all lanes together at the last conclusive look.
-        too_small: the last factor that proved too small soon after the factor fell to it; None if it no longer counts.
+        too_small: the last factor that proved too small soon after the factor fell to it; None if none counts now.
         changed: when the generation of the last change was first seen or, if later, when the job was last seen in a
             state other than running. Minus infinity if no change has been seen.
         rising: since when all looks have found the factor too small; None if the last look didn't.

@@ -103,8 +103,8 @@ def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
 
 
 def _larger(load: LaneLoad, seen: Scalability, aim: FactorTarget, late: bool) -> int:
-    """Of the larger factors, the smallest that meets the target. If none does, the smallest of those that come nearest
-    to the target, or the current factor if no larger one is worth the pause of a change.
+    """Of the larger factors, the smallest that meets the target. If none does, the smallest of those with nearly the
+    lowest cost (see :func:`_cost`), or the current factor if no larger one is worth the pause of a change.
     """
     larger = [each for each in aim.factors if each > load.factor]
     met = next((each for each in larger if _meets(load, each, seen, aim, late)), None)

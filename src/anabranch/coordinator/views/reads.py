@@ -218,7 +218,7 @@ class Reads:
         return stored_jobs.model(self._store, job) if found is None else found.model
 
     def events(self, job: str, limit: int, wanted: EventRange) -> list[LoggedEvent]:
-        """The last ``limit`` events that match, oldest first. If ``wanted.after`` is set, the first ``limit``
+        """The last ``limit`` events that match, oldest first. If ``wanted.after`` is set, instead the first ``limit``
         matching events after this id.
 
         Raises:
@@ -325,8 +325,8 @@ class Reads:
         )
 
     def placement(self, job: str, stage: str = "", start: int = 0, limit: int = _MOST_CELLS) -> Placement:
-        """How many buckets of each partition each seat has in a stage (by default, the first one), for at most
-        ``limit`` partitions from index ``start`` on. Partitions that the grouper puts into one task count as one.
+        """For each partition of a stage (by default, the first one), how many buckets each seat has; at most ``limit``
+        partitions are returned, from index ``start`` on. Partitions that the grouper puts into one task count as one.
 
         Raises:
             NotFoundError: there is no such job or stage.

@@ -221,8 +221,8 @@ def _ends(lanes: Iterable[Lane]) -> dict[SSP, int]:
 def _with_former(
     planned: Sequence[Lane], kept: Mapping[str, Sequence[Lane]], new_id: Callable[[], str]
 ) -> tuple[list[tuple[Lane, Lane | None]], dict[str, list[str]]]:
-    """Pair each new lane with the drained lane whose state it takes over, or with None. Also returns, by the id of each
-    planned lane of a group that keeps state, the ids of all new lanes of the group.
+    """Pair each new lane with the drained lane whose state it takes over, or with None. Also returns a mapping from the
+    id of each planned lane of a group that keeps state to the ids of all new lanes of this group.
 
     Args:
         kept: the drained lanes with state that is kept, by group.

@@ -59,8 +59,8 @@ def expanded(
     The arguments not listed here are those of :func:`anabranch.planning.transition.rescale.rescaled`.
 
     Args:
-        counts: the partition counts of existing streams, by ``system/stream``; 0 for a stream that is gone.
-            Intermediate streams don't count. A stream of the job that is missing here keeps its count.
+        counts: the partition counts of existing streams, by ``system/stream``; 0 for a stream that is gone. Entries for
+            intermediate streams are ignored. A stream of the job that is missing here keeps its count.
 
     Raises:
         ConflictError: a stream is gone, has fewer partitions than before, or has a partition count to which the job's

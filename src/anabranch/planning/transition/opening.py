@@ -18,7 +18,7 @@ _NOWHERE = -1
 
 
 def never_begun(lane: Lane, why: str) -> Lane:
-    """A lane that has never run, as a closed lane whose successors begin where the lane itself would have begun.
+    """Turn a lane that has never run into a closed lane whose successors begin where the lane itself would have begun.
     ``why`` becomes the lane's error.
 
     Raises:

@@ -79,8 +79,8 @@ def interrupted(snapshot: Snapshot, doing: str) -> Transition | None:
     is wanted, the deployment starts again. Otherwise, it stops if it is ``broken``, or if a stop is wanted.
 
     Args:
-        doing: what the former process was doing with the job, for the text that gives the reason of a new start. For
-            example, "was draining" gives "the process that was draining it died".
+        doing: what the former process was doing with the job, for the recorded reason of a new start. For example, "was
+            draining" gives "the process that was draining it died".
     """
     if snapshot.start_wanted:
         return Transition(to=DeploymentState.STARTING, why=f"the process that {doing} it died")
