@@ -27,8 +27,9 @@ from anabranch.spark.values import meta_column
 __all__ = ["LOOK_AHEAD", "Bucket", "Crew", "Places", "Work", "Worked", "done", "of_rows", "worked"]
 
 LOOK_AHEAD = 64 * 2**20
-"""How many bytes of Arrow data a Spark task may keep: rows that it has read, and results that wait for the results of
-earlier rows. When this limit is reached, all buckets must wait for the slowest bucket of the earliest batch.
+"""How many bytes of Arrow data a Spark task may keep in memory: rows that it has read, and results that can't be
+returned before the results of earlier rows. When this limit is reached, all buckets must wait for the slowest bucket of
+the earliest batch.
 """
 
 T = TypeVar("T")
@@ -82,7 +83,7 @@ def worked(
         busy: the seconds spent on each bucket (at factor 1, on each task) are added here.
         ahead: if the factor is above 1, how many bytes of rows and results may be kept before this function waits for
             work on the earliest batch.
-        cut: if the factor is above 1, called with each batch, and with the number of the batch's rows in each bucket.
+        cut: if the factor is above 1, called with each batch when it arrives; see :data:`Cut`.
     """
     if crew.factor > 1:
         yield from _at_once(batches, work, crew, busy, ahead, cut)
@@ -209,8 +210,8 @@ def _in_order(parts: list[_Part]) -> pa.RecordBatch:
 
 
 def of_rows(rows: pa.RecordBatch, factor: int) -> Places:
-    """The bucket of each row, from the hidden column. If this column has no bucket for a row, the bucket is computed
-    from the row's key or, if the key is null, from the row's offset.
+    """The bucket of each row, from the hidden column (see :mod:`anabranch.spark.values.meta_column`). If this column
+    has no bucket for a row, the bucket is computed from the row's key or, if the key is null, from the row's offset.
     """
     fields = "key", "offset", "bucket"
     keys, offsets, given = (pc.struct_field(rows.column(meta_column.NAME), name).to_pylist() for name in fields)

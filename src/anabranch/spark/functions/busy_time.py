@@ -26,8 +26,8 @@ class _Adding(AccumulatorParam[Busy]):
 
 
 def listening(context: SparkContext) -> Accumulator[Busy]:
-    """An accumulator to which Spark tasks add the seconds that functions have worked. If a Spark task succeeds several
-    times, its seconds are added each time."""
+    """An accumulator to which each Spark task adds the seconds that functions have worked in it. If a Spark task
+    succeeds several times, its seconds are added each time."""
     said: Accumulator[Busy] = context.accumulator({}, _Adding())
     return said
 

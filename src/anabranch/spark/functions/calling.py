@@ -49,9 +49,10 @@ BATCH = -1
 class Rejection(NamedTuple):
     """A rejected row or timer.
 
-    ``place`` is the index of the row; :data:`BATCH` stands for all rows, and a timer has 0. ``error`` is the reason in
-    words. ``raised`` is true if the function raised an exception, or if the row couldn't be converted to Python values;
-    it is false if the function's result was wrong, the function took too long, or its process died.
+    ``place`` is the index of the row; it is :data:`BATCH` if all rows are rejected together, and 0 for a timer.
+    ``error`` is the reason in words. ``raised`` is true if the function raised an exception, or if the row couldn't be
+    converted to Python values. It is false if the function returned a wrong result or took too long, or if its process
+    died.
     """
 
     place: int
@@ -60,9 +61,9 @@ class Rejection(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of calling a function on rows. For each result row, ``places`` has the index of the row from which it
-    was made. (If a ``map_arrow`` function got several rows at once, this is only a guess from the order of the
-    results.)
+    """The result of calling a function on rows. For each result row, ``places`` has the index of the input row from
+    which it was made. (If a ``map_arrow`` function got several rows at once, these indexes are only guessed from the
+    order of the results.)
     """
 
     rows: pa.RecordBatch
@@ -126,9 +127,9 @@ class Evaluator:
         """The results for some rows.
 
         Args:
-            fails: whether a rejection fails the lane. If so, the function isn't called again after a call that fails.
-                (But results of ``map`` and ``flat_map`` functions that don't have the declared schema are usually found
-                only after the last call.)
+            fails: whether a rejection fails the lane. If so, the first call that fails is the last one. (But if a
+                ``map`` or ``flat_map`` function returns rows that don't have the declared schema, this is usually
+                found only after the function has been called for all rows.)
         """
         match self._user.kind:
             case "map_arrow":
@@ -152,7 +153,7 @@ class Evaluator:
             for number, error in errors.items():
                 wrong.setdefault(places[number], error)
             of = np.delete(of, list(errors))
-            whole = ~np.isin(of, list(wrong))  # if one result of a message is wrong, none of them counts
+            whole = ~np.isin(of, list(wrong))  # one wrong result of a message invalidates all its results
             rows, of = rows.filter(pa.array(whole)), of[whole]
             rejected += [Rejection(place, error, raised=False) for place, error in wrong.items()]
         return Outcome(rows, of, tuple(sorted(rejected)))
@@ -204,7 +205,8 @@ class Evaluator:
             raise
 
     async def _value(self, called: Any) -> Any:
-        """The result of a function whose call has returned a coroutine, an async generator, or the result itself."""
+        """The result of a call. ``called`` is what the call has returned: a coroutine, an async generator, or the
+        result itself."""
         if inspect.isasyncgen(called):
             own = self._results.owned if self._user.kind == "flat_map" else _same
             async with contextlib.aclosing(called):

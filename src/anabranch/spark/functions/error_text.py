@@ -67,8 +67,9 @@ def described(error: BaseException, home: str = "") -> str:
 
 
 def traced(error: BaseException, home: str) -> str:
-    """The frames of an exception, as `` at file:line in function; …``. Frames in files outside of the folder ``home``
-    are left out ('' includes all frames). If there are many, those in the middle are left out. Empty if there are none.
+    """The frames of an exception, as `` at file:line in function; …``; empty if there are none. Frames in files outside
+    the folder ``home`` are left out ('' includes all frames). If there are many frames, those in the middle are left
+    out.
     """
     trace = _attempted(lambda: error.__traceback__)
     frames = list(_frames(trace, home))

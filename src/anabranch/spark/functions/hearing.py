@@ -71,8 +71,8 @@ class Listener:
 
     Args:
         host: the address to which workers connect.
-        bind: further addresses. The listener tries these addresses, and then ``host``, and listens on the first that
-            belongs to this machine. If none does, it listens on all addresses of the machine.
+        bind: addresses on which to listen instead of ``host``. The listener uses the first of them that belongs to this
+            machine. If none does, it uses ``host``, or all addresses of the machine if ``host`` isn't one of them.
 
     Raises:
         OSError: no socket can be opened.
@@ -107,8 +107,9 @@ class Listener:
             ]
 
     def oldest(self, run: str) -> Work | None:
-        """The message on which a function has been working longest, in the newest batch of a query's run; None if there
-        is none. (Workers report a message only after a second, and reports of workers that are gone don't count.)
+        """The message on which a function has been working longest, in the newest batch of a query's run; None if no
+        function is working on a message. (Workers report a message only when a function has worked on it for a second.
+        Reports of workers that are gone don't count.)
         """
         now = time.monotonic()
         with self._lock:
@@ -121,8 +122,9 @@ class Listener:
         return max(works, key=lambda each: each.seconds, default=None)
 
     def hear(self, told: TaskReport, connection: int = 0) -> None:
-        """Take note of a report, unless it is about an older batch of the run. If there are too many runs, the oldest
-        is forgotten. If a batch has too many Spark tasks, or a Spark task too many counts, further ones are ignored."""
+        """Record a report, unless it is about an older batch of the run. The numbers of runs, of Spark tasks in a
+        batch, and of counts in a Spark task are limited: an additional run replaces the oldest run, while additional
+        Spark tasks and counts are ignored."""
         with self._lock:
             run = self._runs.get(told.run)
             if run is not None and told.batch < run.batch:
@@ -221,8 +223,8 @@ def _send(connection: socket.socket, run: str) -> None:
 
 
 def _bound(hosts: Iterable[str]) -> socket.socket:
-    """A socket that listens on the first of these addresses that belongs to this machine; if none does, on all
-    addresses of the machine.
+    """A socket that listens on the first of these addresses that belongs to this machine. If none of them does, the
+    socket listens on all addresses of the machine.
     """
     for host in (*hosts, ""):
         made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

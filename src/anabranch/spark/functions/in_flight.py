@@ -1,6 +1,6 @@
 """Records on which messages a lane's functions and processors are working, for reports to the driver. If a function
-works on a message for longer than ``[job] message_timeout``, the worker ends, unless the call can be ended without the
-worker: because the function is async and awaits something, or because it runs in a separate process.
+works on a message for longer than ``[job] message_timeout``, the worker ends. The worker needn't end if the call alone
+can be ended: if the function is async and awaits something, or runs in a separate process.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _STDERR = 2
 
 
 def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> AbstractContextManager[None]:
-    """A context in which a function works on rows of one bucket of a task, and ``meter`` records this. Call :func:`at`
-    before each row.
+    """A context in which a function works on rows of one bucket of a task, while ``meter`` records the function's
+    progress. Call :func:`at` before each row.
 
     Args:
-        origin: the hidden column of these rows.
+        origin: the hidden column of these rows (see :mod:`anabranch.spark.values.meta_column`).
         factor: the job's factor, from which the bucket is computed.
         limit: how many seconds the function may work on a row. If the function takes longer, this process ends, and the
             next attempt of the Spark task isolates user code; see :mod:`anabranch.spark.functions.isolation`.
@@ -97,7 +97,7 @@ def _on(meter: Meter, tally: Tally, message: Message, count: int, limit: float) 
 
 
 def at(index: int) -> None:
-    """Record that the function of the current context begins to work on the row with this index."""
+    """Record that the function of the current context starts to work on the row with this index."""
     message = _mine.get()
     if message is not None:
         message.index, message.since = index, time.monotonic()
@@ -142,8 +142,8 @@ def _look() -> None:
 
 
 def _end_if_late(several: dict[Message, float], now: float) -> None:
-    """End this process if a function has worked on a message for too long. Otherwise postpone the end that :func:`_arm`
-    has scheduled, or cancel it if no function is working.
+    """End this process if a function has worked on a message for too long. Otherwise, postpone the exit that
+    :func:`_arm` has scheduled or, if no function is working, cancel this exit.
     """
     late = next((each for each, limit in several.items() if now - each.since > limit + LOOK_EVERY), None)
     if late is not None:
@@ -159,8 +159,8 @@ def _end_if_late(several: dict[Message, float], now: float) -> None:
 
 
 def _arm(limit: float, now: float) -> None:
-    """Schedule the end of this process, which later calls postpone. (A Python thread can't end the process while a
-    function runs code that doesn't release Python's global lock.)
+    """Schedule the exit of this process. Each later call postpones the exit. (While a function runs code that doesn't
+    release Python's global lock, no Python thread can end the process, but the scheduled exit still happens.)
     """
     if now - _armed[0] >= LOOK_EVERY / 2:
         _armed[0] = now

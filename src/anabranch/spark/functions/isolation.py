@@ -5,12 +5,11 @@ The first attempt of a Spark task runs user code in the worker itself, unless :f
 If the worker dies, or ends because a message takes too long, Spark normally retries the Spark task, perhaps in another
 executor. All later attempts run user code in forks of a clean process, one fork for each thread.
 
-If a fork dies, other forks repeat its work. The messages that were sent to this fork are sent again: to a function, one
-by one; to a processor, all those of its turn (see :mod:`anabranch.spark.functions.turns`). A message is rejected if
-it takes too long, or after :data:`TRIES` forks have died on it. (A fork to which several messages for a function were
-sent at once doesn't count as one of these.) So a single attempt of a Spark task finds all messages that kill processes,
-or the first one if a rejection fails the lane.
-"""
+If a fork dies, another fork repeats its work. A function's messages are then sent one by one; a processor gets all
+messages of the turn again (see :mod:`anabranch.spark.functions.turns`). A message is rejected if it takes too long, or
+after :data:`TRIES` forks have died on it. (For a function, only forks that got this message alone count.) So a single
+attempt of a Spark task finds all messages that kill processes. If a rejection fails the lane, the attempt finds the
+first of them."""
 
 from __future__ import annotations
 
@@ -65,7 +64,7 @@ that then work at the same time.
 _BEFORE = -1
 PAUSE = 2.0
 """Seconds to wait after a process was killed. The kernel kills processes if memory runs out. The message may not be the
-cause of this, and there may soon be enough memory again.
+cause, and enough memory may soon be free again.
 """
 
 _KILLED = "killed by SIGKILL"
@@ -86,8 +85,8 @@ isolated_lanes: set[str] = set()
 
 
 def note(lane: str, error: BaseException) -> None:
-    """Take note of a lane's failure in this process. If ``error`` shows that a Python worker has died, the lane
-    isolates user code even in first attempts until a batch has been published, because Spark may be configured not to
+    """Record a lane's failure in this process. If ``error`` shows that a Python worker has died, the lane isolates user
+    code, even in the first attempts of Spark tasks, until a batch has been published: Spark may be configured not to
     retry Spark tasks.
     """
     if _DIED in str(error):
@@ -110,7 +109,7 @@ class LostError(Exception):
     """The process that ran user code has died, or was killed because it took too long.
 
     Args:
-        at: the number of the message on which the process was working; -1 if it hadn't begun the first one.
+        at: the number of the message on which the process was working; -1 if it hadn't started to work on any.
         how: how the process ended, in words.
         late: whether the process was killed because it took too long.
     """
@@ -326,7 +325,7 @@ def narrowed(rows: pa.RecordBatch, nothing: pa.RecordBatch, ask: _Ask, names_lat
 
     Args:
         nothing: an empty batch with the schema of the results.
-        ask: returns the result for some of the rows, given these rows and the index of the first of them. Raises
+        ask: called with some consecutive rows and the index of the first of them, and returns their result. Raises
             LostError if the process is lost.
         names_late: whether a LostError about a timeout names the row that took too long.
         fails: whether to stop after the first rejection, because it fails the lane.

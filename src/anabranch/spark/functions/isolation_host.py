@@ -36,7 +36,7 @@ class Channel:
         self.worker = worker
 
     def begin(self, place: int) -> None:
-        """Tell the worker that user code begins to work on the message with the number ``place``."""
+        """Tell the worker that user code starts to work on the message with the number ``place``."""
         messages.send(self.worker, ("begin", place))
 
     def ask(self, question: object) -> Any:

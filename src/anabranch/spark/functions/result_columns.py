@@ -28,9 +28,10 @@ class Column:
     """Converts values to arrays of one type.
 
     Args:
-        kind: the name of the type in messages.
-        usual: Python types whose values Arrow either converts correctly or refuses, so that a whole column can be
-            passed to Arrow. (Only time zones, NaN, infinity and the range of times are checked separately.)
+        kind: the name of the type in error messages.
+        usual: Python types whose values Arrow either converts correctly or refuses. If a column has only such values,
+            the whole column is passed to Arrow. (Only time zones, NaN, infinity and the range of times are checked
+            separately.)
         convert: converts a value of any type to the form that Arrow needs, or raises :class:`Wrong`.
     """
 
@@ -104,8 +105,8 @@ def column_of(type_: pa.DataType, nullable: bool, finite: bool = True) -> Column
 
 
 def refused(built: pa.Array, nullable: bool) -> tuple[str, str, str] | None:
-    """A value, in an array or inside the array's values, that isn't allowed: the path to the value, the type that it
-    should have, and a description of the value. None if all values are allowed.
+    """A value, in an array or inside the array's values, that isn't allowed: the path to this value, the type that it
+    should have, and a description of it. None if all values are allowed.
     """
     column = column_of(built.type, nullable)
     if built.null_count and not nullable:

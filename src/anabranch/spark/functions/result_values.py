@@ -66,8 +66,9 @@ class Wrong(Exception):
 
     Args:
         advice: what is wrong with the value, or what to return instead.
-        path: the path to the value inside the column's value; empty if the column's value itself is meant.
-        kind: the name of the type that the value should have; empty for the column's type.
+        path: the path from the column's value to the wrong value inside it; empty if the column's value itself is
+            wrong.
+        kind: the name of the type that the wrong value should have; empty for the column's type.
     """
 
     def __init__(self, value: object, advice: str, path: str = "", kind: str = "") -> None:

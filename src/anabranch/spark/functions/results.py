@@ -21,8 +21,8 @@ __all__ = ["ResultError", "Results", "check_awaited"]
 
 
 class Results:
-    """Makes Arrow batches from the results of functions. In ``schema``, the time zone of a timestamp type must be UTC,
-    if the type has a time zone.
+    """Makes Arrow batches from the results of functions. In ``schema``, timestamp types must have the time zone UTC or
+    none.
     """
 
     def __init__(self, schema: pa.Schema) -> None:

@@ -1,6 +1,6 @@
-"""Converts the values that processors keep in state. Each value either becomes exactly what is read back later, or is
-refused. The rules are those for the results of functions (:mod:`anabranch.spark.functions.result_columns`), except that
-NaN and infinity are accepted.
+"""Converts the values that processors keep in state. Each value is either converted to exactly the value that is later
+read from the state, or refused. The rules are those for the results of functions
+(:mod:`anabranch.spark.functions.result_columns`), except that NaN and infinity are accepted.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def converter(what: str, declared: str, kind: DataType) -> Convert:
     function raises a TypeError or, for a few types that PySpark checks, such as ``variant``, a PySpark exception.
 
     Args:
-        what: what has the type, for messages, such as ``state 'last'``.
+        what: the part of the processor that has the type, such as ``state 'last'``, for error messages.
         declared: the type as the processor declares it.
     """
     known = _known(kind)

@@ -2,7 +2,7 @@
 key's timers, and works on the key's state.
 
 This code runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`. Such a
-process asks its worker for state and timers, and sends the worker all changes to them when the turn has ended.
+process asks its worker for state and timers. When the turn has ended, it sends all changes to them to the worker.
 """
 
 from __future__ import annotations
@@ -331,7 +331,7 @@ class _Kept:
     def __init__(self, name: str, state: State, stored: Any, schemas: Schemas) -> None:
         self._state = stored
         self._schemas = schemas
-        # A value of a wrong type must be found here. If Spark's store refused it, the message couldn't be rejected.
+        # A value of a wrong type must be refused here: if Spark's store refused it, the message couldn't be rejected.
         kind = schemas.values.fields[0].dataType if schemas.single else schemas.values
         self.plain = state_values.converter(f"state {name!r}", state.type, kind)
         self._readers = [(field.name, reader(field.dataType)) for field in schemas.values]

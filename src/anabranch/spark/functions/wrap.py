@@ -1,5 +1,5 @@
-"""Applies user functions to Arrow batches. The hidden column is removed before a function is called, and is added to
-the function's results.
+"""Applies user functions to Arrow batches. The hidden column (see :mod:`anabranch.spark.values.meta_column`) is removed
+before a function is called, and is added to the function's results.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from anabranch.task_progress.meters import Meter
 
 Batches = Iterator[pa.RecordBatch]
 Rejecting = Callable[[str], Rejects]
-"""A function that is called in a Spark task with an operator's name in messages. It returns the object that receives
-the rows that the operator rejects.
+"""A function that is called in a Spark task with an operator's label (see
+:func:`anabranch.spark.operators.labels.label`). It returns the object that receives the rows that the operator rejects.
 """
 
 CURE = "fix the function; the lane continues from this batch at the next run"
@@ -43,15 +43,15 @@ class CallSettings:
     """How a lane's Spark tasks call functions.
 
     Attributes:
-        on_error: returns the object that receives the messages on which a function fails. If ``on_error`` is None, such
-            a message fails the lane.
+        on_error: returns the object that receives the messages for which a function fails. If ``on_error`` is None,
+            such a message fails the lane.
         threads: the largest number of buckets that one Spark task processes at the same time. If the function is async,
             this limit applies only when the function is isolated, which means that other processes call it.
-        busy: called at the end of each Spark task, unless the Spark task fails, with the seconds that the function has
-            worked on each bucket (at factor 1, on each task).
+        busy: called at the end of each successful Spark task, with the seconds that the function has worked on each
+            bucket (at factor 1, on each task).
         line: the address to which workers report their progress; None if they don't report it. See
             :mod:`anabranch.task_progress.meters`.
-        inputs: the streams by source number, for messages.
+        inputs: the streams by source number, for error messages.
     """
 
     on_error: Rejecting | None = None
@@ -70,7 +70,7 @@ def wrap(user: UserFunction, label: str, how: CallSettings) -> Callable[[Batches
     is above 1.
 
     Args:
-        label: the operator's name in messages.
+        label: the operator's name in error messages.
     """
 
     async def work(
@@ -84,7 +84,8 @@ def wrap(user: UserFunction, label: str, how: CallSettings) -> Callable[[Batches
             if rejects is None:
                 raise _explained(each, label, origin, how.inputs)
             rejects.add(origin_of(origin, each.place), each.error, visible.slice(each.place, 1))
-        if user.kind == "map_arrow" and result.num_rows != rows.num_rows and not rejected:  # otherwise, row by row
+        # After a rejection, map_arrow functions are called for each row separately, so each result's row is known.
+        if user.kind == "map_arrow" and result.num_rows != rows.num_rows and not rejected:
             origin = _of_no_record(origin)
         if len(places) != rows.num_rows or not np.array_equal(places, np.arange(rows.num_rows)):
             origin = origin.take(pa.array(places))
@@ -133,8 +134,8 @@ def let_signals_end() -> None:
 
 
 def _of_no_record(origin: pa.Array) -> pa.Array:
-    """The hidden column for result rows that come from a known partition, but not from a known record. They have a
-    negative offset and no headers, and get the time of writing as their timestamp.
+    """The hidden column for result rows whose partition is known, but not their record. Such rows have a negative
+    offset and no headers. Their timestamp is the time at which they are written.
     """
     fields = [origin.field(i) for i in range(origin.type.num_fields)]
     for name in ("headers", "timestamp"):
@@ -161,7 +162,7 @@ def rejecting(fault: str, errors: Sequence[str], label: str, on_error: Rejecting
         fault: the name of the column with the number of each row's fault: 0 for a row without a fault, 1 for the first
             of ``errors``, and so on. The function drops this column.
         errors: the error text for each fault.
-        label: the operator's name in messages.
+        label: the operator's name in error messages.
         on_error: returns the object that receives the rejected rows.
     """
 
@@ -181,8 +182,8 @@ def rejecting(fault: str, errors: Sequence[str], label: str, on_error: Rejecting
 
 
 def _of_one_partition(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-    """The batch, divided wherever the task, source or partition changes from one row to the next. Nothing for a batch
-    without rows."""
+    """The batch, divided wherever the task, source or partition changes from one row to the next. Yields nothing for a
+    batch without rows."""
     if not batch.num_rows:
         return
     origin = batch.column(meta_column.NAME)
