@@ -53,7 +53,7 @@ probe = SURFACE.probe
 
 @contextmanager
 def starting(spark: SparkSession, name: str, since: int) -> Iterator[None]:
-    """A context for starting the query ``name``. The query's time begins at ``since`` (Unix ms) or at the machine's
+    """A context for starting the query ``name``. The query's clock starts at ``since`` (Unix ms) or at the machine's
     time, whichever is later. If the clock can't be installed, the query uses the machine's clock.
     """
     if not SURFACE.works(spark):

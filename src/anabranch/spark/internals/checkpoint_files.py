@@ -102,9 +102,10 @@ class FarFiles:
         return str(self._class.read(self._fs, path))
 
     def just_written(self, path: Any) -> str | None:
-        """The text of a log entry, without a request to S3. The text is known only if the entry is the last one that
-        this JVM has created in its folder in S3, and only for the first call, because the entry may be rewritten later.
-        None if the text isn't known.
+        """The text of a log entry, without a request to S3; None if the text isn't known.
+
+        The text is known only if this JVM created the entry in S3, and has created no later entry in the same folder.
+        Only the first call returns the text, because the entry may be rewritten later.
         """
         text = self._class.justWritten(self._fs, path)
         return None if text is None else str(text)

@@ -61,8 +61,8 @@ probe = SURFACE.probe
 
 
 def relocated(text: str, state: str) -> str:
-    """The text of a file of ``OPERATORS``, with the paths of schemas changed so that they lead into the folder
-    ``state``.
+    """The text of one of the files ``OPERATORS``, in which the paths of schemas are changed so that they lead into the
+    folder ``state``.
 
     Args:
         state: the absolute path of the folder that contains all state.

@@ -1,7 +1,7 @@
 """Reads the names of a Java class's methods and fields from its class file.
 
-With reflection, Java would load hundreds of classes: the class itself, and all classes in the signatures of its
-methods. A session would take one second longer to start.
+Reflection would be slower: Java would load hundreds of classes, because it loads each class that is examined and all
+classes in the signatures of its methods. A session would take one second longer to start.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ __all__ = ["ClassFile", "parsed"]
 _MAGIC = 0xCAFEBABE
 _UTF8, _CLASS = 1, 7
 _SIZES = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
-"""For each tag of an entry of the constant pool, how many bytes follow the tag. (For texts, the entry itself contains
-the number.)
+"""How many bytes follow the tag of an entry in the constant pool, by tag. (The entry of a text isn't listed, because it
+contains this number itself.)
 """
 _TWO_PLACES = (5, 6)
 """The tags of a long and a double, each of which takes up two entries."""

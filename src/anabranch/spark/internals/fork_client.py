@@ -14,8 +14,8 @@ import socket
 import sys
 
 SPARKS = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
-"""Variables that Spark sets for its workers, but not for its other Python processes. The client sets them for both
-kinds, because one process forks both."""
+"""Variables that Spark sets for its workers, but not for its other Python processes. The client sets them for all of
+these processes, because one server forks them all."""
 
 
 def main(path: str, words: list[str]) -> int:

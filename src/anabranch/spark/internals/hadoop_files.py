@@ -30,7 +30,7 @@ probe = SURFACE.probe
 
 
 class Hadoop:
-    """The Hadoop classes for files, as a session's JVM has them.
+    """Hadoop's classes for files, in a session's JVM.
 
     Raises:
         UnsupportedSparkError: this Spark lacks some of these classes.
@@ -58,8 +58,8 @@ class Hadoop:
 
 
 def lock(spark: SparkSession, path: str) -> Any:
-    """Have the JVM lock a local file through the operating system. The lock lasts at least as long as Python has a
-    reference to the result. None if another process has the lock.
+    """Have the JVM lock a local file through the operating system, and return an object for the lock; None if another
+    process has the lock. The file stays locked at least as long as Python has a reference to this object.
     """
     holder = java.java_class(spark, "java.io.RandomAccessFile")(path, "rw")
     if holder.getChannel().tryLock() is None:

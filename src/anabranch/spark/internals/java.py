@@ -66,8 +66,8 @@ def java_class(spark: SparkSession, name: str) -> Any:
 
 
 def keep_pysparks_classes(spark: SparkSession) -> None:
-    """Look up and keep the Java classes in :data:`_PYSPARKS`, so that PySpark needn't look them up. To find one by a
-    short name, Java searches all jars ten times.
+    """Look up and keep the Java classes in :data:`_PYSPARKS`, so that PySpark needn't look them up. PySpark uses short
+    names, and Java searches all jars ten times to find a class by a short name.
     """
     for name in _PYSPARKS:
         java_class(spark, name)

@@ -65,7 +65,7 @@ def applied(name: str, arguments: Callable[[SparkSession], Sequence[Any]], colum
     of_objects, of_classes = (java.java_class(spark, f"java.lang.{name}") for name in ("Object", "Class"))
     given = java.array(spark, of_objects, arguments(spark))
     function = class_of(spark, name).getConstructors()[0].newInstance(given)
-    # The function is called by reflection, because py4j would choose another function of the same name, which is meant
+    # This uses reflection, because a call through py4j would choose another function of the same name, which is meant
     # for Scala.
     types = [of_classes.forName(f"{_SQL}.{name}") for name in ("api.java.UDF1", "types.DataType")]
     method = of_classes.forName(f"{_SQL}.functions").getMethod("udf", java.array(spark, of_classes, types))
@@ -79,8 +79,8 @@ def java_type(spark: SparkSession, kind: DataType) -> Any:
 
 
 def prepare(spark: SparkSession) -> None:
-    """Begin to compile, in the background, the classes that most lanes need for their first query. This takes up to a
-    second.
+    """Start to compile, in the background, the classes that most lanes need for their first query. The compilation
+    takes up to a second.
     """
 
     def compile_them() -> None:

@@ -26,9 +26,9 @@ probe = SURFACE.probe
 
 
 def of_query(spark: SparkSession, name: str) -> dict[str, dict[str, Any]]:
-    """The observations that Spark has made so far of the running batch of the query ``name``: the values of each
-    observation, by the observation's name and then the value's name. They are complete once the batch's rows have been
-    computed. {} if no such query is running.
+    """The observations that Spark has made so far about the running batch of the query ``name``: for each observation,
+    by its name, a dict with the observed values by their names. {} if no such query is running. The observations are
+    complete once the batch's rows have been computed.
     """
     active = [each for each in java.session(spark).streams().active() if each.name() == name]
     if not active:

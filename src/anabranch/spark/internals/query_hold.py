@@ -80,8 +80,8 @@ probe = SURFACE.probe
 
 
 class NotHeldError(AnabranchError):
-    """The query can't be held, because it has taken too long to reach the point where it can be held, or keeps passing
-    this point. The query must be stopped instead.
+    """The query can't be held: either it takes too long to reach the point where it can be held, or it always passes
+    this point before it can be held. The query must be stopped instead.
     """
 
 
@@ -96,12 +96,12 @@ class HeldQuery:
     Args:
         query: the running query.
         turn: called from time to time during a wait. If it raises an exception, the wait ends.
-        limits: the limits of ``query``. The constructor sets them to 0, and :meth:`release` restores them.
+        limits: the read limits of ``query``. The constructor sets them to 0, and :meth:`release` restores them.
 
     Raises:
-        NotHeldError: from any method that waits, if it would wait for more than :data:`RUNS_WITHIN` seconds without a
-            running batch, or if the query plans further batches without being held.
-        StateError: from any method that waits, if the query has ended.
+        NotHeldError: no batch has run during :data:`RUNS_WITHIN` seconds of waiting, or the query plans further batches
+            without being held. Raised by the constructor and by any method that waits.
+        StateError: the query has ended. Raised by the constructor and by any method that waits.
     """
 
     def __init__(
@@ -151,8 +151,8 @@ class HeldQuery:
         self.close()
 
     def close(self) -> None:
-        """Stop holding the query, so that it can be stopped. Without :meth:`release`, the query's further batches still
-        read no records. Idempotent.
+        """Stop holding the query, so that it can be stopped. Unless :meth:`release` was called, further batches of the
+        query still read no records. Idempotent.
         """
         if self._planning.isHeldByCurrentThread():
             self._planning.unlock()

@@ -1,8 +1,8 @@
 """Changes how many rows a running query lets each source contribute to a batch. Also reads a batch's offsets.
 
 When a query starts, Spark asks each source for its limit, and there is no public way to change the limit later. The
-query keeps the limits in a field, ``uniqueSources``, which it reads when it plans a batch. Without access to this
-field, limits don't change.
+query keeps the limits in a field, ``uniqueSources``, which it reads whenever it plans a batch. If this Spark has no
+such field, the limits stay the same.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class ReadLimits:
     """How many rows each source of one query may contribute to a batch. These limits can be changed only after Spark
     has asked the query's sources for them. Thread-safe.
 
-    Spark reads the limits in the query's own thread when it plans a batch. So the next batch has the new limits if they
-    are set in this thread, or while the query is held.
+    Spark reads the limits in the query's own thread when it plans a batch. So new limits are certain to apply to the
+    next batch only if they are set in this thread, or while the query is held.
     """
 
     def __init__(self, spark: SparkSession, query: StreamingQuery) -> None:
@@ -62,7 +62,7 @@ class ReadLimits:
 
     def ends(self) -> list[str]:
         """The offset at which the running batch ends in each source, as JSON, in the order of :meth:`begins`. '' stands
-        for a source without such an offset.
+        for a source for which the batch has no end offset.
         """
         return self._texts(self._execution.getLatestExecutionContext().endOffsets())
 
@@ -76,8 +76,8 @@ class ReadLimits:
         :meth:`release`.
 
         Args:
-            rows: the new limit of each source, by the source's index in the result of :meth:`ends`. Sources that are
-                missing keep their limits.
+            rows: the new limit of each source, by the source's index in the result of :meth:`ends`. Sources without an
+                entry keep their limits.
         """
         with self._lock:
             limits = self._limits if self._before is None else self._before

@@ -31,7 +31,7 @@ def of_session(spark: SparkSession) -> dict[str, str]:
     """
     if SURFACE.works(spark):
         conf = java.context(spark).sc().conf()
-        # Runners later set this variable to folders below these folders.
+        # Later, runners set this variable to subfolders of these folders.
         folders = java.java_class(spark, _UTILS).getLocalDir(conf)
         timeout, buffer = str(conf.getTimeAsSeconds(_TIMEOUT, "15s")), str(conf.getInt(_BUFFER, 65536))
     else:

@@ -51,9 +51,9 @@ def end(
     another: bool = False,
     decided: Callable[[], None] = lambda: None,
 ) -> None:
-    """End a query, at a batch boundary if possible: let the running batch be committed, and let no other batch begin,
-    except as ``another`` allows. When this function returns, the query has ended, and ``query.exception()`` says
-    whether the last batch has failed.
+    """End a query, at a batch boundary if possible: let the running batch be committed, and let no further batch begin
+    (but see ``another``). When this function returns, the query has ended, and ``query.exception()`` says whether the
+    last batch has failed.
 
     This function sets the query's state in Spark to "terminated", so that the query ends by itself after the running
     batch. Spark would abandon a batch that is still being planned. So this function first waits, for up to
@@ -63,20 +63,20 @@ def end(
     trigger, if ``hurry`` returns true, or if the query still runs although no batch has been written for
     :data:`STOPS_WITHIN` seconds.
 
-    If this Spark lacks the surface, this function only calls ``stop()``: as soon as no batch is being written, or
+    If this Spark lacks the surface, this function only calls ``stop()``, as soon as no batch is being written or
     ``hurry`` returns true.
 
-    After a call of ``stop()``, there may be a batch that is planned but not committed. The caller must then have
-    another query finish this batch, or take the batch back.
+    If this function has called ``stop()``, a batch may be planned but not committed. The caller must then have another
+    query finish this batch, or take the batch back.
 
     Args:
         writes: returns whether a batch is planned and is being written.
         turn: called from time to time during a wait. If it raises an exception, the wait ends.
         hurry: returns whether to stop the query at once.
-        another: whether one more batch may begin after a batch that is being written, if this next batch begins within
-            :data:`NEXT_WITHIN` seconds. Ignored without the surface.
-        decided: called when no further batch can begin, while the last batch may still be running; without the surface,
-            right before ``stop()``.
+        another: whether one more batch may run. If so, and if a batch is being written now, a next batch that begins
+            within :data:`NEXT_WITHIN` seconds of that batch's end is the last one. Ignored without the surface.
+        decided: called as soon as no further batch can begin, perhaps while the last batch is still running. Without
+            the surface, called right before ``stop()``.
     """
     if not SURFACE.works(spark):
         _wait(lambda: hurry() or not query.isActive, turn, lambda: not writes())

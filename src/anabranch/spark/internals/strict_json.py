@@ -26,7 +26,7 @@ def row(
     Args:
         declared: the declared columns, all of which are checked.
         wanted: the names of the columns of the result, in order.
-        read_as: how to read the columns that aren't read as their types imply; see docs/reference/values.md.
+        read_as: for each column that isn't read as its type implies, how to read it; see docs/reference/values.md.
         result: the type of the struct.
         array: whether the bytes are a message key in the form of a JSON array of the columns.
     """

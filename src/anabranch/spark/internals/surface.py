@@ -132,11 +132,11 @@ class Surface:
     """A private surface of Spark. Thread-safe.
 
     Args:
-        name: the surface's name in messages; normally the name of the module that uses the surface.
+        name: the surface's name in error messages; normally the name of the module that uses the surface.
         used_for: the features that need the surface, in the users' terms.
         needs: the parts of the surface. Whether Spark has them is checked when a session starts.
-        tried: tries the surface, and returns what is wrong, or '' if the surface works. Called before the surface is
-            first used.
+        tried: tries the surface, and returns a description of what doesn't work, or '' if everything works. Called
+            before the surface is first used.
         otherwise: what happens if the surface is missing, in words; '' if the features are then refused.
         always: whether every job needs the surface. If so, a session without the surface doesn't start.
     """

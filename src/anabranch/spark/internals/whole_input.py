@@ -1,8 +1,8 @@
 """Makes Python workers accept the input of a Spark task as complete only if it ends with Spark's end mark.
 
-A Spark task is ended halfway if its batch is broken off, or if one of its workers has died. The pipes to the task's
-workers are then closed. If a pipe is closed between two Arrow batches, pyarrow mistakes this for the end of the input.
-The worker at this pipe would then commit its partial result.
+A Spark task is ended early if its batch is broken off, or if one of its workers has died. The pipes to the Spark task's
+workers are then closed. If a pipe is closed between two Arrow batches, pyarrow mistakes this for the end of the input,
+and the worker would commit its partial result.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CutShortError(Exception):
 
 
 class _Watched:
-    """Wraps a stream for pyarrow. ``is_over`` says whether the stream has returned less than was requested."""
+    """Wraps a stream for pyarrow. ``is_over`` says whether the stream has returned fewer bytes than were requested."""
 
     closed = False
 

@@ -49,8 +49,9 @@ def interpreter() -> str:
 
     The script runs this process's interpreter, with these differences:
 
-    - Spark's zips aren't on the module path. Spark puts a zip with PySpark's sources there, before the installed
-      PySpark. Each process for a source or a function would compile these sources again, which takes most of a second.
+    - Spark's zips aren't on the module path. By default, Spark puts a zip with PySpark's sources on this path, before
+      the installed PySpark, and each process for a source or a function compiles these sources again, which takes most
+      of a second.
     - The working folder isn't on the module path (``-P``). Otherwise, a job file named ``json.py`` in that folder would
       replace Python's own module.
     - Daemons, and the processes of sources, are started with :mod:`fork_client`. :mod:`planning_daemon` takes the place
