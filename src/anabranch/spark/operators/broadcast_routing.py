@@ -31,11 +31,12 @@ class BroadcastRouting:
     """Determines which virtual tasks of a lane get each record of one broadcast stream.
 
     In a lane without state, a record goes to every virtual task whose start offset isn't beyond the record. In a lane
-    with state, each task at factor 1 gets the record once: in the virtual task with the bucket of the record's key,
-    because the key's state is there. If this virtual task belongs to another lane, that lane gets the record.
+    with state, only one virtual task of each task at factor 1 gets the record: the virtual task with the bucket of the
+    record's key, because it has the key's state. If this virtual task belongs to another lane, that lane gets the
+    record.
 
     Attributes:
-        ssps: the whole partitions of the stream that the lane reads.
+        ssps: the whole SSPs of the stream that the lane reads.
         key: the bytes of a record's key.
     """
 
@@ -44,9 +45,9 @@ class BroadcastRouting:
     key: Column
 
     def given(self, records: DataFrame) -> DataFrame:
-        """One row for each record and each virtual task of the lane that gets the record. Adds two columns: ``task``,
-        the number of the task at factor 1, and ``bucket``, the bucket of the virtual task, where null stands for the
-        bucket of the record's key.
+        """One row for each record and each virtual task of the lane that gets the record. Adds two columns. ``task`` is
+        the number of the task at factor 1. ``bucket`` is the bucket of the virtual task; null stands for the bucket of
+        the record's key.
         """
         one = "task int, bucket int, begins array<bigint>"
         every = F.from_json(F.lit(json.dumps(self._tasks)), f"array<struct<{one}>>")
@@ -60,8 +61,8 @@ class BroadcastRouting:
         return rows.select(*[F.col(name) for name in records.columns], *given)
 
     def first(self) -> Column:
-        """A condition that is true for the records that this lane, and no other, must reject if they are unreadable:
-        the records in the lane's buckets of the task :data:`FIRST`, from each bucket's start offset on.
+        """A condition that is true for the records that only this lane must reject if they are unreadable: the records
+        in the lane's buckets of the task :data:`FIRST`, from each bucket's start offset on.
         """
         known = {ssp.partition: broadcasts.floors(self.lane, ssp, FIRST) for ssp in self.ssps}
         if all(at == NEVER for each in known.values() for at in each):

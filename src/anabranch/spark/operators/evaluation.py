@@ -32,17 +32,17 @@ class Sink:
     """A stream output of a group.
 
     Attributes:
-        number: the number of the output, which its rows have in the column ``output``.
+        number: the number of the output. The output's rows have this number in the column ``output``.
         node: the operator that writes the output.
         writer: encodes the rows as values.
         traced: whether output rows have the source and partition of their record, in addition to its offset.
         slots: the slot numbers, by source and partition. {} if rows come from state, where the number of a row's state
             partition is its slot number. None if output rows have no slot.
         named: determines the name of a row's task, which is added to the row's headers. None if no name is added.
-        windowed: whether output rows have the end of their window, by which a drain finds the windows that it cuts
+        windowed: whether each output row has the end of its window. From this, a drain determines which windows it cuts
             short.
-        time: the event-time column, if rows without event time are refused; otherwise empty. Refused rows get a null
-            key, by which :class:`anabranch.spark.query.sink.Refusal` finds them.
+        time: the event-time column if rows without event time are refused; otherwise empty. Refused rows are encoded
+            with a null key, so that :class:`anabranch.spark.query.sink.Refusal` can find them.
     """
 
     number: int
@@ -56,10 +56,11 @@ class Sink:
 
 
 def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tuple[Node, DataFrame] | None:
-    """Apply a group's operators, from its sources up to (but without) the first branch, sink or ``join_table``.
+    """Apply a group's operators, from its sources up to (but not including) the first branch, sink or ``join_table``.
 
-    Returns the last of these operators through which all paths from the sources lead, and the DataFrame after it. For a
-    single source, this can be the source itself. None if several sources haven't come together by then.
+    Returns the last of these operators through which all paths from the sources lead, and the DataFrame after this
+    operator. If there is only one source, the operator can be the source itself. Returns None if there are several
+    sources, and no such operator brings them together.
 
     Args:
         frames: the DataFrame of each source, by node.
@@ -89,8 +90,9 @@ def trunk_nodes(group: Group) -> list[Node]:
 
 
 def streaming_nodes(group: Group) -> list[Node]:
-    """The operators that can be part of the query itself, in order: the trunk and, if all branches after it can be
-    computed in one pass, the operators of these branches. The other operators are computed for each batch separately.
+    """The operators that can be part of the query itself, in order: the operators of the :func:`trunk` and, if all
+    branches after it can be computed in one pass, the operators of these branches. All other operators are computed
+    separately for each batch.
     """
     found = trunk_nodes(group)
     last = group.sources[0] if len(group.sources) == 1 else None
@@ -129,8 +131,8 @@ def _covers(group: Group, node: Node) -> bool:
 
 
 def fans_out(group: Group, start: Node) -> bool:
-    """Whether everything after ``start`` can be computed in one pass: all branches must consist of SQL operators, must
-    never join each other, and must not end in ``foreach_batch``.
+    """Whether everything after ``start`` can be computed in one pass. If so, all branches consist of SQL operators, no
+    branches come together again, and none ends in ``foreach_batch``.
     """
     ways = _ways(group, start.id)
     if any(not rule(n).sql or n.kind == "foreach_batch" or len(n.inputs) > 1 for n in ways):
@@ -282,8 +284,8 @@ def _end(frame: DataFrame, names: list[str], sink: Sink) -> Column:
 
 
 def told_cut(rows: DataFrame, reached: int) -> DataFrame:
-    """The output rows of the last batch of a drain. A row is marked as cut by the drain if its window ends after
-    ``reached`` (in Unix ms).
+    """The output rows of the last batch of a drain. If a row's window ends after ``reached`` (in Unix ms), the row is
+    marked as cut by the drain.
     """
     cut = F.col(meta_column.END) > F.timestamp_millis(F.lit(reached))
     return rows.withColumn("value", F.when(cut, codec.with_true(F.col("value"), DRAINED)).otherwise(F.col("value")))
@@ -303,8 +305,8 @@ def _slot(slots: Mapping[tuple[int, int], int]) -> Column:
 
 
 def _headers(named: TaskNames | None) -> Column:
-    """A row's headers in the packed form of :mod:`anabranch.systems.headers`, with one more header, for the task's
-    name, if ``named`` is given.
+    """A row's headers in the packed form of :mod:`anabranch.systems.headers`. If ``named`` is given, a header with the
+    name of the row's task is added.
     """
     held = meta_column.field("headers")
     if named is None:

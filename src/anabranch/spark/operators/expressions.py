@@ -1,5 +1,5 @@
-"""Judges from the text of an SQL expression which columns the expression may use. If in doubt, it says that the
-expression may use a column.
+"""Judges from the text of an SQL expression which columns the expression may use. In case of doubt, the expression
+counts as using the column.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _KEYWORD = re.compile(
 
 
 def names(expression: str, column: str) -> bool:
-    """Whether an expression may use a column: whether the expression's text contains the column's name, even in a
-    comment or in quotes, or the word IDENTIFIER. (In Spark, case doesn't matter.)
+    """Whether an expression may use a column. It may if its text contains the column's name, even in a comment or in
+    quotes, or the word IDENTIFIER. (As in Spark, case doesn't matter.)
     """
     text, name = expression.casefold(), column.casefold()
     words = _WORD.findall(text)
-    if "identifier" in words:  # IDENTIFIER(…) puts a name together
+    if "identifier" in words:  # IDENTIFIER(…) can assemble any name
         return True
     if name.isascii() and _WORD.fullmatch(name):
         return name in words

@@ -25,8 +25,9 @@ class Fault:
 
     Attributes:
         wrong: a condition that is true for these rows.
-        setting: the setting in ``[job]`` that says what becomes of these rows.
-        by: receives these rows. If it is None, the first of them fails the lane.
+        error: what is wrong with these rows, in words.
+        setting: the setting in ``[job]`` that determines what happens to these rows.
+        by: returns the object that receives these rows. If ``by`` is None, the first of these rows fails the lane.
     """
 
     wrong: Column
@@ -39,11 +40,11 @@ def without(frame: DataFrame, what: str, faults: Sequence[Fault], inputs: Mappin
     """The DataFrame without the rows that have any of the faults. When Spark computes the result, each row that is left
     out goes to the ``by`` of one of the row's faults; if that ``by`` is None, the row fails the lane.
 
-    Faults with the same ``by`` are handled in one step, because each receiver writes once in a Spark task.
+    Faults with the same ``by`` are handled in one step, because each receiver can write only once in a Spark task.
 
     Args:
-        what: the name of the operator that the rows reach.
-        inputs: the streams by source number, for messages.
+        what: the label of the operator that the rows reach.
+        inputs: the streams by source number, for error messages.
     """
     for by in dict.fromkeys(fault.by for fault in faults):
         its = [fault for fault in faults if fault.by is by]

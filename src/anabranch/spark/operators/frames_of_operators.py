@@ -1,5 +1,5 @@
-"""Expresses operators between sources and sinks by calls on DataFrames, which have the user's columns and a hidden
-column; see :mod:`anabranch.spark.values.meta_column`.
+"""Expresses operators between sources and sinks by calls on DataFrames. These DataFrames have the user's columns and a
+hidden column; see :mod:`anabranch.spark.values.meta_column`.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class Workers:
 
     Attributes:
         routing: distributes rows among Spark tasks before the functions of the nodes ``routed`` get the rows. None if
-            rows stay where they are.
+            rows stay in their Spark tasks.
         message_seconds: how long a function may work on one message.
-        inputs: the streams by source number, for messages.
+        inputs: the streams by source number, for error messages.
     """
 
     home: str = ""
@@ -90,15 +90,15 @@ class Context:
         keys: the key columns after each node.
         times: the event-time column after each node.
         changed: the nodes of the stage whose results may have keys or event times that a function has changed.
-        on_error: receives rows that can't be processed. If it is None, such a row fails the lane.
+        on_error: returns the object that receives rows that can't be processed; None if such a row fails the lane.
         on_null_key: like ``on_error``, for rows with a null key that reach state or a shuffle inside the query.
-        on_late: receives late rows that become dead letters.
+        on_late: returns the object that receives late rows that become dead letters.
         watermarked: adds the lane's watermark to a DataFrame. Gets the event-time column, and how many ms to subtract
             from the watermark.
         following: adds the same watermark to another DataFrame of the same operator.
         shuffle_partitions: the number of Spark tasks after a shuffle inside the query.
-        own_state: a condition that is true for rows from state of the lane's own tasks; None if all state is theirs.
-        own_tasks: the lane's own tasks, by number, with their buckets; None if all tasks in the state are the lane's.
+        own_state: a condition that is true for rows from the state of the lane's own tasks; None if no row is foreign.
+        own_tasks: the buckets of the lane's own tasks, by task number; None if the folder has state of no other tasks.
         table: returns the current table of a ``join_table``.
     """
 
@@ -188,7 +188,7 @@ def _selected(frame: DataFrame, expressions: Iterable[str]) -> DataFrame:
 def shown(expression: str, frame: DataFrame) -> str:
     """The expression, changed so that stars among a function's arguments don't stand for the hidden column."""
     if "*" not in expression:
-        return expression  # without having Spark analyze the frame
+        return expression  # early, because Spark would have to analyze the frame to list its columns
     return without_hidden(expression, _visible(frame).names, meta_column.NAME)
 
 
@@ -280,7 +280,7 @@ def _agg(node: Node, frame: DataFrame, context: Context) -> DataFrame:
         kind = windows.of_builtins(window)
         time = _INTAKE if is_by_intake(node) else context.times[node.inputs[0]].column
         if is_by_intake(node):
-            frame = frame.withColumn(_INTAKE, F.current_timestamp())  # the batch's time, the same in a replay
+            frame = frame.withColumn(_INTAKE, F.current_timestamp())  # when the batch was planned, even in a replay
         if on_late(node) != "drop" and context.watermarked is not None:
             frame = _sifted(node, frame, late_rows.last_end(kind, F.col(codec.quoted(time))), context)
         if context.watermarked is not None:
@@ -330,8 +330,8 @@ def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 
 def _sifted(node: Node, frame: DataFrame, end: Column, context: Context) -> DataFrame:
-    """The rows with a window that isn't closed yet. The others become dead letters or, if ``on_late`` is "fail", fail
-    the lane. ``end`` is the end of a row's last window.
+    """The rows that have a window that isn't closed yet. All other rows become dead letters or, if ``on_late`` is
+    "fail", fail the lane. ``end`` is the end of a row's last window.
     """
     reject = context.on_late if on_late(node) == "dead-letter" else None
     return arrow.mapped(
@@ -370,10 +370,10 @@ def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> 
     """The rows of ``frame`` that the stateful operator ``node`` accepts: rows with a key and, for a ``join`` or for
     windows of event time, with an event time.
 
-    If a function of the job may have changed keys or event times in this stage, ``on_null_key`` and ``on_error`` say
-    whether the other rows are rejected here or fail the lane. If not, the sources have already left out records without
-    an event time, so all other rows have a null key. If ``on_null_key`` is "fail", they fail the lane. Otherwise, they
-    are only left out here, and :class:`anabranch.spark.query.rejections.Rejections` rejects their records.
+    What happens to the other rows depends on whether a function of the job may have changed keys or event times in this
+    stage. If so, ``on_null_key`` and ``on_error`` say whether these rows are rejected here or fail the lane. Otherwise,
+    these rows only lack a key, because sources leave out records without event time. If ``on_null_key`` is "fail", they
+    fail the lane. If not, :class:`anabranch.spark.query.rejections.Rejections` rejects their records instead.
 
     Args:
         before: the id of the operator from which the rows come.

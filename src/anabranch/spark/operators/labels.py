@@ -1,4 +1,4 @@
-"""Makes the names of operators in messages."""
+"""Makes the labels by which error messages and reports refer to operators."""
 
 from __future__ import annotations
 

@@ -25,7 +25,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def label_of(node: Node) -> str:
-    """The name under which an operator's late rows are rejected. Its other rows are rejected under another name."""
+    """The label under which an operator's late rows are rejected. (Other rejected rows of the operator have another
+    label, the operator's own.)
+    """
     return f"{label(node)}, late"
 
 
@@ -56,7 +58,7 @@ def sifting(
 
     Args:
         column: the column with the result of :func:`last_end`. The function drops this column.
-        inputs: the streams by source number, for messages.
+        inputs: the streams by source number, for error messages.
     """
     called = label_of(node)
 

@@ -44,14 +44,15 @@ class Lookups:
     _held: dict[int, tuple[float, DataFrame]] = field(default_factory=dict)
 
     def now(self, node: Node, spark: SparkSession) -> DataFrame:
-        """The table of a ``join_table``. The table is read again if the time ``refresh`` has passed since the last
-        read; without ``refresh``, it is read only once. Columns that have been added since the job was planned are left
-        out.
+        """The table of a ``join_table``. The table is read again once the interval ``refresh`` has passed since it was
+        last read; without ``refresh``, it is read only once. Columns that have been added since the job was planned are
+        left out.
 
         Raises:
             OperatorError: the table can't be read. Another attempt may succeed.
             StateError: a column is missing, or has another type than when the job was planned.
-            PySparkException: Spark quotes an error of anabranch's own, which says why the table can't be read.
+            PySparkException: the table can't be read, and the text of Spark's error contains an anabranch error that
+                says why.
             GraphError: as for :func:`load`.
         """
         refresh, before = node.args.get("refresh"), self._held.get(node.id)
@@ -60,8 +61,8 @@ class Lookups:
         at = self.now_seconds()
         try:
             found = self._as_planned(node, self.load(node, spark))
-            # The rows are copied rather than cached: if the table were cached, Spark would return the cached rows when
-            # the table is read again.
+            # The rows are copied rather than cached. If the table were cached, the next read of the table would get the
+            # cached rows from Spark.
             table = spark.createDataFrame(found.toArrow(), found.schema)
         except PySparkException as error:
             if "anabranch.errors." in str(error):
@@ -101,8 +102,8 @@ def load(
 
     Args:
         records: given a stream's name and the session, returns the stream's full name and its records.
-        fails: if the table is a stream, whether an unreadable record that is the latest of its key makes the use of the
-            table fail. If false, unreadable records are skipped.
+        fails: only for a table that is a stream: whether using the table fails if the latest record of a key is
+            unreadable. If false, unreadable records are skipped.
 
     Raises:
         GraphError: the function didn't return a table, or the declaration of a stream or of files as a table is wrong.
@@ -120,15 +121,15 @@ def load(
 
 
 def _last(node: Node, stream: str, raw: DataFrame, formats: Mapping[str, Format], fails: bool) -> DataFrame:
-    """The table that a stream stands for: a row for the latest record of each key. The latest record is the one with
-    the greatest timestamp or, if timestamps are equal, the greatest offset.
+    """The table for a stream, with a row for the latest record of each key. The latest record is the one with the
+    greatest timestamp or, if timestamps are equal, the greatest offset.
 
     Records with a null key don't count. A key whose latest record has a null value is left out. If ``fails`` is false,
     unreadable records are skipped, so that the latest readable record of a key counts. If ``fails`` is true, using the
     result fails when the latest record of a key is unreadable.
 
     Args:
-        stream: the stream's full name, for messages.
+        stream: the stream's full name, for error messages.
         raw: the stream's records.
     """
     declared = Node(id=node.id, kind="read", name=node.name, args=node.args["of"], where=node.where)

@@ -64,13 +64,13 @@ class Process:
     ``line`` and ``inputs``, see :class:`anabranch.spark.functions.wrap.CallSettings`.
 
     Attributes:
-        label: the operator's name in messages.
+        label: the operator's label.
         function: the processor, as a function of the job.
         clock: the clock of the processor's timers; None if the processor has no timers.
         result: the schema of the rows that the processor returns.
         columns: the names of the messages' columns.
         keys: the columns of the stage key.
-        own: the lane's own tasks, by number, with their buckets; None if all tasks in the state are the lane's.
+        own: the buckets of the lane's own tasks, by task number; None if the folder has state of no other tasks.
         seconds: how long the processor may work on a message or a timer.
     """
 
@@ -115,7 +115,7 @@ def applied(frame: DataFrame, key: Column, process: Process, result: StructType)
     its = {name: _schemas(process.label, name, each) for name, each in process.processor.states().items()}
     if its:
         type_verifiers.SURFACE.insist(frame.sparkSession)
-    # A column keeps its name if Spark's state allows the name, because stored state contains the names of key columns.
+    # Stored state contains the names of key columns. So a column is renamed only if Spark's state forbids its name.
     plain = {name: name if _STORED.fullmatch(name) else f"_anabranch_{n}" for n, name in enumerate(process.columns)}
     columns = StructType([frame.schema[name] for name in process.columns])
     at = F.struct(*[meta_column.field(name).alias(name) for name in ("source", "partition", "offset")])

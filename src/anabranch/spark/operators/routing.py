@@ -55,7 +55,7 @@ class Routing:
     @cached_property
     def numbers(self) -> dict[Virtual, int]:
         """The number of the Spark task for each virtual task. Neighboring virtual tasks share a Spark task, so that
-        few partitions are divided.
+        only few partitions are divided among several Spark tasks.
         """
         return {each: at * self.count // len(self.virtual) for at, each in enumerate(self.virtual)}
 
@@ -73,16 +73,16 @@ def _literal(numbers: list[int]) -> Column:
 
 
 def over(virtual: Iterable[Virtual], factor: int, cores: int) -> Routing | None:
-    """How to distribute a lane's rows among up to ``cores`` Spark tasks; None if rows stay where they are."""
+    """How to distribute a lane's rows among up to ``cores`` Spark tasks; None if rows stay in their Spark tasks."""
     mine = tuple(sorted(set(virtual)))
     count = min(cores, len(mine))
     return Routing(mine, factor, count) if factor > 1 and count > 1 else None
 
 
 def before(group: Group) -> frozenset[int]:
-    """The ids of the operators that have a function, and need rows to be routed first. Rows needn't be routed if they
-    come from state or from an earlier function, through nothing but SQL operators, because they are then still in the
-    Spark tasks of their virtual tasks.
+    """The ids of the operators that have a function, and need rows to be routed first. Rows needn't be routed if only
+    SQL operators are between them and state or an earlier function: they are then still in the Spark tasks of their
+    virtual tasks.
     """
     there: set[int] = set()
     found: set[int] = set()

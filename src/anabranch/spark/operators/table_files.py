@@ -65,7 +65,7 @@ def _cast(node: Node, table: DataFrame, name: str, field: StructField) -> Column
     cast = value.try_cast(field.dataType)
     kind, column = field.dataType.simpleString(), f"{label(node)}: the column {field.name!r} of {node.args['path']}"
     cure = f'correct the value, or declare the column as string: schema="{field.name} string"'
-    # The error's name is put together only during the evaluation; see sql_errors.for_record.
+    # The error's name is assembled only during the evaluation; see sql_errors.for_record.
     failing = F.raise_error(
         F.concat(
             F.lit("anabranch.errors"),
