@@ -54,17 +54,18 @@ class LaneBatchTarget:
     def _target_seconds(self) -> float:
         """How long a batch should take: ``[job] target_batch_seconds``; infinite without this setting.
 
-        If a batch that runs again would give its rows to an output twice, the batch can't always be broken off, so a
-        change must wait for it. The target of a lane that calls functions is then multiplied by :data:`_AWAITED`. A
-        lane of only SQL keeps the full target, because fixed costs take a large part of the time of its batches.
+        Some outputs would get a batch's rows twice if the batch ran again. If the lane has such outputs, a batch can't
+        always be broken off, so a change may have to wait for the batch. To shorten this wait, the target of a lane
+        that calls functions is multiplied by :data:`_AWAITED`. A lane of only SQL keeps the full target, because fixed
+        costs take up much of the time of each batch.
         """
         target = self.plan.settings.job.target_batch_seconds or math.inf
         return target * _AWAITED if self.outputs.repeats and self.plan.calls_functions else target
 
     @property
     def _least_rows(self) -> int:
-        """The smallest limit for the number of records in a batch: one record for each of the lane's SSPs, up to a
-        fixed number, because functions work on several buckets at the same time.
+        """The smallest limit for the number of records in a batch: one record for each of the lane's SSPs, because
+        functions work on several buckets at the same time. At most :data:`_BUCKETS` SSPs count.
         """
         return max(1, min(len(self.plan.lane.ssps), _BUCKETS))
 

@@ -52,7 +52,7 @@ class CheckpointSync:
         folders = sorted({os.path.dirname(path) for path in due})
         if due:
             list(_POOL.map(_sync, due))
-            list(_POOL.map(_sync, folders))  # only now, so a name never refers to an incomplete file
+            list(_POOL.map(_sync, folders))  # after the files, so a name never refers to an incomplete file
         if self._synced is None:
             _sync(str(self._folder))
         self._synced = present
@@ -60,8 +60,8 @@ class CheckpointSync:
 
 
 def _last_of_logs(files: Mapping[str, set[str]]) -> set[str]:
-    """The paths, for each log, of the last batch's file and of the file with its checksum. ``files`` are the
-    checkpoint's files by folder.
+    """For each log, the paths of the last batch's file and of this file's checksum file. ``files`` are the checkpoint's
+    files by folder.
     """
     last: set[str] = set()
     for folder, paths in files.items():
@@ -86,8 +86,9 @@ def _files(folder: str) -> Iterator[tuple[str, set[str]]]:
 
 
 def _recent(paths: list[str], always: set[str]) -> list[str]:
-    """The files that were written no more than :data:`_RECENT` seconds before the newest of them, and those in
-    ``always``. If the newest seems to be from the future, because the clock was set back, the present counts instead.
+    """The files that were written no more than :data:`_RECENT` seconds before the newest file, and the files in
+    ``always``. If the newest file seems to be from the future, because the clock was set back, the present time counts
+    instead of the file's.
     """
     times = {path: at for path in paths if (at := _written_at(path)) is not None}
     newest = min(max(times.values(), default=0.0), time.time())

@@ -40,16 +40,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Clock:
-    """The contents of a lane's clock file: the lane's event time after a batch. If the lane takes event time over from
-    other lanes, there is also a clock file before the first batch. SSPs are written ``system/stream/partition``.
+    """The contents of a lane's clock file: the lane's event time after a batch. If the lane takes over event time from
+    other lanes, the file is also written before the first batch. SSPs have the form ``system/stream/partition``.
 
     Attributes:
         progress: the lane's event time after the batch, or the event time that the lane has taken over.
         delays: the delay in ms of each SSP that determines the watermark; None for SSPs of intermediate streams.
         positions: the position in each SSP at the end of the batch, or before the first batch.
         window: the windows of processing time, if the lane has any.
-        newest: in a lane with such windows, when the last record was read or, if this isn't known after a restart, when
-            the batch was planned, in Unix ms.
+        newest: when the last batch that read records was planned, in Unix ms. If this isn't known after a restart, the
+            time of the batch itself. 0 in a lane without windows of processing time.
         at: the lane's processing time in the batch, in Unix ms.
         boot: when this object was made, in seconds on :func:`anabranch.clocks.boottime`, a clock that nobody can set.
     """
@@ -100,17 +100,17 @@ class Clock:
         return batch_time.now(self.at, (boot - self.boot) * 1000, wall)
 
     def heard(self, system: Callable[[str], System], now: int, idle: Mapping[str, int] = _NOBODY) -> Progress:
-        """The lane's event time for the next batch: :attr:`progress`, updated with ``idle``, and with the new control
-        records that precede the lane's positions in intermediate streams. If only the places up to which control
-        records were read have changed, :attr:`progress` itself is returned.
+        """The lane's event time for the next batch: :attr:`progress`, updated with ``idle`` and with the control
+        records in intermediate streams that are new since the last update and precede the lane's positions. If reading
+        these control records changes nothing but how far they were read, :attr:`progress` itself is returned.
 
         If the lane has windows of processing time, only the watermark is updated, from ``now``.
 
         Args:
             system: returns a system by name. Called only if the lane reads an intermediate stream.
             now: the lane's processing time, in Unix ms.
-            idle: the SSPs that seemed idle, each with the position that the lane had then. If the lane has read more of
-                an SSP since, the SSP isn't idle.
+            idle: the SSPs that seemed idle, each with the position that the lane had at that time. An SSP from which
+                the lane has read more records since then isn't idle.
         """
         if self.window is not None:
             closed = processing.closed(self.window, self.newest, max(now, self.newest))

@@ -1,4 +1,4 @@
-"""Cuts dead letters that are larger than the records of their stream may be."""
+"""Cuts dead letters that exceed the size limit for records of their stream."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Collects the records that operators reject, and writes them as dead letters, or only counts those that are dropped.
-Python workers write dead letters as a part of the batch's output.
+"""Collects the records that operators reject, and writes them as dead letters. Records that are dropped are only
+counted. Python workers write dead letters as a part of the batch's output.
 
-A dead letter is the record itself (key, value, headers and timestamp), cut if it is too large, with further headers:
-the error, the operator, the record's origin and the job. If a rejected row doesn't come from a single record, the dead
-letter's value is the row as JSON, and there are no headers for an origin.
+A dead letter is the record itself (key, value, headers and timestamp), cut if it is too large. Additional headers
+contain the error, the operator, the record's origin and the job. If a rejected row doesn't come from a single record,
+the dead letter's value is the row as JSON, and the headers for the origin are missing.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class WorkerDeadLetters:
         systems: the system of each stream.
         letters: where dead letters go, by the stream from which the records come. The alphabetically first entry also
             applies to rows from state, and to streams without an entry.
-        operators: each operator's name in slots, by the operator's name in messages.
+        operators: each operator's name in slots, by the operator's label.
         slots: the names of the lane's slots; a slot's number is its index.
         said: the accumulator through which Spark tasks report to the driver.
         gathers: whether Spark tasks only report the records that they reject, and :func:`put` later writes the dead
-            letters. This is necessary if several Spark tasks may reject the same record of a broadcast input, or if
-            they may reject records of one slot, but only one Spark task may write this slot.
+            letters. This is necessary if several Spark tasks may reject the same record of a broadcast input. It is
+            also necessary if several Spark tasks may reject records of one slot that only one of them may write.
     """
 
     job: str
@@ -113,9 +113,10 @@ class Rejects:
         """Reject a row, and thus its record. This never fails, whatever the row contains.
 
         Args:
-            origin: source, partition and offset from the row's hidden column, and, if the row doesn't come from one
-                record, the key.
-            row: the row, as a mapping or an Arrow batch of one row. Only needed if it doesn't come from one record.
+            origin: the source, partition and offset from the row's hidden column. The key is needed as well if the row
+                doesn't come from a single record.
+            row: the row, as a mapping or an Arrow batch of one row. Only needed if the row doesn't come from a single
+                record.
         """
         error = error_text.bounded(error)
         with self._adding:
@@ -224,10 +225,10 @@ def _values(row: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _identity(source: int, errors: Mapping[int, str], derived: Iterable[_Derived]) -> bytes:
-    """A digest of what a Spark task has rejected from one partition, without the error texts. A repeated Spark task
-    gets the same digest again, and two Spark tasks that reject the same records get equal digests. But if a Spark task
-    rejects rows that don't come from a single record, the digest also covers the Spark task's number and the source,
-    because such rows may be equal without being the same row.
+    """A digest of the records and rows that a Spark task has rejected from one partition, without the error texts. If
+    the Spark task is repeated, the digest stays the same. Two Spark tasks that reject the same records get equal
+    digests. But if a Spark task rejects rows that don't come from a single record, its digest also covers the Spark
+    task's number and the source, because different rows of this kind may be equal.
     """
     rows = sorted((offset, key or b"", key is None, value) for offset, key, value, _ in derived)
     content = sorted(errors), rows, (task_number(), source) if rows else None
@@ -235,9 +236,9 @@ def _identity(source: int, errors: Mapping[int, str], derived: Iterable[_Derived
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """What an operator has rejected from one partition in one Spark task. In a result of :func:`gathered`, what the
-    operator has rejected in all Spark tasks. ``errors`` has the error text of each record, by offset; ``derived`` has
-    the rows that don't come from a single record. For ``identity``, see :func:`_identity`; it is empty in results of
+    """The records and rows that an operator has rejected from one partition: in one Spark task or, in a result of
+    :func:`gathered`, in all Spark tasks. ``errors`` has the error text of each record, by offset. ``derived`` has the
+    rows that don't come from a single record. For ``identity``, see :func:`_identity`; it is empty in results of
     :func:`gathered`.
     """
 
@@ -250,9 +251,9 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class _TaskReport(msgspec.Struct, frozen=True):
-    """A report of a Spark task to the driver: that it has written dead letters of a slot, or dropped records. If a
-    Spark task is repeated, its reports of the same dead letters have the same ``identity``, and only the last of them
-    counts. Dropped records may be counted again.
+    """A Spark task's report to the driver that it has written dead letters of a slot, or dropped records. If the Spark
+    task is repeated, its reports about the same dead letters have the same ``identity``, and only the last of these
+    reports counts. Dropped records may be counted again.
     """
 
     operator: str
@@ -278,8 +279,9 @@ def listening(context: SparkContext) -> Accumulator[list[Any]]:
 
 @dataclass(frozen=True)
 class TaskReports:
-    """What Spark tasks have reported: the dead letters ``written``, how many records were ``dropped``, and in ``aside``
-    the number of dead letters, by operator and by the SSP or state partition of the slot."""
+    """A summary of the reports of Spark tasks: ``written`` describes the dead letters that were written, ``dropped`` is
+    the number of dropped records, and ``aside`` has the number of dead letters, by operator and by the SSP or state
+    partition of the slot."""
 
     written: list[Written]
     dropped: int
@@ -287,7 +289,7 @@ class TaskReports:
 
 
 def heard(aside: WorkerDeadLetters) -> TaskReports:
-    """What Spark tasks have reported since the last call of this function."""
+    """A summary of the reports that Spark tasks have made since this function was last called."""
     said = aside.said.value
     aside.said.value = []
     last = {(each.operator, each.slot, each.identity): each for each in said if each.written}
@@ -301,8 +303,8 @@ def heard(aside: WorkerDeadLetters) -> TaskReports:
 
 
 def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
-    """Write the dead letters for what Spark tasks have reported as rejected since the last call. For each slot, a
-    single Spark task writes all dead letters."""
+    """Write the dead letters for all records and rows that Spark tasks have reported as rejected since the last call.
+    For each slot, a single Spark task writes all dead letters."""
     said: list[Any] = aside.said.value
     told = [each for each in said if isinstance(each, Rejected)]
     if not told:
@@ -314,10 +316,10 @@ def put(spark: SparkSession, aside: WorkerDeadLetters) -> None:
 
 
 def gathered(aside: WorkerDeadLetters, told: Iterable[Rejected]) -> list[Rejected]:
-    """Merge reports, so that there is one for each operator and each partition of a stream or of state.
+    """Merge reports into one for each operator and each partition of a stream or of state.
 
-    If several reports have the same record, it is included once. If several reports for a partition have the same
-    ``identity``, the rows that don't come from a single record are included from only one of these reports.
+    A record that is in several reports is included once. If several reports for a partition have the same ``identity``,
+    only one of these reports contributes its rows that don't come from a single record.
     """
     errors: dict[tuple[str, int, int], dict[int, str]] = {}
     derived: dict[tuple[str, int, int], dict[bytes, list[_Derived]]] = {}

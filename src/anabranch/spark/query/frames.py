@@ -35,7 +35,7 @@ class LaneFrames:
 
     Attributes:
         folder: the checkpoint folder, as a path for Spark.
-        nothing: whether batches must not read any records.
+        nothing: whether the query's batches must read no records.
     """
 
     plan: LanePlan
@@ -115,8 +115,8 @@ class LaneFrames:
         return both.where(f"if(spark_partition_id() >= 0, {meta_column.NAME} is not null, false)")
 
     def _following(self, frame: DataFrame, column: str, behind: int) -> DataFrame:
-        """The right side of a join with the same watermark as the left side, which got it from :meth:`_watermarked`.
-        For ``column`` and ``behind``, see there.
+        """The right side of a join, with the watermark that :meth:`_watermarked` has added to the left side. For
+        ``column`` and ``behind``, see :meth:`_watermarked`.
         """
         return (
             joining.followed(frame, column) if self.sources.has_event_time else self._watermarked(frame, column, behind)

@@ -1,8 +1,8 @@
-"""Determines whether a batch can still be broken off. Each step of the driver that makes a part of the batch visible to
-others must pass a gate, and can't be taken once the gate is shut.
+"""Determines whether a batch can still be broken off. Each step by which the driver makes a part of the batch visible
+to others must pass a gate. Once the gate is shut, the driver can't take such steps.
 
-If an output has slots (in Kafka), Python workers make its rows visible without passing a gate. Only the output shows
-whether they have done this.
+If an output has slots (in Kafka), Python workers make its rows visible without passing a gate. Whether they have done
+so can be learned only from the output.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Gate:
 
     clock: Callable[[], float] = monotonic
     check_owner: Callable[[], object] = lambda: None
-    """Raises FencedError if the lane's folder now belongs to another process, because then no part of a batch must
+    """Raises FencedError if the lane's folder now belongs to another process. In this case, no part of a batch must
     become visible.
     """
     number: int = -1
@@ -58,8 +58,8 @@ class Gate:
     _is_shut: bool = False
 
     def begins(self, number: int) -> None:
-        """Record that the writing of a batch begins, and that no part of it is visible yet. Raises BrokenOffError if
-        the gate is shut.
+        """Record that the query starts to write a batch, no part of which is visible yet. Raises BrokenOffError if the
+        gate is shut.
         """
         with self._lock:
             self._check()
@@ -93,8 +93,8 @@ class Gate:
                 batch runs again.
 
         Returns:
-            empty if the gate is now shut. If the gate stays open, the step that may have made a part of the batch
-            visible.
+            an empty string if the gate is now shut. If the gate stays open, a description of the first step that may
+            have made a part of the batch visible, for example "is being published".
         """
         with self._lock:
             seen = [each.what for each in self._seen if each.exact or not duplicates]

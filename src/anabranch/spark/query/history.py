@@ -1,4 +1,4 @@
-"""Finds out which batches a running query has completed, with figures about them, from the reports that Spark keeps."""
+"""Finds out from the reports that Spark keeps which batches a running query has completed, with figures about them."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class CompletedBatch:
         state_bytes: the size of the state's files after the batch.
         state_changes: how many rows of state the batch has changed or removed.
         replay_seconds: for how long, summed over all Spark tasks, the batch has replayed changes to load the state.
-        snapshot: the oldest version among the last snapshots that this query made of each state partition; 0 if some
-            state partition has no such snapshot, and None if this isn't known.
+        snapshot: the lowest version among the last snapshots that this query has made, one for each state partition. 0
+            if it has made none for some state partition; None if Spark doesn't report these versions.
     """
 
     number: int

@@ -72,8 +72,8 @@ class LaneTime:
         self.tick(last, again)
 
     def tick(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
-        """Advance the lane's time after a batch. ``measured`` contains what was observed about each source, by the name
-        under which the source is observed.
+        """Advance the lane's time after a batch. ``measured`` has the observations of each source, by the source's name
+        in observations.
         """
         maxima: dict[str, int] = {}
         for source in self.sources:
@@ -102,8 +102,8 @@ class LaneTime:
         return any(end > first for first, end in ranges)
 
     def _newest(self, batch: Batch) -> int:
-        """When the last batch that read any records was planned, in Unix ms. If, after a restart, no earlier batch is
-        known, ``batch`` counts as that batch even if it reads no records.
+        """When the last batch that read any records was planned, in Unix ms. If no earlier batch is known, as after a
+        restart, this is the time of ``batch``, even if ``batch`` reads no records.
         """
         assert self.path is not None
         before = clock.read(self.path)

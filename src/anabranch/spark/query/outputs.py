@@ -56,7 +56,7 @@ log = logs.get_logger()
 
 @dataclass(frozen=True)
 class LaneOutputs:
-    """The outputs of a lane: for its rows, and for the records that it can't process. For ``planned``,
+    """The outputs of a lane, for its rows and for the records that it can't process. For ``planned``,
     ``clock``, ``inherited`` and ``dropped``, see :class:`anabranch.spark.query.query.LaneQuery`.
     """
 
@@ -87,9 +87,9 @@ class LaneOutputs:
         return sum(":" not in slot for slot in self.plan.lane.slots) if self.slotted else 0
 
     def rejecting(self, policy: str) -> Rejecting | None:
-        """What receives the rows for which a setting such as ``[job] on_error`` has the value ``policy``; None for
-        "fail", because such rows fail the lane. Calls with the same value return the same object, so an operator writes
-        all its dead letters of a Spark task at once."""
+        """The receiver of rejected rows if a setting such as ``[job] on_error`` has the value ``policy``. None for
+        "fail", because the rows then fail the lane. For each value, the receiver is always the same object, so that an
+        operator writes all its dead letters of a Spark task at once."""
         return None if policy == _FAIL else self._rejecting[policy != _DROP]
 
     @cached_property
@@ -119,8 +119,8 @@ class LaneOutputs:
             publisher.take(new)
 
     def refresh(self) -> None:
-        """Take the lane's slots again, to renew the slots' markers before they expire, and to abort transactions that a
-        batch has left open.
+        """Take over the lane's slots again. This renews the slots' markers before they expire, and aborts transactions
+        that a batch has left open.
         """
         for publisher in self.publishers.values():
             if publisher.slotted:
@@ -128,8 +128,8 @@ class LaneOutputs:
 
     @cached_property
     def scattered(self) -> bool:
-        """Whether rows from one partition may be in several Spark tasks when they are written. The shuffle of a
-        stateful operator isn't considered, nor is :attr:`LaneWorkers.splits`.
+        """Whether rows from one partition may be in several Spark tasks when they are written. Neither the shuffle of a
+        stateful operator nor :attr:`LaneWorkers.splits` is considered.
         """
         read = [stages.stream_of(self.plan.graph, node) for node in self.plan.group.sources]
         return len(set(read)) < len(read) or any(self._spreads(node) for node in self.plan.group.nodes)
@@ -141,7 +141,7 @@ class LaneOutputs:
     @cached_property
     def _gathers(self) -> bool:
         """Whether dead letters must be gathered before they are written, because several Spark tasks may reject the
-        same record of a broadcast input, or records of one slot, although only one Spark task may write this slot.
+        same record of a broadcast input, or records of one slot; see :class:`WorkerDeadLetters`.
         """
         job = self.plan.settings.job
         keyed = any(rule(node).stateful or node.kind == "partition_by" for node in self.plan.group.nodes)
@@ -252,7 +252,7 @@ class LaneOutputs:
         """The event-time columns of the intermediate streams that refuse rows without event time, by node."""
         stage, times = self.plan.stage, stages.event_times(self.plan.graph)
         if not self.plan.lane.dead_letters and any(is_boundary(node) for node in stage.sources):
-            return {}  # a lane of an older version, whose stage has no dead letters
+            return {}  # an older version of anabranch has made the lane, without dead letters for this stage
         return {i: times[i].column for i in stages.untimed_refused(self.plan.graph, stage)}
 
     def _named(self, node: Node) -> TaskNames | None:
@@ -363,8 +363,8 @@ class LaneOutputs:
         return self.plan.by_intake and batch.at < batch.watermark and self.time.reads(batch)
 
     def settle(self) -> None:
-        """Remove the lane's temporary data, and wait until readers can see everything that the lane has published, but
-        only for a short time. Call this after the lane has ended.
+        """Remove the lane's temporary data, and then wait a short time for readers to be able to see everything that
+        the lane has published. Call this after the lane has ended.
         """
         self.publishing.settle()
 

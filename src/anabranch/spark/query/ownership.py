@@ -22,7 +22,7 @@ def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
     If a record's key is null, the offset determines the bucket.
 
     Args:
-        ssps: the whole partitions of the stream that the lane reads.
+        ssps: the whole SSPs of the stream that the lane reads.
         key: the bytes of a record's key.
     """
     its = floors(lane)

@@ -1,5 +1,5 @@
-"""Determines the size of a lane's batches, so that batches take about the intended time. After a batch, the sources get
-new limits if the limits have changed.
+"""Determines the size of a lane's batches, so that batches take about the intended time. If a batch changes the limits,
+the sources get the new limits after the batch.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Pacer:
             self._shares = self._even()
 
     def failed(self, rows: int, told: BatchRun | None = None) -> None:
-        """Record that a batch of ``rows`` records took longer than allowed. See :meth:`Pace.failed` for ``told``."""
+        """Record that a batch of ``rows`` records took longer than allowed. For ``told``, see :meth:`Pace.failed`."""
         with self._lock:
             self._pace = self._pace.failed(rows, told)
 
@@ -131,8 +131,8 @@ class Pacer:
 
     @property
     def _beside(self) -> float:
-        """How many seconds a batch takes in addition to its writing: the minimum of the last few batches, because the
-        first batch of a query takes much longer. 0 until two batches have been measured.
+        """How many seconds a batch takes in addition to its writing. Of the last few batches, the shortest time counts,
+        because the first batch of a query takes much longer. 0 until two batches have been measured.
         """
         return min(self._besides) if len(self._besides) > 1 else 0.0
 
@@ -142,7 +142,7 @@ class Pacer:
         return self._limits
 
     def _taken(self, limits: ReadLimits) -> dict[str, SourceShare]:
-        """What each input contributed to the running batch, by the input's name."""
+        """The share that each input has contributed to the running batch, by the input's name."""
         named = [_positions(each) for each in limits.ends()]
         ends = {place: (name, end) for place, (name, end) in enumerate(named) if name in self._inputs}
         if not ends.keys() <= self._at.keys():  # this is the first batch
@@ -169,8 +169,8 @@ def name_of(offset: Mapping[str, Any]) -> str:
 
 
 def _positions(offset: str) -> tuple[str, dict[int, int]]:
-    """The name of an input and the positions in its partitions, from an offset in Spark's JSON. For a clock's offset,
-    and for an empty one, the name is '', and there are no positions.
+    """The name of an input and the positions in its partitions, from an offset in Spark's JSON. For the offset of a
+    clock, and for an empty offset, the name is '', and there are no positions.
     """
     told: dict[str, Any] = json.loads(offset) if offset else {}
     if not told or clock.is_of_clock(told):

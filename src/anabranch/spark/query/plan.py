@@ -80,8 +80,8 @@ class LanePlan:
 
     @property
     def message_patience(self) -> float:
-        """If a function works on one message for more than this number of seconds, ``anabranch drain`` stops waiting;
-        the drain itself continues. Infinite if the job has a time limit for messages, which ends longer work anyway.
+        """For how many seconds a function may work on one message before ``anabranch drain`` stops waiting. The drain
+        itself continues. Infinite if the job has a time limit for messages, which ends longer work anyway.
         """
         return _DRAINING_SECONDS if math.isinf(self.message_limit) else math.inf
 
@@ -104,7 +104,7 @@ class LanePlan:
     @property
     def sequential(self) -> bool:
         """Whether the lane has functions, and all of them are processors. In a Spark task, a processor works on one key
-        after another, because Spark passes the rows of one key at a time to it.
+        after another, because Spark passes it the rows of one key at a time.
         """
         functions = [node for node in self.group.nodes if rule(node).function]
         return bool(functions) and all(node.kind == "process" for node in functions)
@@ -206,7 +206,7 @@ class LanePlan:
 
     @property
     def late_rows(self) -> dict[str, str]:
-        """The name in slots for an operator's late rows, by the operator's name in messages about these rows. Contains
-        only the operators whose late rows become dead letters.
+        """The name in slots for an operator's late rows, by the label under which these rows are rejected (see
+        :func:`late_rows.label_of`). Contains only the operators whose late rows become dead letters.
         """
         return {late_rows.label_of(node): late_of(node) for node in self.group.nodes if on_late(node) == _ASIDE}

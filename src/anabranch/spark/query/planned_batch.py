@@ -35,8 +35,8 @@ class Batch:
     reached: int = 0
 
     def ranges(self, stream: str, starting: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-        """What the batch reads from a stream, by partition: the first offset and one past the last offset. ``starting``
-        has the start offsets of partitions from which the lane hasn't read before.
+        """The offsets that the batch reads from a stream, by partition: the first offset and one past the last offset.
+        ``starting`` has the start offsets of partitions from which the lane hasn't read before.
         """
         begins, ends = self.begins.get(stream, {}), self.ends.get(stream, {})
         return {p: (begins.get(p, starting.get(p, 0)), end) for p, end in ends.items()}

@@ -39,8 +39,8 @@ class PreanalyzedQuery:
     query: LaneQuery
 
     def known(self, query: LaneQuery) -> LaneQuery | None:
-        """``query``, whose lane's start is now known, with the analysis made in advance. None if the analysis doesn't
-        fit the lane; see :func:`is_as_foreseen`.
+        """``query`` with the analysis that was made in advance, now that it is known where the query's lane starts.
+        None if the analysis doesn't fit the lane; see :func:`is_as_foreseen`.
         """
         return query.as_analyzed(self.query) if is_as_foreseen(self.query.lane, query.lane) else None
 
@@ -68,8 +68,8 @@ def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
 
 
 def _own(lane: Lane) -> dict[SSP, tuple[bool, ...] | None]:
-    """For each partition that a lane reads: for each bucket of the partition, whether the bucket belongs to the lane;
-    or None if the lane's buckets of the partition start at different offsets."""
+    """Which buckets of each partition belong to a lane, by partition: true or false for each bucket. None for a
+    partition in which the lane's buckets start at different offsets."""
     return {
         whole: tuple(at != NEVER for at in begin) if len(set(begin) - {NEVER}) == 1 else None
         for whole, begin in floors(lane).items()

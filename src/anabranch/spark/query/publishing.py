@@ -41,8 +41,8 @@ class Publishing:
             each slot are moved to one Spark task before they are written.
         observed: returns the observations of the running batch, by the source's name in observations. They are complete
             once the batch's rows have been computed.
-        looked: contains the number of the running batch if its unreadable records and its null keys have already been
-            looked for; otherwise empty.
+        looked: contains the running batch's number once the batch has been searched for unreadable records and null
+            keys; empty before that.
     """
 
     lane: Lane
@@ -62,7 +62,7 @@ class Publishing:
 
     def begin(self) -> None:
         """Forget what was recorded about the previous batch, or about an earlier run of this batch. Call this at the
-        start of each batch, even of one that runs again."""
+        start of each batch, even if the batch runs again."""
         self.looked.clear()
         self.rejections.begin()
 
@@ -90,11 +90,12 @@ class Publishing:
             kept.unpersist()
 
     def put_first(self, number: int) -> None:
-        """Write the dead letters of a batch after the batch's rows are computed and before its outputs are written.
-        Otherwise a row that is rejected now, but not in a replay, could be missing from both outputs and dead letters.
+        """Write the dead letters of a batch. Call this after the batch's rows are computed and before its outputs are
+        written. Otherwise, a row that is rejected now, but not when the batch runs again, could be missing from both
+        the outputs and the dead letters.
 
-        A stateful operator's dead letters include records with null keys. These are looked for now, because a slot can
-        be written only once in a batch.
+        A stateful operator's dead letters include records with null keys. This method searches for these records,
+        because a slot can be written only once in a batch.
         """
         if self.rejections.into_state and number not in self.looked:
             self._look(number, self.observed())
@@ -151,8 +152,8 @@ class Publishing:
         return sink.writing(rows, publisher.output, self.targets, batch, self.refusals, self.line)
 
     def settle(self) -> None:
-        """Remove the lane's temporary data, and wait a short time until readers can see everything that was published;
-        see :meth:`Publisher.settle`."""
+        """Remove the lane's temporary data, and then wait a short time for readers to be able to see everything that
+        was published; see :meth:`Publisher.settle`."""
         for publisher in self.publishers.values():
             publisher.settle()
 

@@ -247,8 +247,8 @@ class LaneQuery:
     @property
     def foreseeable(self) -> bool:
         """Whether Spark can analyze the query before it is known where the lane starts. The lane must have no state, no
-        watermark that anabranch computes, no given end offsets, and only one source, which isn't a broadcast stream,
-        and whose system has ``begins_in_folder``. False in real-time mode.
+        watermark that anabranch computes, no given end offsets, and only one source. This source must not be a
+        broadcast stream, and its system must have ``begins_in_folder``. False in real-time mode.
         """
         if (
             self.plan.stateful
@@ -292,7 +292,7 @@ class LaneQuery:
     @cached_property
     def _apart(self) -> _Body:
         """The body of a query in which a source's path branches or reaches a ``join_table`` before all sources have
-        come together. The query only passes records on; everything is computed batch by batch.
+        come together. The query itself only passes records on; all operators are computed batch by batch.
         """
         tagged = [self.frames.streamed(s).withColumn("source", F.lit(s.number)) for s in self.sources.all]
         union = tagged[0]
@@ -300,7 +300,7 @@ class LaneQuery:
             union = union.union(frame)
 
         def begin(batch: DataFrame, number: int) -> tuple[dict[int, DataFrame], dict[str, Measured]]:
-            kept, today = batch.persist(), day(self.planned(number).at)  # current_date would be the day of a replay
+            kept, today = batch.persist(), day(self.planned(number).at)  # current_date would differ in a later replay
             opened = {s.number: s.opened(kept.where(f"source = {s.number}")) for s in self.sources.all}
             seen = {s.name: measured(opened[s.number], s.measures(today)) for s in self.sources.all}
             return by_node(self.sources.all, lambda s: s.rows(opened[s.number], today)), seen
@@ -366,9 +366,9 @@ class LaneQuery:
         return SetBack(self.lane.id)
 
     def _call(self, node: Node, batch: DataFrame, number: int) -> None:
-        """Pass a batch to a ``foreach_batch`` function. The function may compute the batch's rows in part, twice, or
-        not at all. So the batch is computed completely before the call, and reports of Spark tasks during the call are
-        ignored.
+        """Pass a batch to a ``foreach_batch`` function. The function may compute only some of the batch's rows, none at
+        all, or some of them twice. So the batch is computed completely before the call, and reports of Spark tasks
+        during the call are ignored.
         """
         rows = batch.persist()
         try:
@@ -381,7 +381,7 @@ class LaneQuery:
                     self.job.functions[node.id](rows.select("*"), self.lane.id, number, self.epoch)
             except BaseException as error:  # SystemExit as well, which would otherwise end the thread without a report
                 if "anabranch.errors." in error_text.described(error, self.job.home):
-                    raise  # an earlier operator, which the function has run once more, has raised the error
+                    raise  # the function has computed the rows once more, and an earlier operator has raised the error
                 raise user_functions.of_batch(error, label(node), number, self.job.home) from None
             finally:
                 self.outputs.aside.said.value, self.workers.busy.value = told, worked

@@ -1,5 +1,5 @@
-"""Reads selected records of a stream once more, as a DataFrame that isn't streaming. Also tells code in a Spark task
-the numbers of the task and of its batch.
+"""Reads selected records of a stream once more, as a DataFrame that isn't streaming. Also determines, for code in a
+Spark task, the numbers of the Spark task and of its batch.
 """
 
 from __future__ import annotations

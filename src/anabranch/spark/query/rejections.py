@@ -25,12 +25,12 @@ class Rejections:
     Attributes:
         reports: the names of the ``read`` operators whose unreadable records this lane rejects.
         dropping: the faults for which records are only counted: any of ``"null_key"`` and ``decoding.FAULTS``.
-        keyless_rows: given some rows of each operator that reads streams, by the id of the operator's node, returns
-            the origins (source, partition, offset) of the rows that reach the lane's stateful operator with a null
-            key, each with the fault and the reason.
-        into_state: the name of the lane's stateful operator in messages; empty if there is no such operator.
+        keyless_rows: finds rows that reach the lane's stateful operator with a null key. Called with rows of each
+            operator that reads streams, by the id of the operator's node. Returns the origin (source, partition,
+            offset) of each row with a null key, with the fault and the reason.
+        into_state: the label of the lane's stateful operator; empty if there is no such operator.
         dropped: called right before each batch is published, with the number of records that were dropped.
-        late_rows: the names, in messages, of the operators whose late rows become dead letters.
+        late_rows: the labels under which late rows that become dead letters are rejected.
         late: called right before each batch is published, with the number of late rows, by SSP.
     """
 
@@ -46,8 +46,8 @@ class Rejections:
     late: Callable[[Mapping[str, int]], None] = lambda _: None
 
     def begin(self) -> None:
-        """Forget what Spark tasks have reported about a batch that was broken off. Its records are read again, perhaps
-        in another batch."""
+        """Forget the reports of Spark tasks about a batch that was broken off. The batch's records are read again,
+        perhaps in another batch."""
         self.aside.said.value = []
 
     def put(self) -> None:
@@ -65,8 +65,8 @@ class Rejections:
         return heard.written
 
     def look(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
-        """Reject a batch's unreadable records, if this lane must reject them, and its rows that reach the lane's state
-        with a null key.
+        """Reject a batch's rows that reach the lane's state with a null key, and its unreadable records if this lane
+        must reject them.
         """
         for source in self.sources:
             if source.node.name in self.reports:

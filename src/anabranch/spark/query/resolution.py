@@ -153,7 +153,7 @@ def _read(node: Node, raw: DataFrame, format_: Format) -> DataFrame:
 
 def explained(node: Node, build: Callable[[], _Built], home: str) -> _Built:
     """The result of ``build``. An error that isn't anabranch's own is replaced by a GraphError that names the operator
-    and, if the error comes from the job's files, the lines there.
+    and, if the error comes from the job's files, the lines in these files.
     """
     try:
         return build()

@@ -39,11 +39,12 @@ class Refusal:
     rows without an event time. (Rows without a required event time were encoded with a null key.)
 
     Attributes:
-        operator: the name in messages of the operator that writes the output.
-        keyless: receives the rows that only lack a key. If it is None, such a row fails the lane.
-        untimed: receives the rows that lack a required event time. If it is None, such a row fails the lane.
+        operator: the label of the operator that writes the output.
+        keyless: returns the object that receives the rows that only lack a key; None if such a row fails the lane.
+        untimed: returns the object that receives the rows that lack a required event time; None if such a row fails the
+            lane.
         time: the event-time column; empty if rows need no event time.
-        inputs: the streams by source number, for messages.
+        inputs: the streams by source number, for error messages.
     """
 
     operator: str

@@ -106,15 +106,15 @@ class Source:
 
     def opened(self, raw: DataFrame) -> DataFrame:
         """The records of a ``read`` with decoded values (see :meth:`RecordDecoding.opened`), or the unchanged records
-        of an intermediate stream. Records that don't belong to the lane are left out, unless the source is ``timed``:
-        the event times of all records are then observed.
+        of an intermediate stream. Records that don't belong to the lane are left out unless the source is ``timed``,
+        because a timed source observes the event times of all records.
         """
         if not self.timed:
             raw = self._own(raw)
         return raw if self.intake is None else self.intake.opened(raw, self.fail)
 
     def observed(self, opened: DataFrame) -> DataFrame:
-        """The same DataFrame, about which Spark makes observations while it computes the rows."""
+        """The same DataFrame, with the observations that Spark must make while it computes the rows."""
         measures = self.measures()
         return opened.observe(self.name, *measures) if measures else opened
 
@@ -153,10 +153,9 @@ class Source:
         return self.intake.faulty(mine, self.number, day(at))
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame:
-        """The rows of a batch's records in those blocks of offsets in which there are null keys, according to
-        ``measured``. A block can also have records with keys, whose rows are included. For a broadcast stream, only the
-        rows of the task :data:`FIRST` are included, because a record must be rejected only once. For the arguments, see
-        :meth:`faulty`.
+        """The rows of a batch's records in blocks of offsets that, according to ``measured``, contain null keys. Rows
+        of other records in these blocks are included as well. For a broadcast stream, only the rows of the task
+        :data:`FIRST` are included, because a record must be rejected only once. For the arguments, see :meth:`faulty`.
         """
         rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))), day(at))
         return rows if self.audience is None else rows.where(meta_column.field("task") == FIRST)
@@ -174,8 +173,8 @@ class Source:
         """The observations of a completed batch, made by reading its records once more. For ``ranges`` and ``at``, see
         :meth:`faulty`. {} if none of the batch's records exist any more, or if the source observes nothing.
 
-        Records that the stream no longer has can't be observed again. In this case, the watermark may stay where it was
-        before the batch until the lane has read more records.
+        Records that the stream no longer has can't be observed again. If such records are missing, the watermark may
+        stay where it was before the batch until the lane has read more records.
         """
         starts = self.system.starts(self.stream)
         kept = {p: (max(first, starts.get(p, 0)), end) for p, (first, end) in ranges.items()}

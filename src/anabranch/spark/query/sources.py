@@ -39,7 +39,7 @@ class LaneSources:
     @property
     def labels(self) -> dict[str, frozenset[int]]:
         """The numbers of the sources from which an operator's input rows come (directly or by way of state), by the
-        operator's name in messages. Contains only operators whose functions run in Python workers.
+        operator's label. Contains only operators whose functions run in Python workers.
         """
         numbers: dict[int, frozenset[int]] = {}
         for node in self.plan.group.nodes:
@@ -54,7 +54,7 @@ class LaneSources:
         return {source.number: f"{source.system.name}/{source.stream}" for source in self.all}
 
     def ranges_by_source(self, batch: Batch) -> dict[tuple[int, int], tuple[int, int]]:
-        """What a batch reads, as in :meth:`ranges`, but by source number and partition."""
+        """The offsets that a batch reads, as from :meth:`ranges`, but by source number and partition."""
         return {
             (source.number, partition): each
             for source in self.all
@@ -72,7 +72,7 @@ class LaneSources:
         return None
 
     def ranges(self, batch: Batch) -> dict[str, tuple[int, int]]:
-        """What a batch reads: the first offset and one past the last offset, by SSP."""
+        """The offsets that a batch reads, by SSP: the first offset and one past the last offset."""
         return {
             f"{source.system.name}/{source.stream}/{partition}": each
             for source in self.all
@@ -144,8 +144,8 @@ class LaneSources:
 
     def _key_bytes(self, node: Node) -> Column:
         """The bytes of a record's key, which determine the record's bucket. In a stateful lane, a key whose columns are
-        declared is decoded and encoded again, so that it has the same bytes as in state. If this yields null, the key
-        keeps its bytes.
+        declared is decoded and encoded again, so that it has the same bytes as in state. If the result is null, the
+        original bytes are used.
         """
         key, declared = F.col("key"), node.args.get("key")
         if not self.plan.lane.stateful or not declared or is_boundary(node):

@@ -10,8 +10,8 @@ def for_record(before: str, after: Column, cure: str, partition: Column, offset:
     """A column that fails the lane with an OperatorError when Spark evaluates it. The error's text consists of
     ``before``, the row's partition and offset, ``after``, and ``cure``.
 
-    The error's name is put together only during the evaluation. If query plans contained it, other errors whose texts
-    include a plan would be mistaken for this error.
+    The error's name is assembled only during the evaluation. If query plans contained this name, other errors whose
+    texts include a plan would be mistaken for this error.
     """
     return F.raise_error(
         F.concat(

@@ -44,8 +44,8 @@ def check(
 
     Args:
         schemas: the schemas after the stage's sources, including the hidden column.
-        explained: calls a function that builds the DataFrame of an operator, and makes errors of this call name the
-            operator.
+        explained: calls a function that builds the DataFrame of an operator. If the call raises an error, the operator
+            is named in the error.
 
     Raises:
         GraphError: Spark can't run one of the queries as a stream.

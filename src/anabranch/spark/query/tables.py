@@ -33,7 +33,7 @@ def schema_of(columns: StructType, where: str) -> pa.Schema:
     """The Arrow schema that a table needs for rows with these columns: times are in UTC, and all columns may be null.
 
     Args:
-        where: the operator's name in messages.
+        where: the operator's name in error messages.
 
     Raises:
         GraphError: a column has a type for which Arrow has no equivalent.
@@ -71,7 +71,7 @@ def _writing(
         if not count:
             aborting.quietly(writer)
         task = task_number()
-        # Only the first part reports the number of rows, so rows are counted once.
+        # Only the first part reports the number of rows. Otherwise, rows would be counted several times.
         told = [
             Written(stream=output, partition=n, slot=task, rows=0 if n else count, ref=ref)
             for n, ref in enumerate(parts)

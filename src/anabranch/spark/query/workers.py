@@ -52,8 +52,8 @@ class LaneWorkers:
 
     @cached_property
     def routing(self) -> Routing | None:
-        """How rows are distributed among Spark tasks before Python functions get them; None if rows stay where they
-        are.
+        """How rows are distributed among Spark tasks before Python functions get them; None if rows stay in their Spark
+        tasks.
         """
         virtual = [(number, bucket) for number, mine in owned(self.plan.lane).items() for bucket in mine]
         cores = self.plan.job.spark.sparkContext.defaultParallelism
