@@ -28,8 +28,8 @@ MAKE = "-XX:ArchiveClassesAtExit="
 
 _FILE = "classes.jsa"
 _OF = "jars.txt"
-"""The name of a file next to each archive. The file contains the path of the folder with the archive's jars, and the
-:func:`_state` of these jars.
+"""The name of a file next to each archive. The file contains the path of the folder with the jars for which the archive
+was made, and the :func:`_state` of these jars.
 """
 _MADE_WITHIN = 3600.0
 """Seconds after which an unfinished archive is certainly left over from a process that was killed."""
@@ -40,8 +40,8 @@ _OTHER = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare:")
 def path(java: Java) -> Path:
     """The path of the archive for ``java`` and the jars of this environment, whether or not the archive exists.
 
-    A JVM accepts an archive only if the same build of Java made it, and if the jars have the same paths, sizes and
-    times as when it was made. Otherwise, the JVM silently uses no archive at all, not even the JDK's own.
+    A JVM accepts an archive only if the same build of Java made it, and if the jars' paths, sizes and modification
+    times are the same as when it was made. Otherwise, the JVM silently uses no archive at all, not even the JDK's own.
     """
     key = hashlib.sha256((java.build + _state(_jars())).encode()).hexdigest()[:12]
     return _folder() / key / _FILE
@@ -100,7 +100,7 @@ def _forget() -> None:
 
 
 def _state(jars: Path) -> str:
-    """The paths, sizes and times of the jars in a folder, as a hash."""
+    """A hash of the paths, sizes and modification times of the jars in a folder."""
     found = [(str(each), (its := each.stat()).st_size, its.st_mtime_ns) for each in sorted(jars.glob("*.jar"))]
     return hashlib.sha256(repr(found).encode()).hexdigest()
 

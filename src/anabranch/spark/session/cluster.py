@@ -47,8 +47,8 @@ def is_under(spark: SparkSession) -> bool:
 
 
 def check_master(master: str) -> None:
-    """Check that a standalone master (``spark://``) accepts connections. (Spark itself would try for a minute, and then
-    hardly explain the cause.) Other masters aren't checked.
+    """Check that a standalone master (``spark://``) accepts connections. (Spark itself would try for a minute, and its
+    error would hardly explain the cause.) Other masters aren't checked.
 
     Raises:
         ConfigError: the addresses after ``spark://`` don't have the form ``HOST:PORT``, separated by commas.
@@ -91,8 +91,8 @@ def python(conf: Mapping[str, str]) -> str:
 
 
 def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
-    """Settings with which Spark sends this installation of anabranch, and the job's folder ``home`` (unless it is ''),
-    to executors. Archives that ``conf`` already names are sent as well.
+    """Settings with which Spark sends this installation of anabranch and the job's folder ``home`` to executors. If
+    ``home`` is '', no folder is sent. Archives that ``conf`` already names are sent as well.
 
     anabranch and the job's folder are packed into archives, which stay in a temporary folder until this process ends,
     because executors that start later must also be able to fetch them.

@@ -15,7 +15,7 @@ __all__ = ["in_file", "of"]
 
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _LAST = "pyspark-shell"
-"""What PySpark starts; the last of the arguments."""
+"""The name of the program that PySpark starts; the last of the arguments."""
 
 
 def of(conf: Mapping[str, str]) -> dict[str, str]:
@@ -34,8 +34,8 @@ def of(conf: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def in_file(secrets: Mapping[str, str]) -> Iterator[None]:
-    """A context manager. A JVM that PySpark starts within the block reads ``secrets`` from a file that only this user
-    can read. Settings given to PySpark itself override the settings in the file.
+    """A context in which a JVM that PySpark starts reads ``secrets`` from a file that only this user can read. Settings
+    given to PySpark itself override the settings in the file.
     """
     if not secrets:
         yield
@@ -57,7 +57,7 @@ def in_file(secrets: Mapping[str, str]) -> Iterator[None]:
 
 
 def _escaped(text: str) -> str:
-    """Text as a key or value of Java's properties."""
+    """A text, escaped for use as a key or value in a file of Java properties."""
     return "".join(each if each.isascii() and (each.isalnum() or each in "._-/") else _unit(each) for each in text)
 
 

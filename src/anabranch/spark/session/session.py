@@ -74,10 +74,10 @@ LOCAL_SETTINGS = {
     _MANAGER: f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
     f"{_STATE}.maintenanceInterval": "20s",
 }
-"""Settings for a storage root on a local disk. State gets snapshots more often than by default, because a successor
-replays all changes since the last snapshot. By default, Spark starts a process each time it examines a local file,
-about 60 times in a batch of a stateful lane. Spark does this so that only one of two writers of a checkpoint succeeds.
-anabranch ensures this by the folder's lock instead.
+"""Settings for a storage root on a local disk. They have two purposes. Snapshots of state are made more often than by
+default, because a successor replays all changes since the last snapshot. And Spark examines files without starting
+processes. By default, Spark starts a process for each examined file, about 60 times in a batch of a stateful lane, so
+that only one of two writers of a checkpoint succeeds. anabranch ensures this by the folder's lock instead.
 """
 
 FAR_SETTINGS = {_MANAGER: checkpoint_files.MANAGER}
@@ -98,9 +98,10 @@ _COMPILER = (
     "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400 "
     "-XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000"
 )
-"""Java's optimizing compiler compiles a method only after four times as many calls as by default. Starting a job calls
-thousands of methods a few thousand times each, and never again: optimizing them would take 13 of the 80 seconds of
-processor time that a short run takes. Methods that run for every record reach the higher number in their first second.
+"""Options with which Java's optimizing compiler compiles a method only after four times as many calls as by default.
+The start of a job calls thousands of methods a few thousand times each, and never again. Optimizing these methods would
+take 13 of the 80 seconds of processor time of a short run. Methods that run for every record reach the higher number of
+calls in their first second.
 """
 
 _CLASS_PATH = "spark.driver.extraClassPath"
@@ -112,13 +113,13 @@ _SAID_BY_US = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 def master_of(master: str | None, cores: int = 0) -> str:
-    """Spark's master: the configured master, or else a local one, which retries Spark tasks. This local master uses all
-    cores of this machine (at least 2), or ``cores`` if this is more.
+    """Spark's master: the configured master or, by default, a local master, which retries Spark tasks. The default
+    master uses all cores of this machine (at least 2), or ``cores`` if this is more.
 
     Args:
         master: the configured master, if any.
         cores: how many Spark tasks must be able to run at the same time; 0 for any number. With fewer cores, a lane in
-            real-time mode would never read some of its partitions. Unless ``cores`` is 0, the ``*`` of a configured
+            real-time mode would never read some of its partitions. Unless ``cores`` is 0, the ``*`` in a configured
             ``local[*]`` is replaced by the number of this machine's cores, because Spark itself might count fewer.
 
     Raises:
@@ -303,12 +304,12 @@ def probed(settings: Settings) -> list[Probe]:
 
 
 def carry(functions: Mapping[int, Any]) -> None:
-    """Have functions sent to Python workers as code rather than by name: a job's functions, and all functions in loaded
-    modules of the same folders. (A function may pass UDFs from such modules to Spark.)
+    """Have functions sent to Python workers as code rather than by name: a job's functions, and all functions of loaded
+    modules in the same folders. (A job's function may pass UDFs from such modules to Spark.)
 
     This is necessary for functions in a test module or in modules next to it, because workers can't import these
-    modules. Functions of a job file are left out in a session that anabranch has started on this machine, because
-    workers can import the file there.
+    modules. It isn't necessary for functions of a job file in a session that anabranch has started on this machine,
+    because workers can import the job file. Such functions are left out.
 
     Args:
         functions: the job's functions, by node.
@@ -322,8 +323,8 @@ def carry(functions: Mapping[int, Any]) -> None:
 
 @contextmanager
 def _printing_to(output: Path | None) -> Iterator[None]:
-    """Processes that are started in this context write their stderr to the file ``output``, even after the context has
-    ended. Without a file, they keep this process's stderr."""
+    """A context for starting processes that write their stderr to the file ``output``, even after the context has
+    ended. Without a file, the processes use this process's stderr."""
     if output is None:
         yield
         return

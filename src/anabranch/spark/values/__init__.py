@@ -17,7 +17,7 @@ __all__ = ["Reader", "Writer", "reading", "writing"]
 
 def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[str, str] | None = None) -> Reader:
     """The reader for a format and the columns that the job's ``read`` declares. ``where`` is the operator's name in
-    messages. ``read_as`` says, by the column's name, how to read columns that aren't read as their types imply.
+    error messages. ``read_as`` says, by column name, how to read columns that aren't read as their types imply.
 
     Raises:
         GraphError: the declaration doesn't fit the format or the stream's own schema, or Spark can't read that schema.

@@ -54,7 +54,8 @@ def pruned(schema: StructType, only: Set[str] | None) -> StructType:
 
 def encode_key(columns: Sequence[tuple[Column, DataType]]) -> Column:
     """The key bytes of one or several columns. A single string, binary, int or bigint becomes its bytes; anything else
-    becomes a JSON array. If the only column is null, the key is null; if one of several is, the array has ``null``.
+    becomes a JSON array. If the only column is null, the key is null. If one of several columns is null, its element in
+    the array is ``null``.
     """
     if len(columns) == 1:
         column, kind = columns[0]
@@ -77,8 +78,8 @@ def _element(column: Column) -> Column:
 
 
 def decode_key(key: Column, schema: StructType) -> list[Column]:
-    """The declared key columns, decoded. If :func:`key_fault` is true, they are null, except for a single string
-    column: it then contains invalid UTF-8.
+    """The declared key columns, decoded. If :func:`key_fault` is true for a key, its columns are null, but a single
+    string column contains the invalid UTF-8.
     """
     if _is_json(schema):
         parts = _parts(key, schema)

@@ -24,9 +24,10 @@ from anabranch.spark.values import Reader, codec, meta_column
 
 _BLOCK = 1000
 _MARKS = 30
-"""The number of bits of a batch's mask of unreadable records. Each bit stands for some blocks of offsets, and is set if
-any of these blocks contains an unreadable record. Blocks whose bit is set are read once more to find the records. The
-mask costs almost nothing per row. The next higher bits of the same number are a mask of blocks with null keys.
+"""The number of bits in a batch's mask of unreadable records. Each bit stands for some blocks of offsets, and is set if
+any of these blocks contains an unreadable record. Blocks whose bit is set are read once more to find these records. The
+mask costs almost nothing per row. The same integer contains a second mask, in its next higher bits: of blocks with null
+keys.
 """
 
 FAULTS = ("value", "key", "null_time", "time")
@@ -105,12 +106,12 @@ class RecordDecoding:
         return {name: fault for name, fault in {"value": value, "key": key}.items() if fault is not None}
 
     def faults(self, today: Column) -> dict[str, Column]:
-        """The condition for each fault that a record of this source can have, by the fault's name from :data:`FAULTS`,
-        in that order. The conditions are on the columns that :meth:`opened` returns.
+        """The conditions for the faults that a record of this source can have, by the fault's name, in the order of
+        :data:`FAULTS`. The conditions use columns that :meth:`opened` returns.
 
         Args:
             today: the day on which the batch was planned. If the current day were used instead, records could have
-                other faults when the batch runs again.
+                different faults when the batch runs again.
         """
         found = {name: F.col(_BAD.format(name)) for name in self._checks()}
         if self.time:
@@ -178,11 +179,11 @@ class RecordDecoding:
         """The rows of the readable records: the columns of the value, then those of the key, then the hidden column.
 
         Args:
-            opened: the result of :meth:`opened`, with ``explains`` if ``fail`` is true. It must have all columns that
-                :func:`meta_column.of_record` needs.
+            opened: the result of :meth:`opened`, made with ``explains`` if ``fail`` is true. It must have all columns
+                that :func:`meta_column.of_record` needs.
             task: the number of the record's task at factor 1.
             stream: the stream's name, for the error.
-            fail: whether an unreadable record fails the lane. If not, it is left out.
+            fail: whether an unreadable record fails the lane. If not, unreadable records are left out.
             bucket: the bucket of the virtual task that gets the record, for broadcast records; None for others.
             source: the number of the source; the node's id by default.
             today: the day on which the batch was planned; the current day by default.
@@ -191,7 +192,7 @@ class RecordDecoding:
         if faults:
             good: Column = ~reduce(or_, faults.values())
             reasons = self._reasons() if fail else {}
-            # In reverse, because Spark evaluates the outermost condition first.
+            # In reverse order, because Spark evaluates the outermost condition first.
             for name in reversed([*faults] if fail else []):
                 good = F.when(faults[name], _failing(self.node, stream, reasons[name])).otherwise(good)
             opened = opened.where(good)

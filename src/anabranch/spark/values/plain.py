@@ -57,7 +57,7 @@ _SIMPLE: tuple[type[DataType], ...] = (
 
 @dataclass(frozen=True)
 class JsonReader:
-    """Reads JSON objects strictly by a declared schema: see docs/reference/values.md.
+    """Reads JSON objects strictly by a declared schema; see docs/reference/values.md.
 
     Attributes:
         declared: the declared columns, all of which are checked.
@@ -128,9 +128,9 @@ class OpaqueReader:
 
 @dataclass(frozen=True)
 class JsonWriter:
-    """Writes a row's columns as a JSON object, without those that are null.
+    """Writes a row's columns as a JSON object, without the columns that are null.
 
-    ``ours`` says whether this is an intermediate stream, in which NaN and infinity are preserved.
+    ``ours`` says whether the stream is intermediate. In intermediate streams, NaN and infinity are preserved.
     """
 
     ours: bool = False

@@ -50,11 +50,11 @@ class ProtobufReader:
 
     @classmethod
     def of(cls, format_: Format, where: str) -> ProtobufReader:
-        """The reader of a stream with the format ``format_``. ``where`` names the operator in messages.
+        """The reader of a stream with the format ``format_``. ``where`` names the operator in error messages.
 
         Raises:
-            GraphError: the descriptor set isn't valid; the message name in the settings fits no message type, or
-                several; or the message type, or one inside it, contains itself.
+            GraphError: the descriptor set isn't valid; the message name in the settings fits no message type or several
+                of them; or the message type, or a type inside it, contains itself.
         """
         found = _message(format_, where)
         return cls(_files(format_), found.full_name, codec.nullable(_columns(found, where, ())))
@@ -97,8 +97,8 @@ def _files(format_: Format) -> bytes:
 
 
 def _message(format_: Format, where: str) -> Descriptor:
-    """The message type that the settings name: by its full name, or by the last parts of this name if only one type's
-    name ends with them.
+    """The message type that the settings name, either by its full name, or by the last parts of this name if no other
+    type's name ends with the same parts.
     """
     cure = "make the schema file by protoc --include_imports --descriptor_set_out, and name one of its messages"
     pool = descriptor_pool.DescriptorPool()

@@ -23,8 +23,8 @@ class TaskNames:
     Attributes:
         by_number: the names, by the task's number at factor 1. If ``factor`` is 1, these are full names, such as
             ``Partition_3`` or ``Partition_3-1-8``; otherwise names without a bucket, such as ``Partition_3``.
-        factor: 1 if the lane has only one task for each of these numbers; otherwise the lane's factor. A row's task is
-            then identified by its number and the row's bucket.
+        factor: 1 if the lane has only one task for each of these numbers; otherwise the lane's factor, and a row's task
+            is identified by its number and the row's bucket.
     """
 
     by_number: dict[int, str]
@@ -41,8 +41,8 @@ class TaskNames:
 
 
 def of_lane(lane: Lane) -> TaskNames:
-    """The names of a lane's tasks. Raises ConfigError if some of the tasks differ only in their buckets, and a user's
-    grouper has named them.
+    """The names of a lane's tasks. Raises ConfigError if a user's grouper has named the tasks, and some of them differ
+    only in their buckets.
     """
     if len(lane.tasks) == len(lane.bases):
         return TaskNames(dict(zip(lane.bases, lane.tasks, strict=True)), 1)

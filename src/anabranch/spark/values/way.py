@@ -47,7 +47,7 @@ class Writer(Protocol):
 
     def encode(self, frame: DataFrame, names: Sequence[str], where: str) -> Column:
         """The named columns as a value's bytes. Raises GraphError if the format can't represent them. ``where`` is the
-        operator's name in messages.
+        operator's name in error messages.
         """
         ...
 
@@ -58,7 +58,7 @@ def _same(one: DataType, other: DataType) -> bool:
 
 
 def check_declared(declared: StructType, held: StructType, where: str, what: str) -> None:
-    """Raises GraphError if a stream's schema lacks a declared column, or has it with another type."""
+    """Raises GraphError if a stream's schema ``held`` lacks a column of ``declared``, or has it with another type."""
     known = {field.name: field.dataType for field in held}
     for field in declared:
         if field.name not in known:
