@@ -32,8 +32,8 @@ class Owner:
 class RowWriter(Protocol):
     """Takes the rows of one attempt of a Spark task, in a Python worker.
 
-    A writer is not used after :meth:`abort`, or after a :meth:`close` that succeeded. Spark may run a Spark task twice,
-    even at the same time, so each writer must choose unique names for what it writes.
+    A writer is not used after :meth:`abort`, or after a successful :meth:`close`. Spark may run a Spark task twice,
+    even at the same time, so each writer must choose unique names for the data that it writes.
     """
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -49,7 +49,7 @@ class RowWriter(Protocol):
         ...
 
     def abort(self) -> None:
-        """Remove what this writer has written, as far as possible.
+        """Remove everything that this writer has written, as far as possible.
 
         Called if the Spark task fails, even in :meth:`close`, and if the Spark task has no rows.
         """
@@ -155,7 +155,7 @@ class Table(Protocol):
         ...
 
     def leave(self, owner: Owner) -> None:
-        """Remove temporary data of this owner, including what a failed batch has left behind. Keep the marker.
+        """Remove this owner's temporary data, including the data that a failed batch has left behind. Keep the marker.
 
         Called when none of the owner's Spark tasks is running.
         """

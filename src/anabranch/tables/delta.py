@@ -29,8 +29,8 @@ except ModuleNotFoundError as error:
 __all__ = ["DeltaFolder"]
 
 _ATTEMPTS = 20
-"""How many times a commit is tried if others conflict with it. Commits of other programs can conflict with it, and so
-can a fence of the same lane. Commits of other lanes don't.
+"""How many times a commit is tried if other commits conflict with it. Commits of other programs can conflict, and so
+can a fence of the same lane. Commits of other lanes don't conflict.
 """
 _UNSUPPORTED = "unsupported table features"
 _MAPPING = "delta.columnMapping.mode"
@@ -106,7 +106,7 @@ class DeltaFolder:
             table = self._table()
             mark = marks.check(self._mark(table, owner.job, owner.lane), owner, str(self))
             if mark.batch >= batch:
-                held = {uri.rpartition("/")[2] for uri in table.file_uris()}  # may include files of ``parts``
+                held = {uri.rpartition("/")[2] for uri in table.file_uris()}  # some files of ``parts`` may be committed
                 self._drop([ref for ref in refs if ref.name not in held])
                 return
             if joined is None:
@@ -164,7 +164,7 @@ class DeltaFolder:
             )
 
     def _check_rules(self, table: Any) -> None:
-        """Raise ConflictError if a commit of finished files would break a rule that the table has for its writers."""
+        """Raise ConflictError if the table has a rule for its writers that a commit of finished files can't follow."""
         properties = table.metadata().configuration
         mapping = properties.get(_MAPPING, "none")
         if mapping != "none":
@@ -192,8 +192,8 @@ class DeltaFolder:
         return None if epoch is None else Mark(epoch, NOTHING if batch is None else batch)
 
     def _commit(self, table: Any, owner: Owner, mark: Mark, refs: Sequence[FileRef]) -> str:
-        """Commit, based on the version that was read. Returns an empty string or, if a conflicting commit came first,
-        the conflict.
+        """Commit on top of the version that was read. Returns an empty string or, if a conflicting commit came first,
+        a description of the conflict.
         """
         of_batch, of_epoch = _ids(owner.job, owner.lane)
         named = [Transaction(of_epoch, mark.epoch), *([Transaction(of_batch, mark.batch)] if mark.batch >= 0 else [])]

@@ -35,8 +35,8 @@ GROUP_ROWS = 1 << 20
 
 
 class FileRef(msgspec.Struct, frozen=True):
-    """A reference to a file. ``name`` is the file's name in its :class:`FileStore`; in an entry of a Parquet table's
-    log, its name in the table's folder.
+    """A reference to a file. ``name`` is the file's name in its :class:`FileStore` or, in an entry of a Parquet table's
+    log, the file's name in the table's folder.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Folder:
 
 @dataclass
 class FileWriter:
-    """Writes rows to new files, and begins another file whenever a file has reached ``target`` bytes."""
+    """Writes rows to new files, and starts another file whenever a file has reached ``target`` bytes."""
 
     store: FileStore
     schema: pa.Schema
@@ -168,7 +168,7 @@ class FileWriter:
 @dataclass(frozen=True)
 class Rows:
     """Writes the rows of one Spark task to files that readers don't see until a commit names them. Raises ConflictError
-    for a null in a ``required`` column. ``where`` is the table's name in messages.
+    for a null in a ``required`` column. ``where`` is the table's name in error messages.
     """
 
     files: FileWriter
@@ -212,7 +212,7 @@ def merged(store: FileStore, refs: Sequence[FileRef], target: int) -> list[FileR
     Args:
         store: where the files are.
         refs: the files, which must all have the same columns.
-        target: a number of bytes.
+        target: the size limit, in bytes, for merged files, and for all rewritten files together.
     """
     found: list[FileRef] = []
     run: list[FileRef] = []
@@ -257,7 +257,7 @@ def _joined(store: FileStore, refs: Sequence[FileRef], target: int) -> list[File
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """Inside ``with``, an OSError is raised as an AnabranchError. ``where`` names the files' place in the message."""
+    """Inside ``with``, an OSError is raised as an AnabranchError, which says that the files are at ``where``."""
     try:
         yield
     except OSError as error:

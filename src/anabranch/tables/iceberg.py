@@ -44,9 +44,9 @@ __all__ = ["LONGEST_WAIT", "IcebergTable"]
 
 _ATTEMPTS = 20
 _FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
-"""Any two simultaneous commits to a table conflict. The one that fails is tried again after a random wait. The first
-number is the longest possible wait, in seconds, after the first attempt. It doubles with each attempt, up to the second
-number.
+"""Any two simultaneous commits to a table conflict, and one of them fails. It is tried again after a random wait. The
+first number is the longest possible wait, in seconds, after the first attempt. This limit doubles with each attempt, up
+to the second number.
 """
 _MADE = {
     "commit.manifest-merge.enabled": "true",
@@ -217,7 +217,7 @@ class IcebergTable:
             if mark.batch >= batch:
                 if joined is None:
                     with self._told():
-                        held = _files(table)  # may include files of ``parts``
+                        held = _files(table)  # some files of ``parts`` may already be committed
                     self._drop(store, [ref for ref in refs if ref.name not in held])
                 return
             if joined is None:

@@ -21,7 +21,7 @@ KINDS = {
 
 
 def is_foreign(settings: OutputSettings) -> bool:
-    """Whether an output's table has a class of the user's, which the coordinator doesn't import."""
+    """Whether an output's table is of a class of the user's. (The coordinator doesn't import such classes.)"""
     return ":" in settings.to
 
 

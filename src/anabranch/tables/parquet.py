@@ -71,9 +71,9 @@ class ParquetFolder:
     """A table whose rows are in ``<path>/*.parquet``.
 
     A batch is committed when its entry is in the lane's log. Then the lane's owner moves the batch's files from
-    ``_anabranch/staged`` to ``<path>``. If the owner fails to do this, the next fence of the lane, or the next replay
-    of the batch, does it. An entry is a new file with the next number, which only one process can create. So a former
-    owner that tries to commit after a fence finds the fence's entry, whose epoch is higher than its own, and fails.
+    ``_anabranch/staged`` to ``<path>``. If the owner fails to do so, the next fence of the lane or the next replay of
+    the batch moves the files. An entry is a new file with the next number, which only one process can create. So if a
+    former owner tries to commit after a fence, it finds the fence's entry, which has a higher epoch, and fails.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:

@@ -114,8 +114,8 @@ class PostgresqlTable:
 
     In each schema, the table ``anabranch_marks`` contains the markers of all lanes that write to the schema's tables.
     Each commit and each fence first locks the lane's marker, so a fence waits for a running commit, and former owners
-    can't commit after the fence. If a table was dropped, and :meth:`prepare` creates it again, it gets a new id, and
-    the former markers are deleted. If another program creates it again, the id and the markers stay.
+    can't commit after the fence. If :meth:`prepare` creates a dropped table again, the table gets a new id, and the
+    former markers are deleted. If another program creates the table again, the id and the markers stay.
 
     For each epoch, a lane has its own staging table, which is unlogged: PostgreSQL empties it after a crash.
     """
@@ -350,8 +350,8 @@ class PostgresqlTable:
 
     def _clear(self, statement: str, stage: str) -> None:
         """Clear or drop the staging table ``stage`` with an SQL statement, in which ``{}`` stands for the table. Does
-        nothing if the table stays locked, or doesn't exist (a fence may have removed it). Rows that stay do no harm: a
-        commit inserts only rows of the attempts that it names."""
+        nothing if the table stays locked, or doesn't exist (a fence may have removed it). Remaining rows do no harm: a
+        commit inserts only the rows of attempts that it names."""
         with (
             session.told(str(self)),
             contextlib.suppress(psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable),

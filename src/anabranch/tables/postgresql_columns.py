@@ -39,8 +39,8 @@ _ALSO = {
     "text": ("character", "character varying", "uuid"),
     "jsonb": ("json",),
 }
-"""For some of the types that anabranch gives to new columns: other types that an existing column can have instead, by
-their names without lengths and precisions.
+"""Other types that an existing column can have (without length and precision), by the type that anabranch would give to
+a new column.
 """
 _NO_ASSIGNMENT = ("uuid",)
 """Types to which PostgreSQL converts text only by an explicit cast."""
@@ -49,7 +49,7 @@ _NUL = "\0"
 _NUL_IN_JSON = r"(^|[^\\])(\\\\)*\\u0000"
 """Finds a NUL in JSON text. An escaped backslash before ``u0000`` is no NUL."""
 _SHOWN = 60
-"""The largest number of characters of a value in a message."""
+"""The largest number of characters of a value in an error message."""
 
 
 @dataclass(frozen=True)
@@ -78,15 +78,15 @@ def columns_of(connection: psycopg.Connection[Any], table: str) -> dict[str, Col
 
 
 def assigned(staged: sql.Identifier, held: Column) -> sql.Composable:
-    """The SQL value to insert from the column ``staged`` of the staging table into the column ``held``. There is no
-    explicit cast where PostgreSQL converts the value by itself, because a cast would shorten texts that are too long.
+    """The SQL value to insert from the column ``staged`` of the staging table into the column ``held``. If PostgreSQL
+    converts the value by itself, there is no explicit cast, because a cast would shorten texts that are too long.
     """
     return sql.SQL("{}::{}").format(staged, sql.SQL(held.type)) if held.type in _NO_ASSIGNMENT else staged
 
 
 def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str, table: str) -> None:
     """Check that a table with the columns ``held`` accepts rows with the columns ``wanted``, given as types by name.
-    ``shown`` is the table's name in messages, and ``table`` the table's name in SQL.
+    ``shown`` is the table's name in error messages, and ``table`` the table's name in SQL.
 
     Raises:
         ConflictError: the table lacks a column of the rows or has it with a type that doesn't fit, or the rows lack a
@@ -131,7 +131,7 @@ def _holds(held: str, written: str) -> bool:
 
 def type_of(column: pa.Field, shown: str) -> sql.SQL:
     """The PostgreSQL type for a column that the job writes. Raises ConflictError if there is no such type. ``shown`` is
-    the table's name in messages.
+    the table's name in error messages.
     """
     kind = column.type
     if pa.types.is_decimal(kind):
@@ -156,8 +156,8 @@ def text(column: pa.Array) -> pa.Array:
 
 
 def check_text(name: str, column: pa.Array, texts: pa.Array, shown: str) -> None:
-    """Check that no text in a column contains U+0000, which PostgreSQL can't store. ``texts`` is what :func:`text`
-    returned for the column. ``shown`` is the table's name in messages.
+    """Check that no text in a column contains U+0000, which PostgreSQL can't store. ``texts`` is the result of
+    :func:`text` for the column. ``shown`` is the table's name in error messages.
 
     Raises:
         ConflictError: a text contains U+0000. The message shows the beginning of this text.

@@ -11,7 +11,7 @@ __all__ = ["check"]
 
 def check(held: pa.Schema, written: pa.Schema, where: str, cure: str) -> None:
     """Check that a table has exactly the columns that the job writes. Order and nullability don't matter. ``where`` is
-    the table's name in messages, and ``cure`` says what the user should do.
+    the table's name in error messages, and ``cure`` says what the user should do.
 
     Raises:
         ConflictError: a column has different types in the table and in the job, or exists only in one of them.

@@ -27,8 +27,8 @@ LIMITS = {
 
 def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psycopg.Connection[Any]:
     """Open a new connection. A failed attempt is repeated for up to a minute, unless the server refuses the login or
-    has no such database. ``setting`` is the setting that contains ``url``, and ``where`` the table's
-    name, both for messages.
+    has no such database. ``setting`` is the name of the setting that contains ``url``, and ``where`` is the table's
+    name; both are for error messages.
 
     Raises:
         AnabranchError: no connection could be made.
@@ -66,7 +66,7 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """Inside ``with``, PostgreSQL's errors are raised as anabranch's. ``where`` names the table in messages."""
+    """Inside ``with``, PostgreSQL's errors are raised as anabranch's. ``where`` names the table in error messages."""
     try:
         yield
     except psycopg.Error as error:

@@ -57,7 +57,7 @@ appender.out.layout.pattern = %d %p %c{1}: %m%n
 """
 
 # Runs "$@", prints the process id, and kills the process when the other end of standard input closes. Only our own
-# process holds that other end, so it closes when our process ends for any reason.
+# process has this other end open, so the end closes when our process ends for any reason.
 WATCH = """\
 exec 3<&0 </dev/null
 "$@" >&2 3<&- &
@@ -225,8 +225,8 @@ class _Broker:
         self.config.write_text("".join(f"{name}={json.dumps(value)[1:-1]}\n" for name, value in lines.items()))
 
     def is_of(self, cluster_id: str) -> bool:
-        """Whether the data folder belongs to the cluster ``cluster_id``. If not, a broker of another cluster listens on
-        this broker's port, and has reported that id.
+        """Whether the data folder belongs to the cluster ``cluster_id``. This is the id that was reported on this
+        broker's port. If the folder doesn't belong to that cluster, a broker of another cluster listens on the port.
         """
         return f"cluster.id={cluster_id}\n" in self._meta.read_text()
 
@@ -236,7 +236,7 @@ class _Broker:
         """
         if self._meta.exists():
             return None
-        # A single argument with "=", because an id may begin with a dash.
+        # The option and its value are a single argument, with "=", because an id may begin with a dash.
         command = [*self._java, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}"]
         for name, password in sasl.items():
             command.append(f'--add-scram={SCRAM}=[name={name},password="{password}"]')

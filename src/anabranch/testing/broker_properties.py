@@ -62,7 +62,7 @@ def of_broker(
         "broker.heartbeat.interval.ms": "500",
         "broker.session.timeout.ms": "3000",
         "log.cleaner.dedupe.buffer.size": str(4 << 20),
-        "log.retention.ms": "-1",  # records' ages are computed from their timestamps, and a tour's are old
+        "log.retention.ms": "-1",  # a record's age is computed from its timestamp, and a tour's records are old
     }
     if racks:
         properties["broker.rack"] = racks[index % len(racks)]

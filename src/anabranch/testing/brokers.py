@@ -1,4 +1,6 @@
-"""Prepares test runs on a shared broker. What a run creates there has a unique name, and is deleted after the run."""
+"""Prepares test runs on a shared broker. Everything that a run creates on the broker has a unique name, and is deleted
+after the run.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,8 @@ class Names:
         return msgspec.structs.replace(graph, job=self.there(graph.job))
 
     def streams(self, graph: Graph) -> dict[str, str]:
-        """For each stream of the job that :meth:`job` returns, including intermediate and dead-letter streams, the
-        stream's name in the test."""
+        """The names in the test of all streams of the job that :meth:`job` returns, by their names in that job.
+        Intermediate and dead-letter streams are included."""
         named = [node for node in graph.nodes if "stream" in node.args or is_boundary(node)]
         found = {stages.stream_of(self.job(graph), node): stages.stream_of(graph, node) for node in named}
         found |= {name: name for node in graph.nodes if "of" in node.args for name in [node.args["of"]["stream"]]}
@@ -85,8 +87,8 @@ def _without_servers(properties: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def opened(settings: Settings, names: Names) -> Iterator[KafkaStreams]:
-    """A context manager that gives access to the run's streams, and finally deletes the run's topics and consumer
-    groups."""
+    """A context manager that provides access to the run's streams. At its end, the run's topics and consumer groups are
+    deleted."""
     topics = {stream: bound.topic for stream, bound in settings.streams.items() if bound.topic is not None}
     streams = KafkaStreams(settings.systems.kafka, topics)
     try:

@@ -38,7 +38,7 @@ _PERIOD = 0.03
 
 
 class Incarnation:
-    """One simulated process of a job. The next one continues from the files that this one leaves behind.
+    """One simulated process of a job. The next simulated process continues from the files that this one leaves behind.
 
     Every method that runs the job raises JobFailedError if a lane fails, OutOfTimeError at the deadline, and another
     AnabranchError if ``anabranch run`` would refuse the job. ``deadline`` is in seconds on the monotonic clock.
@@ -97,7 +97,7 @@ class Incarnation:
         self._run_and_change(drain)
 
     def run_and_expand(self, widen: Callable[[], None]) -> None:
-        """Run the job until it is at work, call ``widen``, which adds partitions to some inputs, and stop the job when
+        """Run the job until it is at work, then call ``widen``, which adds partitions to some inputs. Stop the job when
         it is reading the new partitions.
 
         Raises:
@@ -154,8 +154,8 @@ class Incarnation:
 
 
 class _Watched:
-    """Passes the container's calls on to the coordinator. At each heartbeat, it also stops the job if a lane has
-    failed, checks the deadline, and carries out a kill or a change that is due."""
+    """Passes the container's calls on to the coordinator. At each heartbeat, also stops the job if a lane has failed,
+    checks the deadline, and carries out a kill or a change that is due."""
 
     def __init__(self, coordinator: Coordinator, job: str, deadline: float) -> None:
         self._coordinator = coordinator

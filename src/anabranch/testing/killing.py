@@ -35,10 +35,10 @@ logging.getLogger("py4j.clientserver").addFilter(_is_news)
 
 
 class Kill:
-    """Holds each lane in the batch that reaches the end of the lane's inputs, after this batch is published and before
-    it is committed; then kills all lanes.
+    """Holds each lane in the batch that reaches the end of the lane's inputs: after this batch is published, and before
+    it is committed. When every lane is ready, kills all lanes.
 
-    The job can be killed when every lane is held or idle, and no lane will write more records that another lane reads.
+    Every lane is ready when each is held or idle, and none will write more records that another lane reads.
 
     Attributes:
         pending: once the job is killed, the batches that were planned but not committed.
@@ -132,8 +132,8 @@ class Kill:
 
 
 def _wait_for_end(query: StreamingQuery) -> None:
-    """Wait until a query whose batch has just failed ends by itself. If the query were stopped, Spark would spend time
-    on the error's long text.
+    """Wait until a query ends by itself after its batch has failed. If the query were stopped instead, Spark would
+    spend time on the error's long text.
     """
     while query.isActive:
         time.sleep(_POLL)

@@ -28,8 +28,8 @@ Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | N
 
 @dataclass(frozen=True)
 class Message:
-    """A row with a key, headers, timestamp or partition of your choice. For what you leave out, the message is treated
-    like a plain row.
+    """A row with a key, headers, timestamp or partition of your choice. Each argument that you leave out has the same
+    default as for a plain row.
 
     Args:
         value: a dict (written as JSON, without the columns from which the key is made; refused if the stream's format

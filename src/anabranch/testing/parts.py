@@ -1,5 +1,5 @@
 """Cuts the inputs of a test into parts at the sentinels. A part consists of rows that are put into the streams
-together, and of the sentinel, if any, that follows these rows."""
+together, and of the sentinel (if any) after these rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ __all__ = ["BATCH", "DRAIN", "EXPAND", "KILL", "REWIND", "SCALE", "Part", "Senti
 
 @dataclass(frozen=True)
 class Sentinel:
-    """A mark among the rows of an input. It says what happens before the rows that follow are put into the stream."""
+    """A mark among the rows of an input. It determines what happens before the following rows are put into the
+    stream.
+    """
 
     name: str
 
@@ -30,14 +32,14 @@ KILL = Sentinel("KILL")
 
 
 DRAIN = Sentinel("DRAIN")
-"""Once the job has run a batch of the preceding rows, or has nothing to read, it drains; a new deployment reads the
-following rows. See :func:`anabranch.testing.run`."""
+"""Once the job has run a batch of the preceding rows, or has nothing to read, the job drains. A new deployment then
+reads the following rows. See :func:`anabranch.testing.run`."""
 
 
 @dataclass(frozen=True)
 class SCALE(Sentinel):
-    """The job's factor changes once the job has run a batch of the preceding rows, or has nothing to read:
-    ``SCALE(4)``.
+    """Changes the job's factor, as in ``SCALE(4)``, once the job has run a batch of the preceding rows, or has nothing
+    to read.
 
     Args:
         factor: the new factor, a power of two.
@@ -76,7 +78,7 @@ class REWIND(Sentinel):
 
 @dataclass(frozen=True)
 class EXPAND(Sentinel):
-    """The stream whose input contains this sentinel gets more partitions while the job runs: ``EXPAND(8)``.
+    """Gives more partitions to the stream whose input contains this sentinel, as in ``EXPAND(8)``, while the job runs.
 
     Rows before the sentinel are distributed by the old partition count, and rows after the sentinel by the new count.
 

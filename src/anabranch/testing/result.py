@@ -57,7 +57,7 @@ class Result:
     its intermediate streams, and its dead letters.
 
     Rows are listed partition by partition, and within a partition by offset. So the rows of one key are in the order in
-    which they were written; rows of different keys need not be.
+    which they were written, but rows of different keys may be in another order.
 
     Attributes:
         kills: the batches that each KILL left pending.
@@ -96,7 +96,7 @@ class Result:
 
     def latest(self, stream: str, *columns: str) -> dict[Any, Any]:
         """The last row for each value of a column, by this value. With several columns, the last row for each tuple of
-        their values, by this tuple. Last means in the order of :meth:`records`.
+        their values, by this tuple. The last row is the one that comes last in the order of :meth:`records`.
 
         An ``agg`` with ``emit="on_update"`` writes a row for each update, so the last rows are its final result.
 

@@ -75,16 +75,17 @@ def run(
     (``KILL``) is simulated. The first call uses the Spark session of this process or, if there is none, starts a small
     one. Later calls use the same session.
 
-    Put sentinels between the rows of an input to change, kill or drain the job there. The first sentinels of all inputs
-    take effect together, then the second sentinels, and so on. Each sentinel except ``BATCH`` and ``KILL`` takes effect
-    when the job has run a batch of the preceding rows, or has nothing to read. The sentinels are:
+    To change, kill or drain the job at some point of an input, put a sentinel among the rows at this point. The first
+    sentinels of all inputs take effect together, then the second sentinels, and so on. Each sentinel except ``BATCH``
+    and ``KILL`` takes effect when the job has run a batch of the preceding rows, or has nothing to read. The sentinels
+    are:
 
     - ``BATCH``: process the preceding rows until the job is idle, then add the following rows.
-    - ``KILL``: process the preceding rows. Once every lane that has rows to process has published the batch that
-      reaches the end of its inputs, and before any of these batches is committed, end all lanes without informing the
-      coordinator. A new coordinator and a new container with a higher epoch continue in the same folders and repeat
-      these batches. The Python and Java processes stay alive, so the variables of your module keep their values;
-      queries, state in memory and writers are lost.
+    - ``KILL``: process the preceding rows until every lane that has rows to process has published its last batch: the
+      batch that reaches the end of the lane's inputs. Before any of these batches is committed, end all lanes without
+      informing the coordinator. Then a new coordinator and a new container with a higher epoch continue in the same
+      folders, and repeat these batches. The Python and Java processes stay alive, so the variables of your module keep
+      their values, but queries, state in memory and writers are lost.
     - ``SCALE(4)``: change the job's factor as ``anabranch scale`` does. With a small ``max_rows_per_batch``, the change
       happens while some of the preceding rows are still unread.
     - ``REWIND("earliest", state="clear")``: rewind the job as ``anabranch rewind`` does.
@@ -225,7 +226,7 @@ def settings_of(
     found = configuration.load(file, beside, over)
     unsaid = {name: "fail" for name in _FAILING if name not in found.job.model_fields_set}
     subjects = {
-        stream: {"subject": f"{bound.topic or stream}-value"}  # not the subject of the test's topic
+        stream: {"subject": f"{bound.topic or stream}-value"}  # the subject of the real topic, not of the test's topic
         for stream, bound in found.streams.items()
         if bound.format == "confluent" and bound.subject is None
     }
@@ -253,8 +254,8 @@ def _check_parts(cut: Iterable[Part], settings: Settings) -> None:
 
 
 def _reads(graph: Graph) -> dict[str, Node]:
-    """The streams that a job reads, including joined tables, each with an operator that reads it, preferably one that
-    declares the key.
+    """The streams that a job reads, including joined tables, each with an operator that reads the stream. If several
+    operators read a stream, an operator that declares the key is preferred.
     """
     reads = [node for node in graph.nodes if node.kind == "read"]
     reads += [msgspec.structs.replace(node, args=node.args["of"]) for node in graph.nodes if "of" in node.args]

@@ -67,5 +67,5 @@ def shared(settings: Settings) -> SparkSession:
 def _has_jars(kafka: KafkaSettings) -> bool:
     try:
         return bool(jars.found(kafka).paths)
-    except ConfigError:  # matters only to tests on Kafka, which raise it again
+    except ConfigError:  # the error matters only to tests on Kafka, and is raised again there
         return False

@@ -43,8 +43,8 @@ _GONE = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.NOT_COORDINATOR,
 }
-"""Errors after which the deletion of topics or groups goes on: the topic or group is already deleted, or can be deleted
-a moment later."""
+"""Errors after which the deletion of topics or groups continues: the topic or group is already deleted, or can be
+deleted a moment later."""
 
 
 class Streams(Protocol):
