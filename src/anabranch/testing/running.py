@@ -69,7 +69,7 @@ def run(
     timeout: float = 120,
     **settings: Any,
 ) -> Result:
-    """Run a job on lists of rows until it is idle, and return what it wrote.
+    """Run a job on lists of rows until the job is idle, and return the rows that it wrote.
 
     The planner, coordinator, container, Spark, and embedded log or Kafka broker are real; only the death of a process
     (``KILL``) is simulated. The first call uses the Spark session of this process or, if there is none, starts a small
@@ -121,7 +121,7 @@ def run(
         UsageError: an input is missing, is not read by the job, or contains a row that cannot be put into the stream;
             the inputs have different sentinels in the same place, or a ``KILL`` although the trigger is
             ``"real-time"``; ``partitions`` names a stream that is not an input; or ``folder`` is not empty.
-        JobFailedError: a lane failed; the message is what ``anabranch run`` would print.
+        JobFailedError: a lane failed; the error's text is the one that ``anabranch run`` would print.
         OutOfTimeError: the job was not idle before the timeout.
         AnabranchError: the broker does not answer; the Spark session has no Kafka connector; or the job does not allow
             a change that a sentinel requests. If ``anabranch run`` would refuse the job, its error is raised, such as

@@ -30,7 +30,7 @@ _SMALL = SparkSettings(master="local[2,4]", memory="1g", conf=_SHORT_LIVED)
 
 
 def shared(settings: Settings) -> SparkSession:
-    """The session of this process. If there is none, a session is started, which ends with the process.
+    """The session of this process. If there is none, this function starts a session that ends with the process.
 
     A running session gets the settings of Spark SQL that lanes need. A session that is started here has Spark's Kafka
     connector if the connector's jars are on this machine, or if the streams of the first call's job are in Kafka.

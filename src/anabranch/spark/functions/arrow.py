@@ -16,8 +16,8 @@ Batches = Iterator[pa.RecordBatch]
 def mapped(frame: DataFrame, function: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
     """The result of applying a function of Arrow batches to a DataFrame.
 
-    PySpark would mistake a column name with a dot for the name of a nested field. If a name contains a dot or a
-    backtick, all columns are sent to workers under other names, and are renamed back there.
+    PySpark would mistake a column name with a dot for the name of a nested field. If any name contains a dot or a
+    backtick, all columns are sent to workers under other names, and the workers restore the names.
     """
     names = frame.columns
     if not any("." in name or "`" in name for name in names):

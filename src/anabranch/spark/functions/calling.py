@@ -80,7 +80,7 @@ class UserFunction:
         schema: the columns of the operator's result.
         home: the job's folder. Tracebacks show only files in this folder.
         seconds: how long the function may work on a message.
-        source: what other processes get instead of the function; None if the function itself is pickled.
+        source: pickled instead of the function for other processes; None if the function itself is pickled.
     """
 
     kind: str

@@ -100,9 +100,9 @@ def shortened(value: object) -> str:
 
 
 def as_json(row: object) -> bytes:
-    """A row as a JSON object; ``null`` for None. Most values that JSON can't represent become text: base64 for bytes,
-    and what ``str`` returns for NaN, infinity, times and decimals. A row that can't be converted becomes a string with
-    its shortened ``repr``.
+    """A row as a JSON object; ``null`` for None. Most values that JSON can't represent become text: bytes are encoded
+    in base64, while NaN, infinity, times and decimals are converted by ``str``. A row that can't be converted becomes a
+    string with its shortened ``repr``.
     """
     plain = _attempted(lambda: _plain(row, 0))
     return json.dumps(plain if plain is not None else shortened(row)).encode() if row is not None else b"null"

@@ -107,7 +107,7 @@ class KeyedProcessor:
         result: the schema of the rows that the processor returns.
         schemas: the schemas of each state, by the state's name.
         home: the job's folder. Tracebacks show only files in this folder.
-        source: what other processes get instead of the processor; None if the processor itself is pickled.
+        source: pickled instead of the processor for other processes; None if the processor itself is pickled.
     """
 
     processor: Processor
@@ -202,7 +202,7 @@ _TIMERS = ""
 
 
 class _Remote:
-    """Stands for a state in the worker, or for the timers there. Reads ask the worker; changes are only recorded."""
+    """Represents one of the worker's states, or the worker's timers. Reads ask the worker; changes are only noted."""
 
     def __init__(self, name: str, channel: Channel, writes: _Writes) -> None:
         self._name, self._channel, self._writes = name, channel, writes

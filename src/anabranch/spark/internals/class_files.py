@@ -23,7 +23,7 @@ _TWO_PLACES = (5, 6)
 
 @dataclass(frozen=True)
 class ClassFile:
-    """What a class file says about a class.
+    """The description of a class in its class file.
 
     Attributes:
         members: the names of the methods and fields that the class itself declares.

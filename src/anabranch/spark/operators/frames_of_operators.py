@@ -83,7 +83,7 @@ class Workers:
 
 @dataclass(frozen=True)
 class Context:
-    """What operators need in addition to DataFrames.
+    """Everything that operators need in addition to DataFrames.
 
     Attributes:
         functions: the functions of the job, by node.

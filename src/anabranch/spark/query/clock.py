@@ -1,7 +1,7 @@
 """Passes a lane's event time to Spark: the lane writes the time to a file, and a streaming source returns it as data.
 
-The source's offset is the lane's :class:`Progress`, which is thus a part of each entry of the offset log. When the
-watermark has risen, the source returns a single row with the new watermark, unless an option forbids rows.
+The source's offset is the lane's :class:`Progress`, so each entry of the offset log contains the lane's event time.
+When the watermark has risen, the source returns a single row with the new watermark, unless an option forbids rows.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ class Clock:
         return batch_time.now(self.at, (boot - self.boot) * 1000, wall)
 
     def heard(self, system: Callable[[str], System], now: int, idle: Mapping[str, int] = _NOBODY) -> Progress:
-        """The lane's event time for the next batch: :attr:`progress`, updated with ``idle`` and with the control
-        records in intermediate streams that are new since the last update and precede the lane's positions. If reading
-        these control records changes nothing but how far they were read, :attr:`progress` itself is returned.
+        """The lane's event time for the next batch: :attr:`progress`, updated with ``idle`` and with new control
+        records. In each intermediate stream, the control records before the lane's positions are read. If the update
+        changes only the places up to which control records were read, :attr:`progress` itself is returned.
 
         If the lane has windows of processing time, only the watermark is updated, from ``now``.
 

@@ -52,7 +52,7 @@ class Letters:
 
 @dataclass(frozen=True)
 class WorkerDeadLetters:
-    """What Python workers need to write dead letters.
+    """Everything that Python workers need to write dead letters.
 
     Attributes:
         streams: the stream of each source, by the source's number.
@@ -147,8 +147,8 @@ class Rejects:
             self.close()
 
     def close(self) -> None:
-        """Write the dead letters durably, and report what was written. If ``gathers`` is true, only report the rejected
-        records. In any case, report how many records were dropped."""
+        """Write the dead letters durably, and report what was written. If ``aside.gathers`` is true, only report the
+        rejected records. In either case, also report how many records were dropped."""
         if self._count and not self.keep:
             self.aside.said.add([_TaskReport(self.operator, 0, b"", dropped=self._count)])
         for source, partition in {**self._errors, **self._derived}:

@@ -1,4 +1,4 @@
-"""Finds out from the reports that Spark keeps which batches a running query has completed, with figures about them."""
+"""Lists the batches that a running query has completed, with figures about them, from the reports that Spark keeps."""
 
 from __future__ import annotations
 

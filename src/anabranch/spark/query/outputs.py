@@ -363,7 +363,7 @@ class LaneOutputs:
         return self.plan.by_intake and batch.at < batch.watermark and self.time.reads(batch)
 
     def settle(self) -> None:
-        """Remove the lane's temporary data, and then wait a short time for readers to be able to see everything that
+        """Remove the lane's temporary data. Then wait, for a short time at most, until readers can see everything that
         the lane has published. Call this after the lane has ended.
         """
         self.publishing.settle()

@@ -39,7 +39,7 @@ _UNKNOWN = ("transform", "foreach_batch")
 
 @dataclass(frozen=True)
 class LoadedJob:
-    """What the lanes of a job share in this process.
+    """The parts of a job that all its lanes share in this process.
 
     Attributes:
         functions: the job's functions, by the node of the operator.

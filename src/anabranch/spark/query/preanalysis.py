@@ -55,7 +55,7 @@ def foreseen(query: LaneQuery) -> PreanalyzedQuery | None:
 
 
 def is_as_foreseen(announced: Lane, lane: Lane) -> bool:
-    """Whether a query that was analyzed for the lane ``announced`` fits ``lane``. This is so if both of these hold:
+    """Whether a query that was analyzed for the lane ``announced`` fits ``lane``. It fits if both conditions are true:
 
     - The lanes differ only in the fields in ``_KNOWN_LATER``.
     - In each partition, both lanes have the same buckets, and all of these buckets have the same start offset in

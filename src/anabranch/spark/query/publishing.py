@@ -152,7 +152,7 @@ class Publishing:
         return sink.writing(rows, publisher.output, self.targets, batch, self.refusals, self.line)
 
     def settle(self) -> None:
-        """Remove the lane's temporary data, and then wait a short time for readers to be able to see everything that
+        """Remove the lane's temporary data. Then wait, for a short time at most, until readers can see everything that
         was published; see :meth:`Publisher.settle`."""
         for publisher in self.publishers.values():
             publisher.settle()

@@ -99,8 +99,8 @@ class Source:
         return records if self.own is None else records.where(self.own)
 
     def measures(self, today: Column | None = None) -> list[Column]:
-        """What to observe about the records from :meth:`opened`; [] for an intermediate stream. For ``today``, see
-        :meth:`RecordDecoding.faults`; None stands for the current day.
+        """The observations to make about the records from :meth:`opened`; [] for an intermediate stream. For
+        ``today``, see :meth:`RecordDecoding.faults`; None stands for the current day.
         """
         return [] if self.intake is None else self.intake.measures(sorted(self.starts), self.timed, today)
 

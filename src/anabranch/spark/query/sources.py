@@ -38,7 +38,7 @@ class LaneSources:
 
     @property
     def labels(self) -> dict[str, frozenset[int]]:
-        """The numbers of the sources from which an operator's input rows come (directly or by way of state), by the
+        """The numbers of the sources from which an operator's input rows come (directly or through state), by the
         operator's label. Contains only operators whose functions run in Python workers.
         """
         numbers: dict[int, frozenset[int]] = {}

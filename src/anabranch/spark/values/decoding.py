@@ -149,8 +149,8 @@ class RecordDecoding:
         return F.coalesce((self._time() >= first) & (self._time() < latest), F.lit(True))
 
     def measures(self, partitions: Iterable[int], timed: bool, today: Column | None = None) -> list[Column]:
-        """What to observe about a batch: its :class:`Marks` and, if ``timed`` is true, the greatest plausible event
-        time of each partition.
+        """The observations to make about a batch: its :class:`Marks` and, if ``timed`` is true, the greatest plausible
+        event time of each partition. For ``today``, see :meth:`faults`; None stands for the current day.
         """
         today = F.current_date() if today is None else today
         faults = self.faults(today).values()
