@@ -62,13 +62,15 @@ class Rejection(NamedTuple):
 
 class Outcome(NamedTuple):
     """The result of calling a function on rows. For each result row, ``places`` has the index of the input row from
-    which it was made. (If a ``map_arrow`` function got several rows at once, these indexes are only guessed from the
-    order of the results.)
+    which it was made. ``guessed`` is true for the result rows whose index is only guessed from the order of the
+    results, because a ``map_arrow`` function got several rows at once and returned more or fewer rows. It is None if no
+    index is guessed.
     """
 
     rows: pa.RecordBatch
     places: Places
     rejected: tuple[Rejection, ...] = ()
+    guessed: npt.NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -255,7 +257,8 @@ class Evaluator:
         if not isinstance(result, pa.RecordBatch):
             raise ResultError(f"it returned {shortened(result)}, not a pyarrow.RecordBatch")
         cast = self._results.cast(result)
-        return Outcome(cast, np.minimum(np.arange(cast.num_rows), rows.num_rows - 1))
+        guessed = None if cast.num_rows == rows.num_rows else np.full(cast.num_rows, True)
+        return Outcome(cast, np.minimum(np.arange(cast.num_rows), rows.num_rows - 1), guessed=guessed)
 
     def _rejection(self, place: int, error: BaseException) -> Rejection:
         if isinstance(error, ResultError):

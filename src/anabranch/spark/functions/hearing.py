@@ -139,8 +139,10 @@ class Listener:
                 return
             task = run.tasks.setdefault(key, _Task(told, 0.0, connection))
             task.told, task.at, task.connection, task.gone = told, time.monotonic(), connection, False
-            if len(task.counts) < _MOST_COUNTS:
-                task.counts |= {(each.task, each.source, each.partition, each.bucket): each for each in told.counts}
+            for each in told.counts:
+                place = each.task, each.source, each.partition, each.bucket
+                if place in task.counts or len(task.counts) < _MOST_COUNTS:
+                    task.counts[place] = each
 
     def cancel(self, run: str) -> None:
         """Make the Python workers that are working on Spark tasks of a query's run exit. Call this once Spark has

@@ -280,7 +280,7 @@ def _opened(user: UserFunction) -> Service:
     def serve(request: Any, channel: Channel) -> Any:
         packed, fails = request
         outcome = buckets.done(loop, evaluator(_unpacked(packed), channel.begin, fails))
-        return _packed(outcome.rows), outcome.places, outcome.rejected
+        return _packed(outcome.rows), *outcome[1:]
 
     return serve
 
@@ -308,8 +308,8 @@ class _Isolated:
 
     def _ask(self, rows: pa.RecordBatch, at: int, begin: Begin, fails: bool) -> Outcome:
         begun = partial(_begun, begin, at)
-        found, places, rejected = self.host.ask((_packed(rows), fails), begun, self.user.seconds)
-        return Outcome(_unpacked(found), places, rejected)
+        found, *rest = self.host.ask((_packed(rows), fails), begun, self.user.seconds)
+        return Outcome(_unpacked(found), *rest)
 
 
 def _begun(begin: Begin, at: int, place: int) -> None:
@@ -378,7 +378,13 @@ def _together(nothing: pa.RecordBatch, parts: list[Outcome], begins: list[int]) 
         for part, at in zip(parts, begins, strict=True)
         for each in part.rejected
     ]
-    return Outcome(rows, np.concatenate([np.array([], np.int64), *places]), tuple(rejected))
+    guessed = [np.full(len(part.places), False) if part.guessed is None else part.guessed for part in parts]
+    return Outcome(
+        rows,
+        np.concatenate([np.array([], np.int64), *places]),
+        tuple(rejected),
+        np.concatenate(guessed) if any(each.any() for each in guessed) else None,
+    )
 
 
 def _packed(rows: pa.RecordBatch) -> bytes:

@@ -79,16 +79,15 @@ def wrap(user: UserFunction, label: str, how: CallSettings) -> Callable[[Batches
         origin = rows.column(meta_column.NAME)
         visible = rows.drop_columns([meta_column.NAME])
         with in_flight.on(meter, origin, how.factor, limit):
-            result, places, rejected = await calls(visible, in_flight.at, fails=rejects is None)
+            result, places, rejected, guessed = await calls(visible, in_flight.at, fails=rejects is None)
         for each in rejected:
             if rejects is None:
                 raise _explained(each, label, origin, how.inputs)
             rejects.add(origin_of(origin, each.place), each.error, visible.slice(each.place, 1))
-        # After a rejection, map_arrow functions are called for each row separately, so each result's row is known.
-        if user.kind == "map_arrow" and result.num_rows != rows.num_rows and not rejected:
-            origin = _of_no_record(origin)
         if len(places) != rows.num_rows or not np.array_equal(places, np.arange(rows.num_rows)):
             origin = origin.take(pa.array(places))
+        if guessed is not None:
+            origin = pc.if_else(pa.array(guessed), _of_no_record(origin), origin)
         whole = user.schema.append(pa.field(meta_column.NAME, origin.type))
         return pa.RecordBatch.from_arrays([*result.columns, origin], schema=whole), places
 

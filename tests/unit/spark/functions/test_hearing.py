@@ -62,6 +62,13 @@ def test_counts_that_a_line_leaves_out_stay(listener: Listener) -> None:
         assert rows(listener, 5)
 
 
+def test_counts_that_are_known_grow_although_there_is_no_room_for_more(listener: Listener) -> None:
+    for done in (1, 5):
+        listener.hear(told(counts=tuple(Count(0, 1, 2, bucket, done, 1.0, 9) for bucket in range(70_000))))
+    (heard,) = listener.of("r", 3)
+    assert {count.bucket: count.rows for count in heard.counts} == dict.fromkeys(range(65_536), 5)
+
+
 def test_a_line_may_come_in_pieces(listener: Listener) -> None:
     with connected(listener) as worker:
         line = msgspec.json.encode(told(rows=5)) + b"\n"

@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.spark.functions import isolation
-from anabranch.spark.functions.calling import Outcome, UserFunction
+from anabranch.spark.functions.calling import Outcome, Rejection, UserFunction
 from anabranch.spark.functions.isolation import Host, LostError
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -311,3 +311,31 @@ def test_each_row_is_rejected_or_comes_out(
     assert sure <= rejected.keys() <= sure | maybe
     assert all(rejected[n] == "the worker died on it 3 times: killed" for n in rejected if n in killers)
     assert deaths <= (isolation.TRIES + 1) * (len(killers) + len(sometimes))
+
+
+def test_a_row_is_guessed_only_if_its_part_of_the_rows_was_processed_whole() -> None:
+    """One part has a row that is rejected, so each of its rows was processed alone; another part lost a row."""
+
+    def ask(rows: pa.RecordBatch, at: int) -> Outcome:
+        if at == 0:
+            known = rows.slice(1)
+            return Outcome(known, np.arange(1, rows.num_rows), (Rejection(0, "wrong"),))
+        fewer = rows.slice(1)
+        return Outcome(fewer, np.arange(fewer.num_rows), guessed=np.full(fewer.num_rows, True))
+
+    rows = numbers(150)
+    outcome = isolation.narrowed(rows, NOTHING, ask, names_late=False, fails=False)
+    assert outcome.guessed is not None
+    guessed = dict(zip(found(outcome), outcome.guessed.tolist(), strict=True))
+    step = next(n for n, whether in guessed.items() if whether) - 1
+    assert 1 < step < 150
+    assert guessed == {n: n > step for n in range(1, 150) if n % step != 0}
+
+
+def test_no_row_is_guessed_if_each_part_has_as_many_rows_as_before() -> None:
+    assert (
+        isolation.narrowed(
+            numbers(150), NOTHING, lambda rows, _: Outcome(rows, np.arange(rows.num_rows)), False, False
+        ).guessed
+        is None
+    )

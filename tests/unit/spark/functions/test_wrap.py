@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from anabranch.spark.functions import wrap
-from anabranch.spark.functions.calling import UserFunction
+from anabranch.spark.functions import isolation, wrap
+from anabranch.spark.functions.calling import Outcome, UserFunction
 from anabranch.spark.functions.wrap import CallSettings
 from anabranch.spark.values import meta_column
 
@@ -58,3 +60,18 @@ def test_fewer_or_more_rows_have_the_headers_and_timestamps_of_no_record(functio
         its = row[meta_column.NAME]
         assert (its["headers"], its["timestamp"]) == (None, None), "they would be another record's"
         assert (its["partition"], its["offset"] < 0) == (3, True)
+
+
+def test_rows_that_only_some_of_the_calls_leave_unknown_have_no_record_and_the_others_keep_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many rows come out as went in: one part of them has one more, another part one fewer."""
+
+    async def calls(rows: pa.RecordBatch, begin: Any, fails: bool = False) -> Outcome:
+        return Outcome(rows, np.arange(4), guessed=np.array([False, True, True, False]))
+
+    monkeypatch.setattr(isolation, "is_needed", lambda: True)
+    monkeypatch.setattr(isolation, "Host", lambda _: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(isolation, "called", lambda *_: calls)
+    known = [row[meta_column.NAME]["offset"] >= 0 for row in worked(lambda rows: rows, 4)]
+    assert known == [True, False, False, True]
